@@ -1,4 +1,5 @@
 /** Completion scripts for bash, zsh and fish, made from the declared commands and their options. */
+import type { Command } from 'commander';
 
 export const SHELLS = ['bash', 'zsh', 'fish'] as const;
 export type Shell = (typeof SHELLS)[number];
@@ -22,6 +23,20 @@ const SCRIPTS: Readonly<Record<Shell, (commands: readonly CompletionCommand[]) =
 /** @returns a script that the shell reads, for example by `source <(ledger-mirror completion bash)` */
 export function completionScript(shell: Shell, commands: readonly CompletionCommand[]): string {
   return SCRIPTS[shell](commands);
+}
+
+export function completionCommands(program: Command): readonly CompletionCommand[] {
+  return program.commands.map((command) => ({
+    name: command.name(),
+    description: command.description(),
+    options: [...command.options, ...program.options.filter(({ long }) => long !== '--version')].flatMap(
+      ({ long, description }) => (typeof long === 'string' ? [{ flag: long, description }] : []),
+    ),
+    words: [
+      ...command.commands.map((below) => below.name()),
+      ...(command.registeredArguments[0]?.argChoices ?? []),
+    ],
+  }));
 }
 
 function wordsAfter({ words, options }: CompletionCommand): string {

@@ -3,8 +3,10 @@ import type { Writable } from 'node:stream';
 import type { Config } from '../config/environment.ts';
 import type { Log } from '../core/log.ts';
 import type { Verdict } from '../core/verdict.ts';
-import { errorIn } from '../runs/run-document.ts';
+import { errorIn, runDocument } from '../runs/run-document.ts';
+import type { Run } from '../runs/store/run.ts';
 import type { Progress } from './output/progress.ts';
+import { runSummary } from './output/summary.ts';
 
 export const EXIT = {
   done: 0,
@@ -17,20 +19,27 @@ export const EXIT = {
 } as const;
 export type ExitCode = (typeof EXIT)[keyof typeof EXIT];
 
-export interface CommandContext {
-  readonly config: Config;
-  readonly log: Log;
-  /** `--json`: one document on stdout and nothing else there. */
-  readonly isJson: boolean;
-  readonly progress: Progress;
+export interface CliEnvironment {
+  readonly argv: readonly string[];
+  readonly env: Readonly<Record<string, string | undefined>>;
+  readonly cwd: string;
   readonly stdout: Writable & { readonly columns?: number; readonly isTTY?: boolean };
   readonly stderr: NodeJS.WritableStream & { readonly isTTY?: boolean };
   /** Aborted by the first SIGTERM or SIGINT. */
   readonly signal: AbortSignal;
 }
 
+export interface CommandContext extends Pick<CliEnvironment, 'stdout' | 'stderr' | 'signal'> {
+  readonly config: Config;
+  readonly log: Log;
+  /** `--json`: one document on stdout and nothing else there. */
+  readonly isJson: boolean;
+  readonly progress: Progress;
+}
+
 export interface CommandResult {
-  readonly exitCode: ExitCode;
+  /** Default: done. */
+  readonly exitCode?: ExitCode | undefined;
   /** For `--json`; undefined where the command wrote its own output. */
   readonly document?: Readonly<Record<string, unknown>> | readonly unknown[];
   /** For people. */
@@ -40,4 +49,10 @@ export interface CommandResult {
 export function exitCodeOf(verdict: Verdict | null, evidence: Readonly<Record<string, unknown>>): ExitCode {
   if (verdict === 'complete') return EXIT.done;
   return errorIn(evidence)?.isUnreachable === true ? EXIT.tryAgain : EXIT.verdict;
+}
+
+/** What a command answers that did one run. */
+export function runResult(ended: Run): CommandResult {
+  const document = runDocument(ended);
+  return { exitCode: exitCodeOf(ended.verdict, ended.evidence), document, text: runSummary(document) };
 }

@@ -2,8 +2,7 @@
 import { CommanderError } from 'commander';
 import { errorCode, errorLine, UnreachableError, UsageError } from '../core/errors.ts';
 import { hideSecrets } from '../core/secrets.ts';
-import { EXIT, type ExitCode } from './context.ts';
-import type { CliEnvironment } from './execute.ts';
+import { EXIT, type CliEnvironment, type ExitCode } from './context.ts';
 import { nameCommands } from './typed.ts';
 
 interface Failure {

@@ -1,42 +1,30 @@
 /** The command line: every command, with what all of them share. */
 import { Command } from 'commander';
+import { readConfig } from '../config/environment.ts';
+import { secretsOf } from '../config/secrets.ts';
+import { hideSecretsIn } from '../core/json-value.ts';
+import { hideSecrets, rememberSecrets } from '../core/secrets.ts';
 import { version } from '../core/version.ts';
-import { EXIT } from './context.ts';
-import { declareMirroring } from './declare/mirroring.ts';
-import { declareOperating } from './declare/operating.ts';
-import { declareReading } from './declare/reading.ts';
-import { declareServing } from './declare/serving.ts';
-import { declareShell } from './declare/shell.ts';
-import { execute, type CliEnvironment, type Run } from './execute.ts';
+import { EXIT, type CliEnvironment, type CommandResult } from './context.ts';
+import { declareCommands, type Load } from './declare.ts';
 import { tellFailure } from './failure.ts';
 import { settingsHelp } from './help.ts';
-
-const OUTPUT_OPTIONS = [
-  ['json', 'one JSON document on stdout; progress and logs on stderr'],
-  ['quiet', 'neither progress nor logs on stderr'],
-] as const;
+import { openTerminal } from './output/progress.ts';
+import { nameCommands } from './typed.ts';
 
 /** @returns the exit code; everything that could go wrong has been told on stderr */
 export async function runCli(environment: CliEnvironment): Promise<number> {
+  const { argv, stdout, stderr } = environment;
   let exitCode: number = EXIT.done;
-  const program = declare(environment, async (load, options) => {
-    exitCode = await execute(environment, program, load, options);
-  });
-  try {
-    await program.parseAsync([...environment.argv], { from: 'user' });
-    return exitCode;
-  } catch (error) {
-    return tellFailure(environment, error);
-  }
-}
-
-function declare({ stdout, stderr }: CliEnvironment, run: Run): Command {
   const program = new Command('ledger-mirror')
     .description(
       "Keeps a provably complete copy of a ledger network's query service, and feeds analytics from it.",
     )
     .version(version(), '--version')
+    .option('--json', 'one JSON document on stdout; progress and logs on stderr')
+    .option('--quiet', 'neither progress nor logs on stderr')
     .addHelpText('after', () => settingsHelp())
+    .configureHelp({ showGlobalOptions: true })
     .exitOverride()
     .configureOutput({
       writeOut: (text) => stdout.write(text),
@@ -44,23 +32,56 @@ function declare({ stdout, stderr }: CliEnvironment, run: Run): Command {
       // As every other error of ours begins.
       outputError: (text, write) => write(text.replace(/^error: /, 'ledger-mirror: ')),
     })
-    .showSuggestionAfterError()
-    .enablePositionalOptions(false);
-  for (const [flag, meaning] of OUTPUT_OPTIONS) program.option(`--${flag}`, meaning);
-  declareMirroring(program, run);
-  declareReading(program, run);
-  declareOperating(program, run);
-  declareServing(program, run);
-  declareShell(program, run, stdout);
-  for (const command of program.commands) shareOptions(command, program);
-  return program;
+    .showSuggestionAfterError();
+  declareCommands(program, (parent, name, description, load) => {
+    const command = parent.command(name).description(description);
+    return command.action(async () => {
+      const given = command.registeredArguments.map((argument, at) => [
+        argument.name(),
+        command.processedArgs[at],
+      ]);
+      const options = { ...command.optsWithGlobals<OutputOptions>(), ...Object.fromEntries(given) };
+      exitCode = await execute(environment, load, options, name === 'demo');
+    });
+  });
+  try {
+    await program.parseAsync([...argv], { from: 'user' });
+    return exitCode;
+  } catch (error) {
+    return tellFailure(environment, error);
+  }
 }
 
-/** `--json` and `--quiet` mean the same before a command and behind it. */
-function shareOptions(command: Command, program: Command): void {
-  command.exitOverride();
-  for (const [flag, meaning] of OUTPUT_OPTIONS) {
-    command.option(`--${flag}`, meaning);
-    command.on(`option:${flag}`, () => program.setOptionValue(flag, true));
+/** How a command tells what it does, whichever it is. */
+interface OutputOptions {
+  readonly json?: boolean;
+  readonly quiet?: boolean;
+}
+
+/** Reads the settings, opens the terminal, and writes what the command answers. @returns the exit code */
+async function execute(
+  environment: CliEnvironment,
+  load: Load,
+  options: OutputOptions,
+  isDemo: boolean,
+): Promise<number> {
+  const { env, cwd, stdout, stderr } = environment;
+  const { json: isJson = false, quiet: isQuiet = false } = options;
+  const config = readConfig({ env, cwd });
+  rememberSecrets(secretsOf(config));
+  // Bars on a terminal, and the demo itself, tell what happens: of the log, only what needs attention.
+  const isCalm = (stderr.isTTY === true || isDemo) && config.origins.logLevel === 'default';
+  const level = isQuiet ? 'silent' : isCalm ? 'warn' : config.logLevel;
+  const handle = await load();
+  let result: CommandResult;
+  {
+    const { log, ...terminal } = openTerminal(stderr, level);
+    // Restored before anything else is written to it.
+    using progress = terminal.progress;
+    result = await handle(options as never, { ...environment, config, log, isJson, progress });
   }
+  const { document, text, exitCode = EXIT.done } = result;
+  if (isJson && document !== undefined) stdout.write(`${JSON.stringify(hideSecretsIn(document), null, 2)}\n`);
+  if (!isJson && text !== undefined) stdout.write(nameCommands(hideSecrets(text)));
+  return exitCode;
 }

@@ -42,7 +42,7 @@ function contextOf(signal: AbortSignal): { context: CommandContext; stdout: () =
     config: mirror.app.config,
     log,
     isJson: false,
-    progress: createProgress({ log }),
+    progress: createProgress(log),
     stdout: stream,
     stderr: new PassThrough(),
     signal,

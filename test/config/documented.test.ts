@@ -132,7 +132,7 @@ describe('the docs', () => {
   test.each(COMMANDS.filter((name) => name !== 'sandbox'))(
     'explain the options of %s, and no other',
     async (name) => {
-      const shared = ['--json', '--quiet', '--help'];
+      const shared = ['--json', '--quiet', '--help', '--version'];
       const taken = (await helpOf(name)).match(/--[a-z-]+(?=[ \n])/g) ?? [];
       const rows = tableOf('commands.md', 'Command').filter(([cell]) => cell?.startsWith(`\`${name}`));
       const told = rows.join(' ').match(/--[a-z-]+/g) ?? [];

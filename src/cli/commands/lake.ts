@@ -4,7 +4,7 @@ import { scratchDirOf } from '../../app/data-dir.ts';
 import { LAKE_DECIDED_IN_DATABASE } from '../../app/describe-store.ts';
 import { UsageError } from '../../core/errors.ts';
 import { describeLake, restoreLake, vacuumLake } from '../../lake/overview.ts';
-import { EXIT, type CommandContext, type CommandResult } from '../context.ts';
+import type { CommandContext, CommandResult } from '../context.ts';
 import { openMirror, requireMirror } from '../mirror.ts';
 import { formatBytes, formatCount } from '../output/format.ts';
 import { formatTable } from '../output/table.ts';
@@ -35,7 +35,6 @@ export async function lake(_options: object, context: CommandContext): Promise<C
   ];
   const header = ['table', 'version', 'oldest', 'files', 'rows', 'bytes', 'committed'];
   return {
-    exitCode: EXIT.done,
     document: {
       ...found,
       tables: tables.map((table) => ({ ...table, rows: String(table.rows), bytes: String(table.bytes) })),
@@ -48,7 +47,6 @@ export async function lakeVacuum(_options: object, context: CommandContext): Pro
   await using app = await openMirror(context);
   const removed = await vacuumLake(app.lake, context.signal);
   return {
-    exitCode: EXIT.done,
     document: { removed },
     text: `Removed ${formatCount(removed)} objects that no version has named for LAKE_RETENTION.\n`,
   };
@@ -66,7 +64,6 @@ export async function lakeRestore(
   const { version, tables } = await restoreLake(app.lake, Number(options.version), context.signal);
   const changed = tables.length === 0 ? 'Nothing had changed since' : `Changed: ${tables.join(', ')}`;
   return {
-    exitCode: EXIT.done,
     document: { version, tables },
     text: `Version ${version} is what version ${options.version} was, until the next load. ${changed}.\n`,
   };

@@ -6,7 +6,7 @@ import { closeAbandoned, enqueueRun, chooseQueues } from '../../runs/enqueue.ts'
 import type { Run } from '../../runs/store/run.ts';
 import { UNREACHABLE_MAX_MS } from '../../runs/work-run.ts';
 import type { CommandContext } from '../context.ts';
-import { openRunView, type RunView } from './run-view.ts';
+import type { RunView } from '../output/progress.ts';
 
 const POLL_MS = 150;
 const CHECK_MS = 2_000;
@@ -52,7 +52,7 @@ async function followQueued(
   runs: readonly Run[],
   context: CommandContext,
 ): Promise<readonly Run[]> {
-  const followed = runs.map(({ runId }) => ({ runId, view: openRunView(context.progress) }));
+  const followed = runs.map(({ runId }) => ({ runId, view: context.progress.openView() }));
   const requeued = new Set<string>();
   let awaySinceMs: number | undefined;
   try {

@@ -2,7 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { App } from '../../app/app.ts';
 import { closeAbandoned, findOpenNightly } from '../../runs/enqueue.ts';
-import type { ReportProgress, VerifyRequest } from '../../runs/job.ts';
+import type { VerifyRequest } from '../../runs/job.ts';
 import type { NewRun, Run } from '../../runs/store/run.ts';
 import { workRun } from '../../runs/work-run.ts';
 import type { CommandContext } from '../context.ts';
@@ -22,7 +22,7 @@ export async function joinOrCreate(app: App, wanted: NewRun): Promise<{ run: Run
  * A new nightly run, once none is going: two would ask the source for the same things. Nothing is queued while it waits.
  */
 export async function startNight(app: App, subject: string, context: CommandContext): Promise<Run> {
-  const { log, signal, stderr } = context;
+  const { log, signal } = context;
   for (let told = ''; ;) {
     const isAttended = await app.workers.anyAlive(app.jobs.source?.url);
     const going = await findOpenNightly(app.jobs, isAttended);
@@ -31,14 +31,9 @@ export async function startNight(app: App, subject: string, context: CommandCont
       if (found === 'none') return run;
     } else if (told !== going.runId) {
       told = going.runId;
-      log.info(
-        { runId: going.runId, subject: going.subject, since: going.startedAt ?? going.queuedAt },
-        'Waiting for another nightly run',
-      );
-      if (stderr.isTTY === true)
-        stderr.write(
-          `Waiting for nightly run ${going.runId} to end; \`${COMMAND} cancel ${going.runId}\` ends it\n`,
-        );
+      const since = going.startedAt ?? going.queuedAt;
+      const facts = { runId: told, subject: going.subject, since, endedBy: `${COMMAND} cancel ${told}` };
+      log.warn(facts, 'Waiting for another nightly run');
     }
     await sleep(POLL_MS, undefined, { signal });
   }
@@ -49,30 +44,32 @@ export async function startNight(app: App, subject: string, context: CommandCont
  * @throws the signal's reason where the command was told to stop; the run is cancelled then
  */
 export async function verifyHere(
-  app: App,
-  { isDeep, against }: { readonly isDeep: boolean; readonly against?: VerifyRequest['against'] },
-  { signal }: Pick<CommandContext, 'signal'>,
-  onProgress: ReportProgress,
+  { jobs, workers }: App,
+  request: Pick<VerifyRequest, 'deep' | 'against'>,
+  { signal, progress }: Pick<CommandContext, 'signal' | 'progress'>,
 ): Promise<Run> {
-  if (!(await app.workers.anyAlive())) await closeAbandoned(app.jobs);
-  const run = await app.jobs.runs.create({ kind: 'verify', subject: isDeep ? 'deep' : 'sums' });
-  const context = { signal, dueMs: Date.now(), attempt: Infinity };
+  if (!(await workers.anyAlive())) await closeAbandoned(jobs);
+  const run = await jobs.runs.create({ kind: 'verify', subject: request.deep ? 'deep' : 'sums' });
+  const { runId } = run;
+  const view = progress.openView();
   try {
-    await workRun(run.runId, app.jobs, context, (_run, call) =>
-      app.jobs.stages.verify(
-        { runId: run.runId, deep: isDeep, scope: 'whole', against },
+    await workRun(runId, jobs, { signal, dueMs: Date.now(), attempt: Infinity }, (_run, call) =>
+      jobs.stages.verify(
+        { runId, scope: 'whole', ...request },
         {
           signal: call.signal,
           onProgress: (lines) => {
-            onProgress(lines);
+            view.show(lines);
             call.onProgress(lines);
           },
         },
       ),
     );
   } catch (error) {
-    if (signal.aborted) await app.jobs.runs.markCancelled(run.runId);
+    if (signal.aborted) await jobs.runs.markCancelled(runId);
     throw error;
+  } finally {
+    view.finish();
   }
-  return (await app.jobs.runs.get(run.runId)) ?? run;
+  return (await jobs.runs.get(runId)) ?? run;
 }

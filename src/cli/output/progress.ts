@@ -2,36 +2,24 @@
  * Live progress of a command: a line a task with bar, count, rate and time left on a terminal, log lines
  * otherwise. Both are driven by a timer, so that a silent stretch of work still shows that it lives.
  */
-import type { Log } from '../../core/log.ts';
-import { type Count, formatCount, formatDuration, formatQuantity, formatShare, printable } from './format.ts';
+import { createLog, type Log, type LogLevel } from '../../core/log.ts';
+import type { ProgressLine } from '../../runs/progress/progress-line.ts';
 import { RateMeter } from '../../runs/progress/rate-meter.ts';
-import type { Screen } from './screen.ts';
+import { formatCount, formatDuration, formatQuantity, formatShare, printable } from './format.ts';
+import { readableLog } from './log-lines.ts';
+import { Screen, type TerminalStream } from './screen.ts';
 
-export interface ProgressUpdate {
-  readonly done: Count;
-  /** Absent where the end is not known: a spinner stands for the bar. */
-  readonly total?: Count | undefined;
-  /** `rows`, `parties`, …; `bytes` are shown scaled. */
-  readonly unit: string;
-  readonly note?: string | undefined;
-}
-
-export interface ProgressTask {
-  update(update: ProgressUpdate): void;
-  /** Ends the task's line for good. `outcome`: a verdict or a few words; later calls do nothing. */
-  finish(outcome?: string): void;
-  /** The same, without a word. */
-  drop(): void;
+/** What one followed run reports. */
+export interface RunView {
+  /** @param lines none where nothing is known at the moment: what was shown stays */
+  show(lines: readonly ProgressLine[]): void;
+  /** The run is over, and so is every line of it; what is shown later is nothing. */
+  finish(): void;
 }
 
 export interface Progress extends Disposable {
-  task(label: string): ProgressTask;
-}
-
-export interface ProgressOptions {
-  /** The terminal; absent where stderr is none. */
-  readonly screen?: Screen | undefined;
-  readonly log: Log;
+  /** Shows a task for each line that the run reports; a line that is reported no more has ended. */
+  openView(): RunView;
 }
 
 const REDRAW_MS = 120;
@@ -42,23 +30,61 @@ const LOGGED_TASKS_MAX = 20;
 const BAR_CHARACTERS = 20;
 const SPINNER = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏'];
 
-/** @returns a progress whose tasks show until it is disposed of; unfinished ones then vanish */
-export function createProgress({ screen, log }: ProgressOptions): Progress {
+/**
+ * What a command writes to `stream`: bars and readable logs on a terminal, JSON lines otherwise; no bars where `level`
+ * is silent. @returns `progress` to be disposed of, which gives the terminal back
+ */
+export function openTerminal(
+  stream: TerminalStream & { readonly isTTY?: boolean },
+  level: LogLevel,
+): { log: Log; progress: Progress } {
+  const screen = stream.isTTY === true && level !== 'silent' ? new Screen(stream) : undefined;
+  const destination = screen && { write: (line: string) => screen.write(readableLog(line)) };
+  const log = createLog(level, destination && { destination });
+  return { log, progress: createProgress(log, screen) };
+}
+
+/**
+ * @param screen the terminal; absent where stderr is none
+ * @returns a progress that shows until it is disposed of; unfinished tasks then vanish
+ */
+export function createProgress(log: Log, screen?: Screen): Progress {
   const display = screen === undefined ? logTo(log) : drawOn(screen);
   const tasks = new Set<Task>();
   let timer: NodeJS.Timeout | undefined;
+  const start = (line: ProgressLine): Task => {
+    const task = new Task(line);
+    tasks.add(task);
+    timer ??= setInterval(() => display.show([...tasks]), display.everyMs).unref();
+    display.started?.(task);
+    return task;
+  };
   return {
-    task: (label) => {
-      const task = new Task(label);
-      tasks.add(task);
-      timer ??= setInterval(() => display.show([...tasks]), display.everyMs).unref();
-      display.started?.(task);
+    openView: () => {
+      const own = new Map<string, Task>();
+      let isOver = false;
+      const endAllBut = (lines: readonly ProgressLine[]): void => {
+        for (const [label, task] of own) {
+          if (lines.some((line) => line.label === label)) continue;
+          own.delete(label);
+          tasks.delete(task);
+          if (task.latest.isPart !== true) display.finished(task);
+        }
+      };
       return {
-        update: (update) => task.update(update),
-        finish: (outcome) => {
-          if (tasks.delete(task)) display.finished(task, outcome);
+        show: (lines) => {
+          if (lines.length === 0 || isOver) return;
+          endAllBut(lines);
+          for (const line of lines) {
+            const task = own.get(line.label) ?? start(line);
+            own.set(line.label, task);
+            task.update(line);
+          }
         },
-        drop: () => void tasks.delete(task),
+        finish: () => {
+          isOver = true;
+          endAllBut([]);
+        },
       };
     },
     [Symbol.dispose]: () => {
@@ -73,43 +99,51 @@ export function createProgress({ screen, log }: ProgressOptions): Progress {
 interface Display {
   readonly everyMs: number;
   started?(task: Task): void;
-  finished(task: Task, outcome: string | undefined): void;
+  finished(task: Task): void;
   /** Called `everyMs`. */
   show(tasks: readonly Task[]): void;
 }
 
 class Task {
   readonly label: string;
-  readonly rate = new RateMeter();
   readonly startedMs = performance.now();
-  latest: ProgressUpdate | undefined;
+  readonly #rate = new RateMeter();
+  latest: ProgressLine;
 
-  constructor(label: string) {
-    this.label = printable(label);
+  constructor(line: ProgressLine) {
+    this.label = printable(line.label);
+    this.latest = line;
   }
 
-  update(update: ProgressUpdate): void {
-    this.latest = update;
-    this.rate.add(BigInt(update.done), performance.now());
+  update(line: ProgressLine): void {
+    this.latest = line;
+    this.#rate.add(BigInt(line.done), performance.now());
   }
 
   get elapsedMs(): number {
     return performance.now() - this.startedMs;
   }
 
+  get perSecond(): number {
+    return Math.round(this.#rate.perSecond);
+  }
+
   /** Time left at the present rate; undefined where it cannot be told. */
   get leftMs(): number | undefined {
-    const perSecond = this.rate.perSecond;
-    if (this.latest?.total === undefined || perSecond <= 0) return undefined;
-    const left = BigInt(this.latest.total) - BigInt(this.latest.done);
-    return left <= 0n ? undefined : (Number(left) / perSecond) * 1000;
+    const { done, total } = this.latest;
+    const left = total === undefined ? 0n : BigInt(total) - BigInt(done);
+    const perSecond = this.#rate.perSecond;
+    return perSecond <= 0 || left <= 0n ? undefined : (Number(left) / perSecond) * 1000;
   }
 }
 
 function drawOn(screen: Screen): Display {
   return {
     everyMs: REDRAW_MS,
-    finished: (task, outcome) => screen.write(`${finishedLine(task, outcome)}\n`),
+    finished: ({ label, latest, elapsedMs }) =>
+      screen.write(
+        `✓ ${label}  ${formatQuantity(latest.done, latest.unit)} in ${formatDuration(elapsedMs)}\n`,
+      ),
     show: (tasks) => {
       const room = screen.linesMax;
       const shown = tasks.length > room ? tasks.slice(0, room - 1) : tasks;
@@ -122,43 +156,29 @@ function drawOn(screen: Screen): Display {
 }
 
 function liveLine(task: Task, labelWidth: number): string {
-  const label = task.label.padEnd(labelWidth);
-  const spinner = SPINNER[Math.floor(task.elapsedMs / REDRAW_MS) % SPINNER.length] ?? '';
-  const { latest } = task;
-  if (latest === undefined) return `${spinner} ${label}  ${formatDuration(task.elapsedMs)}`;
-  const parts = [`${spinner} ${label}`];
-  if (latest.total === undefined) parts.push(formatQuantity(latest.done, latest.unit));
-  else parts.push(bar(latest.done, latest.total), formatShare(latest.done, latest.total, latest.unit, ' / '));
-  const perSecond = task.rate.perSecond;
-  if (perSecond > 0) parts.push(`${formatQuantity(Math.round(perSecond), latest.unit)}/s`);
-  if (task.leftMs !== undefined) parts.push(`${formatDuration(task.leftMs)} left`);
-  else parts.push(formatDuration(task.elapsedMs));
-  if (latest.note !== undefined) parts.push(printable(latest.note));
+  const { elapsedMs, perSecond, leftMs } = task;
+  const { done, total, unit, note } = task.latest;
+  const spinner = SPINNER[Math.floor(elapsedMs / REDRAW_MS) % SPINNER.length] ?? '';
+  const parts = [`${spinner} ${task.label.padEnd(labelWidth)}`];
+  if (total === undefined) parts.push(formatQuantity(done, unit));
+  else parts.push(bar(BigInt(done), BigInt(total)), formatShare(done, total, unit, ' / '));
+  if (perSecond > 0) parts.push(`${formatQuantity(perSecond, unit)}/s`);
+  parts.push(leftMs === undefined ? formatDuration(elapsedMs) : `${formatDuration(leftMs)} left`);
+  if (note !== undefined) parts.push(printable(note));
   return parts.join('  ');
 }
 
-function bar(done: Count, total: Count): string {
-  const whole = BigInt(total);
-  const share = whole <= 0n ? 100n : (BigInt(done) * 100n) / whole;
-  const percent = Number(share > 100n ? 100n : share);
+function bar(done: bigint, total: bigint): string {
+  const percent = total <= done ? 100 : Number((done * 100n) / total);
   const filled = Math.floor((percent * BAR_CHARACTERS) / 100);
   return `${'█'.repeat(filled)}${'░'.repeat(BAR_CHARACTERS - filled)} ${String(percent).padStart(3)}%`;
-}
-
-function finishedLine(task: Task, outcome: string | undefined): string {
-  const mark = outcome === undefined || outcome === 'complete' ? '✓' : '!';
-  const amountDone =
-    task.latest === undefined ? '' : `  ${formatQuantity(task.latest.done, task.latest.unit)}`;
-  const end = outcome === undefined ? '' : `  ${printable(outcome)}`;
-  return `${mark} ${task.label}${amountDone} in ${formatDuration(task.elapsedMs)}${end}`;
 }
 
 function logTo(log: Log): Display {
   return {
     everyMs: LOG_EVERY_MS,
     started: (task) => log.info({ task: task.label }, 'Started'),
-    finished: (task, outcome) =>
-      log.info({ ...facts(task), ...(outcome === undefined ? {} : { outcome }) }, 'Finished'),
+    finished: (task) => log.info(facts(task), 'Finished'),
     show: (tasks) => {
       for (const task of tasks.slice(0, LOGGED_TASKS_MAX)) log.info(facts(task), 'Progress');
       const left = tasks.length - LOGGED_TASKS_MAX;
@@ -168,13 +188,8 @@ function logTo(log: Log): Display {
 }
 
 /** The task's state as fields of a log line. */
-function facts(task: Task): Record<string, unknown> {
-  const { latest, leftMs } = task;
-  return {
-    task: task.label,
-    ...(latest && { done: latest.done, total: latest.total, unit: latest.unit, note: latest.note }),
-    perSecond: Math.round(task.rate.perSecond),
-    elapsedMs: Math.round(task.elapsedMs),
-    ...(leftMs === undefined ? {} : { leftMs: Math.round(leftMs) }),
-  };
+function facts({ label, latest, perSecond, elapsedMs, leftMs }: Task): Record<string, unknown> {
+  const { done, total, unit, note } = latest;
+  const [elapsed, left] = [Math.round(elapsedMs), leftMs && Math.round(leftMs)];
+  return { task: label, done, total, unit, note, perSecond, elapsedMs: elapsed, leftMs: left };
 }

@@ -2,7 +2,7 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { keptGenesis } from '../../../src/cli/commands/serving/kept-genesis.ts';
+import { keptGenesis } from '../../../src/cli/commands/sandbox.ts';
 
 let dir = '';
 beforeAll(async () => {

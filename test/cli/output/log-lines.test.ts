@@ -1,7 +1,7 @@
 import { stripVTControlCharacters } from 'node:util';
 import { describe, expect, test } from 'vitest';
 import { readableLog } from '../../../src/cli/output/log-lines.ts';
-import { openTerminal } from '../../../src/cli/output/terminal.ts';
+import { openTerminal } from '../../../src/cli/output/progress.ts';
 
 function readable(record: unknown): string {
   return stripVTControlCharacters(readableLog(`${JSON.stringify(record)}\n`));
@@ -43,9 +43,11 @@ describe('readableLog', () => {
 test('elsewhere than on a terminal nothing but JSON lines is written by progress', () => {
   const written: string[] = [];
   const stream = { isTTY: false, write: (text: string): number => written.push(text) };
-  const { log, progress } = openTerminal({ stream, level: 'silent' });
+  const { log, progress } = openTerminal(stream, 'silent');
   using shown = progress;
-  shown.task('parties').finish('complete');
+  const view = shown.openView();
+  view.show([{ label: 'parties', done: '1', unit: 'rows' }]);
+  view.finish();
   log.error('not shown');
   expect(written).toEqual([]);
 });

@@ -1,8 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
-import { createProgress } from '../../../src/cli/output/progress.ts';
+import { createProgress, openTerminal } from '../../../src/cli/output/progress.ts';
 import { RateMeter } from '../../../src/runs/progress/rate-meter.ts';
 import { Screen } from '../../../src/cli/output/screen.ts';
-import { openTerminal } from '../../../src/cli/output/terminal.ts';
 import { createLog } from '../../../src/core/log.ts';
 import { rememberSecrets } from '../../../src/core/secrets.ts';
 
@@ -43,14 +42,12 @@ afterEach(() => vi.useRealTimers());
 describe('on a terminal', () => {
   test('draws a bar with count, rate and time left', () => {
     const terminal = new FakeTerminal();
-    using progress = createProgress({
-      screen: new Screen(terminal),
-      log: createLog('silent'),
-    });
-    const task = progress.task('parties');
-    task.update({ done: 0n, total: 10_000n, unit: 'rows' });
+    using progress = createProgress(createLog('silent'), new Screen(terminal));
+    const view = progress.openView();
+    const parties = { label: 'parties', total: '10000', unit: 'rows' } as const;
+    view.show([{ ...parties, done: '0' }]);
     vi.advanceTimersByTime(2_000);
-    task.update({ done: 5_000n, total: 10_000n, unit: 'rows', note: 'page 5\u001B[2J' });
+    view.show([{ ...parties, done: '5000', note: 'page 5\u001B[2J' }]);
     vi.advanceTimersByTime(200);
     expect(terminal.shown).toEqual([
       expect.stringMatching(
@@ -62,36 +59,33 @@ describe('on a terminal', () => {
 
   test('keeps moving while nothing happens', () => {
     const terminal = new FakeTerminal();
-    using progress = createProgress({
-      screen: new Screen(terminal),
-      log: createLog('silent'),
-    });
-    progress.task('export');
+    using progress = createProgress(createLog('silent'), new Screen(terminal));
+    progress.openView().show([{ label: 'export', done: '0', unit: 'rows' }]);
     vi.advanceTimersByTime(3_000);
     const before = terminal.shown;
     vi.advanceTimersByTime(3_000);
     expect(terminal.shown).not.toEqual(before);
-    expect(terminal.shown[0]).toMatch(/^. export {2}[56]\.\d s$/);
+    expect(terminal.shown[0]).toMatch(/^. export {2}0 rows {2}[56]\.\d s$/);
   });
 
   test('leaves finished lines and logs above, and gives the cursor back', () => {
     const terminal = new FakeTerminal();
     rememberSecrets(['hunter22']);
-    const { log, progress } = openTerminal({ stream: terminal, level: 'info' });
-    const done = progress.task('parties');
-    const running = progress.task('checkpoints');
-    done.update({ done: 3, unit: 'rows' });
-    running.update({ done: 2_048, unit: 'bytes' });
+    const { log, progress } = openTerminal(terminal, 'info');
+    const view = progress.openView();
+    const running = { label: 'checkpoints', done: '2048', unit: 'bytes' } as const;
+    const part = { label: 'page 7', done: '1', unit: 'rows', isPart: true } as const;
+    view.show([{ label: 'parties', done: '3', unit: 'rows' }, running, part]);
     vi.advanceTimersByTime(500);
     log.info({ runId: 'r1', rows: 3n, seen: 'hunter22' }, 'Page committed');
-    done.finish('complete');
-    done.finish('failed');
+    view.show([running]);
+    view.show([]);
     vi.advanceTimersByTime(500);
     expect(terminal.shown).toEqual([
       expect.stringMatching(
         /^\d\d:\d\d:\d\d info {2}Page committed {2}runId=r1 {2}rows=3 {2}seen=\[secret\]$/,
       ),
-      '✓ parties  3 rows in 500 ms  complete',
+      '✓ parties  3 rows in 500 ms',
       expect.stringContaining('checkpoints  2.0 KiB'),
     ]);
     progress[Symbol.dispose]();
@@ -103,13 +97,11 @@ describe('on a terminal', () => {
     const terminal = new FakeTerminal();
     terminal.rows = 6;
     terminal.columns = 30;
-    using progress = createProgress({
-      screen: new Screen(terminal),
-      log: createLog('silent'),
-    });
-    for (let index = 0; index < 50; index += 1) {
-      progress.task(`party ${index}`).update({ done: 1, total: 2, unit: 'rows', note: 'x'.repeat(99) });
-    }
+    using progress = createProgress(createLog('silent'), new Screen(terminal));
+    const line = { done: '1', total: '2', unit: 'rows', note: 'x'.repeat(99) } as const;
+    progress
+      .openView()
+      .show(Array.from({ length: 50 }, (_, index) => ({ ...line, label: `party ${index}` })));
     vi.advanceTimersByTime(500);
     expect(terminal.shown).toHaveLength(4);
     expect(terminal.shown.at(-1)).toBe('… and 47 more');
@@ -124,17 +116,18 @@ describe('elsewhere', () => {
       write: (line: string): number => lines.push(JSON.parse(line) as Record<string, unknown>),
     };
     const log = createLog('info', { destination });
-    using progress = createProgress({ log });
-    const task = progress.task('parties');
+    using progress = createProgress(log);
+    const view = progress.openView();
     for (let second = 0; second < 25; second += 1) {
-      task.update({ done: BigInt(second) * 100n, unit: 'rows' });
+      view.show([{ label: 'parties', done: String(second * 100), unit: 'rows' }]);
       vi.advanceTimersByTime(1_000);
     }
-    task.finish('complete');
+    view.finish();
+    view.show([{ label: 'parties', done: '0', unit: 'rows' }]);
     vi.advanceTimersByTime(60_000);
     expect(lines.map((line) => line['msg'])).toEqual(['Started', 'Progress', 'Progress', 'Finished']);
     expect(lines[1]).toMatchObject({ task: 'parties', done: '900', unit: 'rows', perSecond: 100 });
-    expect(lines[3]).toMatchObject({ outcome: 'complete', elapsedMs: 25_000 });
+    expect(lines[3]).toMatchObject({ done: '2400', elapsedMs: 25_000 });
   });
 });
 

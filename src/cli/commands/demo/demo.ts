@@ -5,7 +5,6 @@
 import { once } from 'node:events';
 import { createServer } from 'node:net';
 import { basename, join } from 'node:path';
-import { z } from 'zod';
 import { portUnusable } from '../../../api/http/listen.ts';
 import { openApp, type App } from '../../../app/app.ts';
 import { passwordFileOf } from '../../../app/data-dir.ts';
@@ -15,54 +14,47 @@ import { errorCode, UsageError } from '../../../core/errors.ts';
 import { makeFolders } from '../../../core/folders.ts';
 import { worst } from '../../../core/verdict.ts';
 import { runDocument } from '../../../runs/run-document.ts';
-import type { Run } from '../../../runs/store/run.ts';
 import { exitCodeOf, type CommandContext, type CommandResult } from '../../context.ts';
 import { followRun } from '../../follow/follow.ts';
 import { startNight, verifyHere } from '../../follow/start.ts';
-import { formatCount, formatDuration } from '../../output/format.ts';
+import { formatDuration } from '../../output/format.ts';
 import { runSummary } from '../../output/summary.ts';
 import { answer, type Say } from './answers.ts';
 import { demoConfig, startNetwork } from './network.ts';
 import { COMMAND, commandOn, near } from '../../typed.ts';
 
 export async function demo(
-  options: { readonly keep: boolean },
-  context: CommandContext,
+  { keep: isKept }: { readonly keep: boolean },
+  given: CommandContext,
 ): Promise<CommandResult> {
   const startedMs = performance.now();
-  const dataDir = demoFolder(context.config);
-  if (options.keep) await refuseTakenPort(context.config);
+  const dataDir = demoFolder(given.config);
+  if (isKept) await refuseTakenPort(given.config);
   await makeFolders(dataDir);
   await using sandbox = await startNetwork(dataDir);
-  const demoContext = { ...context, config: demoConfig(context.config, dataDir, sandbox.url) };
+  const context = { ...given, config: demoConfig(given.config, dataDir, sandbox.url) };
   // With --json stdout belongs to the document.
   const out = context.isJson ? context.stderr : context.stdout;
   const say: Say = (text) => void out.write(`${text}\n`);
   say(`A sandbox network is served at ${sandbox.url}; its mirror lies in ${dataDir}.`);
-  await using app = await openDemo(demoContext, dataDir);
-  const nightly = await followRun(app, await startNight(app, 'demo', demoContext), demoContext);
-  const command = commandOn(dataDir);
-  say(runSummary(runDocument(nightly), command).trimEnd());
-  const verified = await verifyHere(app, { isDeep: true }, demoContext, () => undefined);
-  say(runSummary(runDocument(verified), command).trimEnd());
-  const answers = await answer(app, demoContext, say);
+  await using app = await openDemo(context);
+  const nightly = await followRun(app, await startNight(app, 'demo', context), context);
+  say(runSummary(runDocument(nightly), commandOn(dataDir)).trimEnd());
+  const verified = await verifyHere(app, { deep: true }, context);
+  say(runSummary(runDocument(verified), commandOn(dataDir)).trimEnd());
+  const answers = await answer(app, context, say);
   const verdict = worst([nightly.verdict ?? 'failed', verified.verdict ?? 'failed']);
-  const tookMs = performance.now() - startedMs;
-  say(describeEnd(verdict, tookMs, countLedgers(nightly), options.keep, dataDir));
-  if (options.keep) await keepOpen(app, demoContext.signal, say);
+  const tookMs = Math.round(performance.now() - startedMs);
+  say(describeEnd(verdict, tookMs, isKept, dataDir));
+  if (isKept) await keepOpen(app, context.signal, say);
   return {
     exitCode: exitCodeOf(verdict, nightly.evidence),
-    document: {
-      verdict,
-      nightly: runDocument(nightly),
-      verify: runDocument(verified),
-      answers,
-      tookMs: Math.round(tookMs),
-    },
+    document: { verdict, nightly: runDocument(nightly), verify: runDocument(verified), answers, tookMs },
   };
 }
 
-async function openDemo(context: CommandContext, dataDir: string): Promise<App> {
+async function openDemo(context: CommandContext): Promise<App> {
+  const { dataDir } = context.config;
   try {
     return await openApp(context);
   } catch (error) {
@@ -100,22 +92,14 @@ async function refuseTakenPort({ apiHost: host, apiPort: port }: Config): Promis
   }
 }
 
-function describeEnd(
-  verdict: string,
-  tookMs: number,
-  ledgers: number,
-  isKept: boolean,
-  dataDir: string,
-): string {
+function describeEnd(verdict: string, tookMs: number, isKept: boolean, dataDir: string): string {
   const isComplete = verdict === 'complete';
   return [
     '',
     `${isComplete ? 'Done' : 'Ended'}: verdict ${verdict}, in ${formatDuration(tookMs)}.`,
-    ...(isComplete
-      ? [
-          `Every row that the network lists and every entry of ${formatCount(ledgers)} ledgers is in the mirror, and every sum agrees.`,
-        ]
-      : ['The evidence above says what is missing.']),
+    isComplete
+      ? 'Every row that the network lists and every entry of its ledgers is in the mirror, and every sum agrees.'
+      : 'The evidence above says what is missing.',
     '',
     'Next:',
     `  what can be asked:                ${commandOn(dataDir)} query --list`,
@@ -125,10 +109,4 @@ function describeEnd(
     `  forget the demo:                  rm -rf '${dataDir}'`,
     '',
   ].join('\n');
-}
-
-/** Whose ledgers the night asked for. */
-function countLedgers({ evidence }: Run): number {
-  const asked = z.object({ exports: z.object({ parties: z.number() }) }).safeParse(evidence);
-  return asked.success ? asked.data.exports.parties : 0;
 }

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import type { Config } from '../../../config/environment.ts';
 import { DAY_MICROS, floorSecond, nowMicros } from '../../../core/time.ts';
 import { startSandbox, type Sandbox } from '../../../sandbox/http/server.ts';
-import { keptGenesis } from '../serving/kept-genesis.ts';
+import { keptGenesis } from '../sandbox.ts';
 
 const PARTIES = 150;
 const ENTRIES_MEAN = 300;

@@ -1,0 +1,103 @@
+/** `runs`, `logs`, `cancel`: what ran and how it ended, what it said, and the end of one that goes on. */
+import { setTimeout as sleep } from 'node:timers/promises';
+import { UsageError } from '../../core/errors.ts';
+import { isOver, runDocument } from '../../runs/run-document.ts';
+import { byTime, type RunLinePage } from '../../runs/store/run-log-store.ts';
+import type { Run } from '../../runs/store/run.ts';
+import type { CommandContext, CommandResult } from '../context.ts';
+import { findRun, openMirrorReader } from '../mirror.ts';
+import { formatAge, formatDuration } from '../output/format.ts';
+import { readableLog } from '../output/log-lines.ts';
+import { runReport } from '../output/report.ts';
+import { formatTable } from '../output/table.ts';
+
+/** The time at which the run was recorded, which its id begins with: enough to tell it from others. */
+const PARENT_CHARACTERS = 13;
+const LOG_PAGE_LINES = 1_000;
+const LOG_LINES_MAX = 50_000;
+const POLL_MS = 200;
+/** A worker notices within three seconds; what it has in hand is given this long to reach a safe point. */
+const CANCEL_WAIT_MAX_MS = 15_000;
+
+/** With an id, one run with its evidence. */
+export async function runs(
+  { run: given, limit }: { readonly run: string | undefined; readonly limit: number },
+  context: CommandContext,
+): Promise<CommandResult> {
+  await using app = await openMirrorReader(context);
+  if (given !== undefined) {
+    const document = runDocument(await findRun(app, 'runs', given));
+    return { document, text: runReport(document) };
+  }
+  const listed = await app.runs.list({ limit });
+  const now = Date.now();
+  const rows = listed.map((run) => {
+    const startMs = Date.parse(run.startedAt ?? run.queuedAt);
+    const endMs = run.finishedAt === null ? now : Date.parse(run.finishedAt);
+    return [
+      run.runId,
+      run.kind,
+      run.subject,
+      run.parentRunId === null ? '' : `${run.parentRunId.slice(0, PARENT_CHARACTERS)}…`,
+      run.verdict ?? run.state,
+      formatAge(startMs, now),
+      formatDuration(endMs - startMs),
+    ];
+  });
+  const header = ['run', 'kind', 'subject', 'of', 'verdict', 'started', 'took'];
+  const none = `No runs yet. 'ledger-mirror nightly' starts the first.\n`;
+  return {
+    document: listed.map(runDocument),
+    text: rows.length === 0 ? none : formatTable(header, rows),
+  };
+}
+
+/** The log lines of a run and of those below it, whichever process wrote them. */
+export async function logs(
+  { run: given }: { readonly run: string },
+  context: CommandContext,
+): Promise<CommandResult> {
+  await using app = await openMirrorReader(context);
+  const { runId } = await findRun(app, 'logs', given);
+  const found: RunLinePage['lines'][number][] = [];
+  for (let next: string | undefined = '0'; next !== undefined && found.length < LOG_LINES_MAX;) {
+    const page = await app.status.logs(runId, LOG_PAGE_LINES, next);
+    found.push(...page.lines);
+    next = page.next;
+  }
+  const document = byTime(found).map(({ at: time, level, message: msg, fields }) => ({
+    level,
+    time,
+    msg,
+    ...fields,
+  }));
+  const text = document.map((line) => readableLog(JSON.stringify(line))).join('');
+  return { document, text: text === '' ? 'No lines are kept of this run.\n' : text };
+}
+
+/** Ends a run of any kind, and those below it, at its next safe point. */
+export async function cancel(
+  { run: given }: { readonly run: string },
+  context: CommandContext,
+): Promise<CommandResult> {
+  await using app = await openMirrorReader(context);
+  const { runId } = await findRun(app, 'cancel', given);
+  const before = await app.runs.requestCancel(runId);
+  const startedMs = performance.now();
+  for (;;) {
+    const run = await app.runs.get(runId);
+    if (run === undefined || before === undefined)
+      throw new UsageError([`cancel: there is no run ${runId} any more`]);
+    if (isOver(run) || performance.now() - startedMs > CANCEL_WAIT_MAX_MS)
+      return { document: runDocument(run), text: `${describeEnd(run, before)}\n` };
+    await sleep(POLL_MS, undefined, { signal: context.signal });
+  }
+}
+
+function describeEnd({ kind, subject, state, verdict }: Run, before: string): string {
+  const what = `${kind} ${subject}`;
+  if (before === 'done' || before === 'cancelled') return `${what} had ended already: ${verdict ?? before}`;
+  if (state === 'cancelled') return `${what}: cancelled; what it committed stays`;
+  if (state === 'done') return `${what}: ended by itself meanwhile: ${verdict ?? state}`;
+  return `${what}: told to stop; it ends at its next safe point`;
+}

@@ -1,0 +1,95 @@
+/** `sandbox`: serves a made-up network until it is told to stop. */
+import { once } from 'node:events';
+import { readFile, rename, writeFile } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import { z } from 'zod';
+import { UsageError } from '../../core/errors.ts';
+import { makeFolders } from '../../core/folders.ts';
+import {
+  DAY_MICROS,
+  floorSecond,
+  formatInstant,
+  nowMicros,
+  parseInstant,
+  type Micros,
+} from '../../core/time.ts';
+import { startSandbox } from '../../sandbox/http/server.ts';
+import type { ReleaseName } from '../../sandbox/release-names.ts';
+import type { CommandContext, CommandResult } from '../context.ts';
+import { commandOn } from '../typed.ts';
+
+export interface SandboxCommandOptions {
+  readonly host: string;
+  readonly port: number;
+  readonly parties: number;
+  readonly entries: number;
+  readonly seed: string;
+  readonly release: ReleaseName;
+  readonly genesis?: string;
+}
+
+const HISTORY_DAYS = 7;
+
+export async function sandbox(
+  options: SandboxCommandOptions,
+  { config, isJson, stdout, signal }: CommandContext,
+): Promise<CommandResult> {
+  const { seed, release, host, port, parties } = options;
+  const genesis = await readGenesis(options.genesis, config.dataDir);
+  const entriesMean = Math.ceil(options.entries / parties);
+  const historyMs = HISTORY_DAYS * 86_400_000;
+  // It lives: blocks are made as time goes by.
+  const clock = nowMicros;
+  await using network = await startSandbox({
+    seed,
+    release,
+    host,
+    port,
+    parties,
+    entriesMean,
+    historyMs,
+    genesis,
+    clock,
+  });
+  const { url } = network;
+  stdout.write(
+    isJson
+      ? `${JSON.stringify({ url, seed, release, genesis: formatInstant(genesis) })}\n`
+      : `A sandbox network of release ${release} is served at ${url}.\n` +
+          `Try, in the folder ${process.cwd()}: SOURCE_URL=${url} ${commandOn(config.dataDir)} nightly\nCtrl-C stops it.\n`,
+  );
+  if (!signal.aborted) await once(signal, 'abort');
+  return {};
+}
+
+/** Where none is given: a midnight a week before the first start, the same network from then on. */
+async function readGenesis(given: string | undefined, dataDir: string): Promise<Micros> {
+  const now = nowMicros();
+  if (given === undefined) {
+    const midnight = now - (now % DAY_MICROS);
+    return keptGenesis(join(dataDir, 'sandbox.json'), midnight - BigInt(HISTORY_DAYS) * DAY_MICROS);
+  }
+  const parsed = parseInstant(given);
+  if (parsed !== undefined && parsed < now) return floorSecond(parsed);
+  throw new UsageError([
+    `--genesis: ${JSON.stringify(given.slice(0, 80))} is not accepted; give a past time, such as 2026-01-31T00:00:00Z`,
+  ]);
+}
+
+const KEPT = z.object({ genesisMicros: z.string().regex(/^\d{1,18}$/) });
+
+/**
+ * When a network began: at every later start it is the same one, grown by the time that has passed.
+ * @param fresh the beginning, in µs since 1970, of a network that is started for the first time
+ * @returns what the file holds; `fresh`, which it holds from now on, where it held nothing of use
+ */
+export async function keptGenesis(path: string, fresh: Micros): Promise<Micros> {
+  const stored = await readFile(path, 'utf8')
+    .then((text) => KEPT.parse(JSON.parse(text)))
+    .catch(() => undefined);
+  if (stored !== undefined) return BigInt(stored.genesisMicros);
+  await makeFolders(dirname(path));
+  await writeFile(`${path}.new`, JSON.stringify({ genesisMicros: String(fresh) }), { flush: true });
+  await rename(`${path}.new`, path);
+  return fresh;
+}

@@ -1,0 +1,61 @@
+/** `up`, `worker`, `serve`: the long-lived processes. They end in 0 on SIGTERM. */
+import { once } from 'node:events';
+import { refuseOpenListening } from '../../api/access/hosts.ts';
+import { openApp, type App } from '../../app/app.ts';
+import { requireWritable } from '../../app/data-dir.ts';
+import { startApi } from '../../app/serving/serve.ts';
+import { startWorkerHealth } from '../../app/serving/worker-health.ts';
+import { requireSource } from '../../config/environment.ts';
+import { startFirstRun } from '../../runs/nightly/scheduled.ts';
+import type { CommandContext, CommandResult } from '../context.ts';
+
+interface Parts {
+  readonly isWorking: boolean;
+  readonly isServing: boolean;
+}
+type Handler = (options: object, context: CommandContext) => Promise<CommandResult>;
+
+export const up: Handler = (_, context) => start({ isWorking: true, isServing: true }, context);
+export const worker: Handler = (_, context) => start({ isWorking: true, isServing: false }, context);
+export const serve: Handler = (_, context) => start({ isWorking: false, isServing: true }, context);
+
+async function start(parts: Parts, context: CommandContext): Promise<CommandResult> {
+  const { config, log, signal } = context;
+  if (parts.isWorking) requireSource(config);
+  // Before anything is started: what would be refused later costs a database first.
+  if (parts.isServing) refuseOpenListening(config.apiHost, config.apiToken);
+  await requireWritable(config.dataDir);
+  try {
+    await runUntilStopped(parts, context);
+  } catch (error) {
+    if (!signal.aborted) throw error;
+    log.info({ err: error }, 'Stopped before everything had started');
+  }
+  return {};
+}
+
+/** Ports first: a process that cannot listen must not have begun to work. */
+async function runUntilStopped({ isWorking, isServing }: Parts, context: CommandContext): Promise<void> {
+  const { config, log, signal, stderr } = context;
+  await using app = await openApp(context);
+  await using stack = new AsyncDisposableStack();
+  if (isServing) {
+    const { url } = stack.use(await startApi(app));
+    log.info({ url }, 'Serving');
+    if (stderr.isTTY === true) stderr.write(`Console and read API at ${url}\n`);
+  }
+  if (isWorking) {
+    if (config.workerHealthPort !== undefined)
+      stack.use(await startWorkerHealth(app, config.workerHealthPort));
+    await startWork(app);
+  }
+  if (!signal.aborted) await once(signal, 'abort');
+  log.info({}, 'Stopping');
+}
+
+async function startWork({ config, jobWorker, jobs, log, queues }: App): Promise<void> {
+  const { schedule, scheduleTz, auditSchedule } = config;
+  await jobWorker.startAndRegister();
+  if (config.firstRun === 'now') await startFirstRun(jobs);
+  log.info({ schedule, auditSchedule, scheduleTz, queues: queues.kind }, 'Working');
+}

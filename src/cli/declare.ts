@@ -1,0 +1,159 @@
+/** Every command with its options; what it does is loaded once it is chosen. */
+import { Argument, type Command, InvalidArgumentError, Option } from 'commander';
+import { RELEASE_NAMES } from '../sandbox/release-names.ts';
+import { completionCommands, completionScript, SHELLS, type Shell } from './completion.ts';
+import type { CommandContext, CommandResult } from './context.ts';
+
+/** Takes the command's options, and its arguments under their names. */
+export type Load = () => Promise<(options: never, context: CommandContext) => Promise<CommandResult>>;
+type Add = (parent: Command, name: string, description: string, load: Load) => Command;
+
+export function declareCommands(program: Command, add: Add): void {
+  declareServing(program, add);
+  declareMirroring(program, add);
+  declareReading(program, add);
+  declareOperating(program, add);
+}
+
+/** The commands that ask the source, or bring what it said further. */
+function declareMirroring(program: Command, add: Add): void {
+  const sync = async () => (await import('./commands/sync.ts')).sync;
+  add(program, 'sync', 'bring the lists up to date now and wait', sync)
+    .addArgument(new Argument('<what>', 'which lists').choices(['parties', 'checkpoints', 'all']))
+    .option('--full', 'audit: every page again', false)
+    .option('--party <id>', 'look one party up')
+    .option('--accept-new-network', 'the source now serves another network: start a new epoch', false)
+    .option('--accept-shrunk', 'the source serves many rows no longer, and that is right', false);
+  const exportParty = async () => (await import('./commands/export.ts')).exportParty;
+  add(program, 'export', "export one party's ledger entries now and wait", exportParty)
+    .requiredOption('--party <id>', 'the party, as the source lists it')
+    .option('--asset <id>', 'one asset only')
+    .option('--from <time>', 'RFC 3339, or a day (midnight UTC); default: from the beginning')
+    .option('--to <time>', 'likewise, exclusive; default: up to the present')
+    .option('--out <file>', 'also write the assembled CSV to a file, or - for stdout')
+    .option('--again', 'distrust what is covered in that range, and ask for it anew', false)
+    .option('--no-load', 'leave loading to the next nightly run');
+  const nightly = async () => (await import('./commands/nightly.ts')).nightly;
+  add(program, 'nightly', 'the scheduled run, now: lists, exports, load, lake, verify', nightly).option(
+    '--dry-run',
+    'only print what it would ask the source',
+    false,
+  );
+  const load = async () => (await import('./commands/load.ts')).load;
+  add(
+    program,
+    'load',
+    'bring published objects into the warehouse and the lake, without the source',
+    load,
+  ).option('--all', 'also rebuild the manifest from the objects first', false);
+}
+
+/** The commands that read what is mirrored: checks, the lake, SQL. */
+function declareReading(program: Command, add: Add): void {
+  const verify = async () => (await import('./commands/load.ts')).verify;
+  add(program, 'verify', 'check everything recorded as published or loaded against its sums', verify)
+    .option('--deep', 'also every row of the warehouse and the lake', false)
+    .option('--against <report>', 'compare with the report of a nightly run: a file, its key, or the run id');
+  const loadLake = () => import('./commands/lake.ts');
+  const about = 'the tables of the lake: versions, files, bytes; takes broken checkpoints away';
+  const lake = add(program, 'lake', about, async () => (await loadLake()).lake);
+  const vacuum = 'remove what no version names any more, after LAKE_RETENTION';
+  add(lake, 'vacuum', vacuum, async () => (await loadLake()).lakeVacuum);
+  const restore = 'make the lake what it was, until the next load';
+  add(lake, 'restore', restore, async () => (await loadLake()).lakeRestore).argument(
+    '<version>',
+    "the moment's number, as `lake` shows it",
+  );
+  const query = async () => (await import('./commands/query/query.ts')).query;
+  add(program, 'query', 'read-only SQL over the lake (entries, parties, checkpoints)', query)
+    .argument('[sql]', 'the SQL, or the name of a ready question; without it a prompt')
+    .option('--list', 'the ready questions', false)
+    .option(
+      '--format <format>',
+      'table, csv, json, ndjson or parquet; by default what --output ends in, or table',
+    )
+    .option('--output <file>', 'write the result to a file, which appears when it is complete')
+    .option('--timeout <seconds>', 'time limit', wholeNumber(1, 86_400), 60)
+    .option('--since <time>', 'for a ready question: entries from this time on')
+    .option('--until <time>', 'for a ready question: entries before this time')
+    .option('--party <id>', 'for a ready question: one party')
+    .option('--asset <id>', 'for a ready question: one asset');
+}
+
+/** The commands for those who operate a mirror: how it stands, its runs, and whether it is set up right. */
+function declareOperating(program: Command, add: Add): void {
+  const status = async () => (await import('./commands/status.ts')).status;
+  add(program, 'status', 'is the mirror complete, how fresh is it, what needs a person', status)
+    .option('--watch', 'go on showing it until told to stop', false)
+    .option('--check', 'end with exit code 2 where the mirror is not complete', false);
+  const loadRuns = () => import('./commands/runs.ts');
+  add(
+    program,
+    'cancel',
+    'end a run of any kind at its next safe point',
+    async () => (await loadRuns()).cancel,
+  ).argument('<run>', 'its id');
+  add(program, 'runs', 'what ran and how it ended', async () => (await loadRuns()).runs)
+    .argument('[run]', 'one run, with its evidence')
+    .option('--limit <n>', 'how many', wholeNumber(1, 1_000), 20);
+  add(program, 'logs', "a run's log lines", async () => (await loadRuns()).logs).argument('<run>', 'its id');
+  const loadSetup = () => import('./commands/setup.ts');
+  const doctor = 'check the configuration and everything it points to';
+  add(program, 'doctor', doctor, async () => (await loadSetup()).doctor);
+  add(program, 'migrate', "bring the warehouse's schema forward", async () => (await loadSetup()).migrate);
+  const config = 'what is set, and where each value comes from; secrets are masked';
+  add(program, 'config', config, async () => (await loadSetup()).config);
+  add(program, 'completion', 'print a completion script', async () => async ({ shell }: { shell: Shell }) => {
+    const script = completionScript(shell, completionCommands(program));
+    return { document: { shell, script }, text: script };
+  }).addArgument(new Argument('<shell>', 'the shell that reads the script').choices(SHELLS));
+}
+
+/** The commands that go on until they are told to stop. */
+function declareServing(program: Command, add: Add): void {
+  const demo = 'mirror a sandbox network with everything embedded, verify it, answer three questions';
+  add(program, 'demo', demo, async () => (await import('./commands/demo/demo.ts')).demo).option(
+    '--keep',
+    'leave it running with the console open',
+    false,
+  );
+  const load = () => import('./commands/up.ts');
+  const up = 'workers, schedules, read API and console in one process';
+  add(program, 'up', up, async () => (await load()).up);
+  add(program, 'worker', 'only workers and schedules', async () => (await load()).worker);
+  add(program, 'serve', 'only the read API and the console', async () => (await load()).serve);
+  const sandbox = async () => (await import('./commands/sandbox.ts')).sandbox;
+  add(program, 'sandbox', 'serve a made-up network, for trying things out', sandbox)
+    .option('--host <host>', 'where to listen; 0.0.0.0: on all addresses', '127.0.0.1')
+    .option('--port <port>', 'its port (0: a free one)', wholeNumber(0, 65_535), 8090)
+    .option(
+      '--parties <n>',
+      'how many parties there are a week after its genesis; more arrive later',
+      wholeNumber(1, 10_000_000),
+      200,
+    )
+    .option(
+      '--entries <n>',
+      'entries a week after its genesis, roughly (up to twice as many); more follow',
+      wholeNumber(0, 1_000_000_000),
+      50_000,
+    )
+    .option('--seed <seed>', 'the same seed and genesis, the same network', 'sandbox')
+    .addOption(
+      new Option('--release <name>', 'whose exports it serves: columns, filters and order')
+        .choices(RELEASE_NAMES)
+        .default('0.71.4'),
+    )
+    .option(
+      '--genesis <time>',
+      'when it began; default: a week before its first start, kept in DATA_DIR/sandbox.json',
+    );
+}
+
+function wholeNumber(min: number, max: number): (text: string) => number {
+  return (text) => {
+    const value = /^\d{1,12}$/.test(text) ? Number(text) : Number.NaN;
+    if (value >= min && value <= max) return value;
+    throw new InvalidArgumentError(`Give a whole number from ${min} to ${max}.`);
+  };
+}
