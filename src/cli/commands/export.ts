@@ -5,16 +5,14 @@ import { errorCode, errorLine, UsageError } from '../../core/errors.ts';
 import { worst } from '../../core/verdict.ts';
 import { canonicalId, canonicalPartyId, isExportableParty, isHexId } from '../../core/ids.ts';
 import { ceilSecond, floorSecond, formatInstant, parseInstant, type Micros } from '../../core/time.ts';
-import { EXIT, exitCodeOf, type CommandContext, type CommandResult } from '../context.ts';
-import { outputProblem, STDOUT, writeCsv } from '../output/destination.ts';
+import { exitCodeOf, runResult, type CommandContext, type CommandResult } from '../context.ts';
+import { outputProblems, STDOUT, writeCsv } from '../output/destination.ts';
 import { followRun } from '../follow/follow.ts';
 import { joinOrCreate } from '../follow/start.ts';
 import { chooseParty, openMirror } from '../mirror.ts';
 import type { LedgerQuestion } from '../../ledger/ledger-range.ts';
 import { formatWritten, type Written } from '../output/format.ts';
 import type { Run } from '../../runs/store/run.ts';
-import { runSummary } from '../output/summary.ts';
-import { runDocument } from '../../runs/run-document.ts';
 
 export interface ExportOptions {
   readonly party: string;
@@ -40,11 +38,12 @@ export async function exportParty(options: ExportOptions, context: CommandContex
   if (context.config.sourceUrl === undefined) return writeCovered(given, options, context);
   await using app = await openApp(context);
   const wanted = { ...given, partyId: await knownParty(given.partyId, app) };
+  const tell = (at: Micros | undefined) => (at === undefined ? undefined : formatInstant(at));
   // JSON leaves out what is undefined: equal questions have equal parameters.
   const params = {
     assetId: wanted.assetId,
-    from: wanted.from === undefined ? undefined : formatInstant(wanted.from),
-    to: wanted.to === undefined ? undefined : formatInstant(wanted.to),
+    from: tell(wanted.from),
+    to: tell(wanted.to),
     again: options.again ? true : undefined,
     load: options.load ? undefined : false,
   };
@@ -57,20 +56,22 @@ export async function exportParty(options: ExportOptions, context: CommandContex
     if (context.signal.aborted && !isJoined) await app.jobs.runs.requestCancel(run.runId);
     throw error;
   }
-  const written =
-    ended.verdict !== 'failed' && options.out !== undefined
-      ? await write(app, wanted, options.out, context)
-      : undefined;
-  const loaded = await followLoad(app, ended, context);
+  const isWritable = ended.verdict !== 'failed' && options.out !== undefined;
+  const written = isWritable ? await write(app, wanted, options.out, context) : undefined;
+  // What was published is in the warehouse and the lake when the command ends.
+  const { loadRunId } = ended.evidence;
+  const load = typeof loadRunId === 'string' ? await app.jobs.runs.get(loadRunId) : undefined;
+  const loaded = load && (await followRun(app, load, context));
   const verdict = worst([ended.verdict ?? 'failed', loaded?.verdict ?? 'complete']);
-  const document = runDocument(ended);
-  const load = loaded && runDocument(loaded);
-  const lines = [runSummary(document), load && runSummary(load), written && formatWritten(written)];
+  const [exported, loading] = [runResult(ended), loaded && runResult(loaded)];
   return {
     exitCode: exitCodeOf(verdict, ended.evidence),
-    document: { ...document, verdict, load, written },
+    document: { ...exported.document, verdict, load: loading?.document, written },
     // With `--out -` stdout carries the CSV and nothing else.
-    text: options.out === STDOUT ? undefined : lines.join(''),
+    text:
+      options.out === STDOUT
+        ? undefined
+        : [exported.text, loading?.text, written && formatWritten(written)].join(''),
   };
 }
 
@@ -95,25 +96,15 @@ async function writeCovered(
   const partyId = await knownParty(given.partyId, app);
   try {
     const written = await write(app, { ...given, partyId, isProofNeeded: true }, out, context);
+    const text = `Covered already; nothing was asked of the source.\n${formatWritten(written)}`;
     return {
-      exitCode: EXIT.done,
       document: { kind: 'export', subject: partyId, verdict: 'complete', written },
-      text:
-        out === STDOUT
-          ? undefined
-          : `Covered already; nothing was asked of the source.\n${formatWritten(written)}`,
+      text: out === STDOUT ? undefined : text,
     };
   } catch (error) {
     if (errorCode(error) !== 'LEDGER_NOT_MIRRORED') throw error;
     throw sourceMissing(`not all of the range is covered (${errorLine(error)})`);
   }
-}
-
-/** What was published is in the warehouse and the lake when the command ends. */
-async function followLoad(app: App, { evidence }: Run, context: CommandContext): Promise<Run | undefined> {
-  const loadRunId = evidence['loadRunId'];
-  const load = typeof loadRunId === 'string' ? await app.jobs.runs.get(loadRunId) : undefined;
-  return load === undefined ? undefined : followRun(app, load, context);
 }
 
 /** The source says what it thinks of a whole hex id; any other text means a party that is listed. */
@@ -124,41 +115,34 @@ async function knownParty(given: string, app: App): Promise<string> {
 /** Everything that is wrong, at once. */
 function parse(options: ExportOptions, { isJson }: CommandContext): Wanted {
   const problems: string[] = [];
-  const show = (text: string): string => JSON.stringify(text.slice(0, 80));
-  const partyId = canonicalPartyId(options.party);
-  if (partyId === undefined || !isExportableParty(partyId)) {
-    problems.push(
-      `--party: ${show(options.party)} cannot be exported; give a party id as the source lists it`,
-    );
-  }
-  const assetId = options.asset === undefined ? undefined : canonicalId(options.asset);
-  if (options.asset !== undefined && assetId === undefined) {
-    problems.push(`--asset: ${show(options.asset)} is no asset id; give 64 hex digits`);
-  }
-  const instant = (
-    name: string,
-    text: string | undefined,
-    whole: (at: Micros) => Micros,
-  ): Micros | undefined => {
-    const parsed = text === undefined ? undefined : parseInstant(text);
-    if (text !== undefined && parsed === undefined) {
-      problems.push(
-        `${name}: ${show(text)} is no time; give RFC 3339, such as 2023-05-01T00:00:00Z, or a day`,
-      );
-    }
-    return parsed === undefined ? undefined : whole(parsed);
+  /** Reads an option where it is given. */
+  const read = <Value>(
+    name: 'party' | 'asset' | 'from' | 'to',
+    toValue: (text: string) => Value | undefined,
+    problem: string,
+  ): Value | undefined => {
+    const text = options[name];
+    const value = text === undefined ? undefined : toValue(text);
+    if (text !== undefined && value === undefined)
+      problems.push(`--${name}: ${JSON.stringify(text.slice(0, 80))} ${problem}`);
+    return value;
   };
-  const from = instant('--from', options.from, floorSecond);
-  const to = instant('--to', options.to, ceilSecond);
-  if (from !== undefined && to !== undefined && from >= to) {
+  const noTime = 'is no time; give RFC 3339, such as 2023-05-01T00:00:00Z, or a day';
+  const partyId = read(
+    'party',
+    (text) => [canonicalPartyId(text)].find((id) => id !== undefined && isExportableParty(id)),
+    'cannot be exported; give a party id as the source lists it',
+  );
+  const assetId = read('asset', canonicalId, 'is no asset id; give 64 hex digits');
+  const [from, to] = [read('from', parseInstant, noTime), read('to', parseInstant, noTime)];
+  const range = { from: from && floorSecond(from), to: to && ceilSecond(to) };
+  if (range.from !== undefined && range.to !== undefined && range.from >= range.to)
     problems.push(
-      `--from, --to: ${formatInstant(from)} is not before ${formatInstant(to)}; give a range that is not empty`,
+      `--from, --to: ${formatInstant(range.from)} is not before ${formatInstant(range.to)}; give a range that is not empty`,
     );
-  }
   if (options.out === STDOUT && isJson)
     problems.push('--out -: cannot go with --json, both write to stdout; give a file');
-  const unwritable = outputProblem('--out', options.out);
-  if (unwritable !== undefined) problems.push(unwritable);
+  problems.push(...outputProblems('--out', options.out));
   if (problems.length > 0 || partyId === undefined) throw new UsageError(problems);
-  return { partyId, assetId, from, to };
+  return { partyId, assetId, ...range };
 }

@@ -3,6 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { App } from '../../app/app.ts';
 import { errorLine, UnreachableError } from '../../core/errors.ts';
 import { closeAbandoned, enqueueRun, chooseQueues } from '../../runs/enqueue.ts';
+import { isOver } from '../../runs/run-document.ts';
 import type { Run } from '../../runs/store/run.ts';
 import { UNREACHABLE_MAX_MS } from '../../runs/work-run.ts';
 import type { CommandContext } from '../context.ts';
@@ -34,32 +35,30 @@ export async function followRuns(
   try {
     return await followQueued(app, runs, context);
   } catch (error) {
-    // Nobody waits for what has not begun: it must not run later, by surprise.
-    if (context.signal.aborted) await cancelQueued(app, runs);
+    for (const { runId } of context.signal.aborted ? runs : []) {
+      const now = await app.jobs.runs.get(runId);
+      // Nobody waits for what has not begun: it must not run later, by surprise.
+      if (now?.state === 'queued') await app.jobs.runs.requestCancel(runId);
+    }
     throw error;
-  }
-}
-
-async function cancelQueued(app: App, runs: readonly Run[]): Promise<void> {
-  for (const { runId } of runs) {
-    const now = await app.jobs.runs.get(runId);
-    if (now?.state === 'queued') await app.jobs.runs.requestCancel(runId);
   }
 }
 
 async function followQueued(
   app: App,
   runs: readonly Run[],
-  context: CommandContext,
+  { progress, log, signal }: CommandContext,
 ): Promise<readonly Run[]> {
-  const followed = runs.map(({ runId }) => ({ runId, view: context.progress.openView() }));
+  const followed = runs.map(({ runId }) => ({ runId, view: progress.openView() }));
   const requeued = new Set<string>();
+  let checkedAtMs = -Infinity;
   let awaySinceMs: number | undefined;
   try {
-    for (let checkedAtMs = -Infinity; ;) {
+    for (;;) {
+      const nowMs = performance.now();
       try {
-        if (performance.now() - checkedAtMs >= CHECK_MS) {
-          checkedAtMs = performance.now();
+        if (nowMs - checkedAtMs >= CHECK_MS) {
+          checkedAtMs = nowMs;
           await lookAfter(app, runs, requeued);
         }
         const ended = await look(app, followed);
@@ -67,13 +66,13 @@ async function followQueued(
         awaySinceMs = undefined;
       } catch (error) {
         // A database that restarts does not end the work, so it does not end the waiting either.
-        const isNew = awaySinceMs === undefined;
-        awaySinceMs ??= performance.now();
-        const isOver = performance.now() - awaySinceMs >= UNREACHABLE_MAX_MS;
-        if (!(error instanceof UnreachableError) || isOver) throw error;
-        if (isNew) context.log.warn({ reason: errorLine(error) }, 'Not reachable now, waiting for it');
+        const isLong = awaySinceMs !== undefined && nowMs - awaySinceMs >= UNREACHABLE_MAX_MS;
+        if (!(error instanceof UnreachableError) || isLong) throw error;
+        if (awaySinceMs === undefined)
+          log.warn({ reason: errorLine(error) }, 'Not reachable now, waiting for it');
+        awaySinceMs ??= nowMs;
       }
-      await sleep(POLL_MS, undefined, { signal: context.signal });
+      await sleep(POLL_MS, undefined, { signal });
     }
   } finally {
     for (const { view } of followed) view.finish();
@@ -91,9 +90,9 @@ async function look(app: App, followed: readonly Followed[]): Promise<readonly R
     followed.map(async ({ runId, view }) => {
       const run = await app.jobs.runs.get(runId);
       view.show(await app.jobs.progress.read(runId));
-      const isOver = run?.state === 'done' || run?.state === 'cancelled';
-      if (isOver) view.finish();
-      return isOver ? [run] : [];
+      if (run === undefined || !isOver(run)) return [];
+      view.finish();
+      return [run];
     }),
   );
   return found.flat();

@@ -16,15 +16,15 @@ const LINE_FEED = 0x0a;
  * @param option that names the path
  * @returns what would make writing there fail, found before anything is asked of anybody
  */
-export function outputProblem(option: string, path: string | undefined): string | undefined {
-  if (path === undefined || path === STDOUT) return undefined;
+export function outputProblems(option: string, path: string | undefined): readonly string[] {
+  if (path === undefined || path === STDOUT) return [];
   try {
     const found = statSync(path, { throwIfNoEntry: false });
-    if (found?.isDirectory() === true) return `${option}: ${path} is a directory; give a file`;
+    if (found?.isDirectory() === true) return [`${option}: ${path} is a directory; give a file`];
     accessSync(isReplaced(path) ? dirname(path) : path, constants.W_OK);
-    return undefined;
+    return [];
   } catch (error) {
-    return `${option}: cannot write ${path} (${errorCode(error)}); name a file in a folder that exists`;
+    return [`${option}: cannot write ${path} (${errorCode(error)}); name a file in a folder that exists`];
   }
 }
 

@@ -1,7 +1,7 @@
 import { readFile, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { outputProblem, writeOutput } from '../../../src/cli/output/destination.ts';
+import { outputProblems, writeOutput } from '../../../src/cli/output/destination.ts';
 import { scratchFolder } from '../../../src/lake/local/scratch.ts';
 import { tmpdir } from 'node:os';
 
@@ -11,9 +11,9 @@ describe('the destination of a command', () => {
   it('is refused with the option where it cannot even be looked at', async () => {
     await using folder = await scratchFolder(tmpdir());
     const path = join(folder.path, 'x'.repeat(300));
-    expect(outputProblem('--out', path)).toBe(
+    expect(outputProblems('--out', path)).toEqual([
       `--out: cannot write ${path} (ENAMETOOLONG); name a file in a folder that exists`,
-    );
+    ]);
   });
 
   it('is written beside what a killed process, or somebody, left under the name of the part', async () => {

@@ -1,16 +1,18 @@
 /** What `query` was asked for: SQL or a ready question, its format and where it goes. All problems at once. */
 import { extname } from 'node:path';
+import { parseArgs } from 'node:util';
 import { UsageError } from '../../../core/errors.ts';
 import { QUERY_FORMATS, type QueryFormat } from '../../../lake/query/query.ts';
 import {
   type Inquiry,
   inquiry,
+  type QuestionParameter,
   type QuestionValues,
   READY_QUESTIONS,
   type ReadyQuestion,
   readyQuestion,
 } from '../../../lake/query/questions.ts';
-import { outputProblem } from '../../output/destination.ts';
+import { outputProblems } from '../../output/destination.ts';
 import { refuseCutIds } from '../../../lake/query/short-ids.ts';
 
 export interface QueryCommandOptions {
@@ -35,29 +37,28 @@ export interface Asked extends Pick<Inquiry, 'sql'>, Partial<Pick<Inquiry, 'rang
   readonly note: string | undefined;
 }
 
-/** Endings of names that say no format: a table is text. */
-const ENDINGS: ReadonlyMap<string, QueryFormat> = new Map([
-  ['', 'table'],
-  ['txt', 'table'],
-]);
+const VALUES = ['since', 'until', 'party', 'asset'] as const satisfies QuestionParameter[];
 /** A word alone is meant as the name of a question. */
 const NAME = /^[a-z][a-z-]*$/;
+const listWords = (words: readonly string[], type: 'conjunction' | 'disjunction'): string =>
+  new Intl.ListFormat('en', { type }).format(words);
 
 /** @throws UsageError with a line for each problem */
 export function readQueryOptions(options: QueryCommandOptions, sql: string, isJson: boolean): Asked {
-  const problems: string[] = [];
-  const { output } = options;
-  const format = isJson && output === undefined ? 'json' : formatOf(options, problems);
-  const unwritable = outputProblem('--output', output);
-  if (unwritable !== undefined) problems.push(unwritable);
+  const { output, timeout } = options;
   const question = readyQuestion(sql);
-  if (question === undefined && NAME.test(sql)) problems.push(noQuestion(sql));
-  const values = valuesOf(options);
-  refuseOptions(question, values, problems);
-  if (problems.length > 0) throw new UsageError(problems);
+  const given = VALUES.filter((name) => options[name] !== undefined);
+  const format = isJson && output === undefined ? 'json' : formatOf(options);
+  const problems = [
+    ...(typeof format === 'string' ? [] : [format.problem]),
+    ...outputProblems('--output', output),
+    ...questionProblems(question, sql, given),
+  ];
+  if (problems.length > 0 || typeof format !== 'string') throw new UsageError(problems);
   if (question === undefined) refuseCutIds(sql);
+  const values: QuestionValues = Object.fromEntries(given.map((name) => [name, options[name]]));
   const asked = question === undefined ? { sql } : inquiry(question, values);
-  return { ...asked, format, timeoutMs: options.timeout * 1_000, note: question?.oneSided };
+  return { ...asked, format, timeoutMs: timeout * 1_000, note: question?.oneSided };
 }
 
 /**
@@ -65,15 +66,16 @@ export function readQueryOptions(options: QueryCommandOptions, sql: string, isJs
  * @throws UsageError where an option is none of a question's
  */
 export function readTyped(typed: string): QuestionValues & { readonly sql: string } {
-  const [, name = '', given = ''] = /^([a-z][a-z-]*)\s+(--.*)$/s.exec(typed) ?? [];
-  if (name === '') return { sql: typed };
-  const options = [...given.matchAll(/--(since|until|party|asset)[\s=]+(\S+)\s*/gy)];
-  const rest = given.slice(options.reduce((read, [text]) => read + text.length, 0));
-  if (rest === '')
-    return { sql: name, ...Object.fromEntries(options.map(([, option, value]) => [option, value])) };
-  throw new UsageError([
-    `query ${name}: ${JSON.stringify(rest)} is not understood; give --since, --until, --party or --asset, each with a value`,
-  ]);
+  const [, sql, given] = /^([a-z][a-z-]*)\s+(--.*)$/s.exec(typed) ?? [];
+  if (sql === undefined || given === undefined) return { sql: typed };
+  const options = Object.fromEntries(VALUES.map((name) => [name, { type: 'string' as const }]));
+  try {
+    return { sql, ...parseArgs({ args: given.trim().split(/\s+/), options }).values };
+  } catch {
+    throw new UsageError([
+      `query ${sql}: ${JSON.stringify(given)} is not understood; give --since, --until, --party or --asset, each with a value`,
+    ]);
+  }
 }
 
 /** @throws UsageError where bytes that are no text would go to a terminal */
@@ -85,41 +87,36 @@ export function refuseTerminal(
     throw new UsageError(['--format parquet: is not for a terminal; give --output FILE, or pipe it on']);
 }
 
-function formatOf({ format, output }: QueryCommandOptions, problems: string[]): QueryFormat {
-  const ending = output === undefined ? '' : extname(output).slice(1);
-  const wanted = format ?? ENDINGS.get(ending) ?? ending;
+function formatOf({ format, output = '' }: QueryCommandOptions): QueryFormat | { readonly problem: string } {
+  const ending = extname(output).slice(1);
+  // A table is text.
+  const wanted = format ?? (['', 'txt'].includes(ending) ? 'table' : ending);
   const found = QUERY_FORMATS.find((known) => known === wanted);
   if (found !== undefined) return found;
-  const either = new Intl.ListFormat('en', { type: 'disjunction' });
-  problems.push(
-    format === undefined
-      ? `--output: ${JSON.stringify(`.${ending}`)} tells no format; end the name in ${either.format(QUERY_FORMATS.slice(1).map((known) => `.${known}`))}, or give --format`
-      : `--format: ${JSON.stringify(format)} is not accepted; give ${either.format(QUERY_FORMATS)}`,
-  );
-  return 'table';
+  const endings = QUERY_FORMATS.slice(1).map((known) => `.${known}`);
+  return {
+    problem:
+      format === undefined
+        ? `--output: ${JSON.stringify(`.${ending}`)} tells no format; end the name in ${listWords(endings, 'disjunction')}, or give --format`
+        : `--format: ${JSON.stringify(format)} is not accepted; give ${listWords(QUERY_FORMATS, 'disjunction')}`,
+  };
 }
 
-function noQuestion(name: string): string {
-  const names = READY_QUESTIONS.map((question) => question.name);
-  return `query: there is no question ${name}; there are ${new Intl.ListFormat('en').format(names)}`;
-}
-
-function valuesOf({ since, until, party, asset }: QueryCommandOptions): QuestionValues {
-  const given = Object.entries({ since, until, party, asset }).filter(([, value]) => value !== undefined);
-  return Object.fromEntries(given) as QuestionValues;
-}
-
-function refuseOptions(
+function questionProblems(
   question: ReadyQuestion | undefined,
-  values: QuestionValues,
-  problems: string[],
-): void {
-  const taken: readonly string[] = question?.parameters ?? [];
-  const refused = Object.keys(values).filter((name) => !taken.includes(name));
-  if (refused.length === 0) return;
-  problems.push(
+  sql: string,
+  given: readonly QuestionParameter[],
+): readonly string[] {
+  const refused = given.filter((name) => question?.parameters.includes(name) !== true);
+  const names = READY_QUESTIONS.map(({ name }) => name);
+  const unknown = `query: there is no question ${sql}; there are ${listWords(names, 'conjunction')}`;
+  const flags = `--${refused.join(', --')}`;
+  const misplaced =
     question === undefined
-      ? `--${refused.join(', --')}: only with a ready question; write it into the SQL`
-      : `query ${question.name}: takes no --${refused.join(', --')}; 'ledger-mirror query --list' says what it takes`,
-  );
+      ? `${flags}: only with a ready question; write it into the SQL`
+      : `query ${question.name}: takes no ${flags}; 'ledger-mirror query --list' says what it takes`;
+  return [
+    ...(question === undefined && NAME.test(sql) ? [unknown] : []),
+    ...(refused.length > 0 ? [misplaced] : []),
+  ];
 }

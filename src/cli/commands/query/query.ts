@@ -10,7 +10,7 @@ import { inquiry, READY_QUESTIONS } from '../../../lake/query/questions.ts';
 import { completeIds, hasOneSided, KNOWN_PARTIES } from '../../../lake/query/short-ids.ts';
 import { runQuery } from '../../../lake/query/query.ts';
 import { scratchFolder } from '../../../lake/local/scratch.ts';
-import { EXIT, type CommandContext, type CommandResult } from '../../context.ts';
+import type { CommandContext, CommandResult } from '../../context.ts';
 import { requireMirror } from '../../mirror.ts';
 import {
   type Asked,
@@ -42,14 +42,14 @@ export async function query(options: QueryCommandOptions, context: CommandContex
   if (file === undefined) {
     // Whoever reads it, such as `head`, may have read enough.
     await answer(lake, asked, context, context.stdout).catch(unlessBrokenPipe);
-    return { exitCode: EXIT.done };
+    return {};
   }
   const rows = await writeOutput(resolve(file), context.signal, (output) =>
     answer(lake, asked, context, output),
   );
   const written = { rows: String(rows), file };
   context.stderr.write(formatWritten(written));
-  return { exitCode: EXIT.done, document: { written } };
+  return { document: { written } };
 }
 
 async function open(context: CommandContext, wanted: Pick<LakeOptions, 'sql' | 'range'>): Promise<Lake> {
@@ -66,19 +66,13 @@ async function open(context: CommandContext, wanted: Pick<LakeOptions, 'sql' | '
 /** @returns how many rows were written */
 async function answer(lake: Lake, asked: Asked, context: CommandContext, output: Writable): Promise<bigint> {
   await using folder = await scratchFolder(scratchDirOf(context.config));
-  const { sql, parameters: given, rows, note, ...options } = asked;
+  const { sql, parameters: given, rows, note, format, timeoutMs } = asked;
   const parameters =
-    given === undefined || rows === undefined
-      ? given
-      : await completeIds({ parameters: given, rows }, lake.connection);
-  const all = {
-    ...options,
-    widthMax: context.stdout.columns,
-    folder: folder.path,
-    ...(parameters && { parameters }),
-  };
-  const written = await runQuery(lake, sql, all, output, context.signal);
-  if (note !== undefined && asked.format === 'table' && (await hasOneSided(lake.connection)))
+    given && rows !== undefined ? await completeIds({ parameters: given, rows }, lake.connection) : {};
+  const widthMax = context.stdout.columns;
+  const options = { format, timeoutMs, widthMax, folder: folder.path, parameters };
+  const written = await runQuery(lake, sql, options, output, context.signal);
+  if (note !== undefined && format === 'table' && (await hasOneSided(lake.connection)))
     context.stderr.write(`${note}\n`);
   return written;
 }
@@ -95,7 +89,7 @@ async function converse(options: QueryCommandOptions, context: CommandContext): 
     refuseTerminal(asked, context.stdout);
     await answer(lake, asked, context, context.stdout).catch(unlessBrokenPipe);
   });
-  return { exitCode: EXIT.done };
+  return {};
 }
 
 function questionTable(): string {
@@ -109,7 +103,6 @@ function questionTable(): string {
 
 function listQuestions(): CommandResult {
   return {
-    exitCode: EXIT.done,
     document: READY_QUESTIONS.map((question) => {
       const { name, title, parameters } = question;
       return { name, title, parameters, sql: inquiry(question).sql };
