@@ -51,8 +51,12 @@ export function exitCodeOf(verdict: Verdict | null, evidence: Readonly<Record<st
   return errorIn(evidence)?.isUnreachable === true ? EXIT.tryAgain : EXIT.verdict;
 }
 
+interface RunResult extends CommandResult {
+  readonly document: Readonly<Record<string, unknown>>;
+}
+
 /** What a command answers that did one run. */
-export function runResult(ended: Run): CommandResult {
+export function runResult(ended: Run): RunResult {
   const document = runDocument(ended);
   return { exitCode: exitCodeOf(ended.verdict, ended.evidence), document, text: runSummary(document) };
 }
