@@ -2,7 +2,7 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { formatInstant } from '../../core/time.ts';
-import { worst, type VerdictWithEvidence } from '../../core/verdict.ts';
+import type { VerdictWithEvidence } from '../../core/verdict.ts';
 import { fixClock } from './export-ledgers.ts';
 import { BATCH_MAX, JOBS, PRIORITY, type JobDeps } from '../job.ts';
 import { SourceWatch } from './source-watch.ts';
@@ -69,42 +69,30 @@ export async function exportDue(
   const startedMs = performance.now();
   const before = await deps.nightly.counts(run.runId, plan.asked);
   const stopped = await feedExports(run, plan, deps, signal, watch, limits);
-  const counts = await deps.nightly.counts(run.runId, plan.asked);
-  const exported = counts.done - before.done;
+  const { done, failed, due, queued } = await deps.nightly.counts(run.runId, plan.asked);
+  const exported = done - before.done;
   const summary = await deps.nightly.summary(run.runId);
-  const { late, oldestFrontier } = await deps.plans.lateness(IDLE_NIGHTS_MAX, scope.partyIds);
-  const left = counts.due + counts.queued;
-  const lacking = counts.failed + left + late + plan.deferred + summary.incomplete;
+  const lateness = await deps.plans.lateness(IDLE_NIGHTS_MAX, scope.partyIds);
+  const { asked, deferred, deferredSince, deferredNeverAsked, notDue } = plan;
+  const unasked = due + queued;
+  const lacking = failed + unasked + lateness.late + deferred + summary.incomplete;
   return {
-    verdict: worst([
-      lacking > 0 ? 'incomplete' : 'complete',
-      summary.suspicious > 0 ? 'suspicious' : 'complete',
-    ]),
+    verdict: summary.suspicious > 0 ? 'suspicious' : lacking > 0 ? 'incomplete' : 'complete',
     // What is undefined is left out of the evidence.
     evidence: {
       closedTo: formatInstant(clock.closedTo),
       clock: clock.from,
-      due: plan.asked + plan.deferred,
-      parties: counts.done,
-      failed: counts.failed,
-      suspicious: summary.suspicious,
-      incomplete: summary.incomplete,
-      deferred: plan.deferred,
-      deferredSince: plan.deferred === 0 ? undefined : plan.deferredSince,
-      deferredNeverAsked: plan.deferred === 0 ? undefined : plan.deferredNeverAsked,
-      unasked: left,
-      unaskedParties: left === 0 ? undefined : summary.unasked,
-      notDue: plan.notDue,
-      late,
-      oldestFrontier,
-      newRows: summary.rows,
-      replacedRows: summary.replacedRows,
-      newBytes: summary.bytes,
-      newSegments: summary.segments,
+      due: asked + deferred,
+      parties: done,
+      failed,
+      deferred,
+      ...(deferred > 0 ? { deferredSince, deferredNeverAsked } : {}),
+      unasked,
+      notDue,
+      ...lateness,
+      ...summary,
       secondsPerExport: exported === 0 ? undefined : (performance.now() - startedMs) / 1_000 / exported,
       reason: stopped && `stopped early: ${stopped}`,
-      failures: summary.failed.length === 0 ? undefined : summary.failed,
-      doubted: summary.doubted.length === 0 ? undefined : summary.doubted,
     },
   };
 }
@@ -172,25 +160,22 @@ async function findReasonToStop(
 
 /** Notices that nothing has been settled for long. */
 class Standstill {
-  readonly #stalledMs: number;
-  readonly #overMs: number;
+  readonly #limits: ExportLimits;
   #settled = -1;
-  #sinceMs = performance.now();
-  #lookedMs = performance.now();
+  #sinceMs = 0;
+  #lookedMs = 0;
 
-  constructor({ stalledMs = STALLED_MS, noProgressMs = NO_PROGRESS_MS }: ExportLimits) {
-    this.#stalledMs = stalledMs;
-    this.#overMs = noProgressMs;
+  constructor(limits: ExportLimits) {
+    this.#limits = limits;
   }
 
   look({ done, failed }: NightlyCounts): 'moves' | 'stalled' | 'over' {
+    const { stalledMs = STALLED_MS, noProgressMs = NO_PROGRESS_MS } = this.#limits;
+    if (done + failed !== this.#settled) this.reset();
+    this.#settled = done + failed;
     const nowMs = performance.now();
-    if (done + failed !== this.#settled) {
-      this.#settled = done + failed;
-      this.reset();
-    }
-    if (nowMs - this.#sinceMs > this.#overMs) return 'over';
-    if (nowMs - this.#lookedMs <= this.#stalledMs) return 'moves';
+    if (nowMs - this.#sinceMs > noProgressMs) return 'over';
+    if (nowMs - this.#lookedMs <= stalledMs) return 'moves';
     this.#lookedMs = nowMs;
     return 'stalled';
   }

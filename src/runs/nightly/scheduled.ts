@@ -3,7 +3,7 @@ import type { Database } from '../../postgres/database.ts';
 import type { Queues } from '../../queue/queues.ts';
 import { enqueueRun } from '../enqueue.ts';
 import { JOBS, type JobContext, type JobDeps } from '../job.ts';
-import { readScheduledTime } from '../store/nightly/scheduled-runs.ts';
+import { readScheduledTime } from '../store/run-facts.ts';
 import { otherSource } from '../work-run.ts';
 import { lastScheduledMs, nextScheduledMs, type Schedule } from './schedule.ts';
 

@@ -5,7 +5,7 @@
  */
 import { errorLine } from '../../core/errors.ts';
 import type { Run } from '../store/run.ts';
-import type { UntoldRun } from '../store/untold-runs.ts';
+import { readUntoldRuns, type UntoldRun } from '../store/run-facts.ts';
 import type { JobDeps } from '../job.ts';
 import type { NoticeType } from './post-report.ts';
 import { isOver, runDocument } from '../run-document.ts';
@@ -14,15 +14,16 @@ const AT_ONCE_MAX = 50;
 
 /** Sends what has not been sent yet; what cannot be sent now is tried again at the next call. */
 export async function sendNotices({
+  db,
   runs,
   log,
   notices,
-}: Pick<JobDeps, 'runs' | 'log' | 'notices'>): Promise<void> {
+}: Pick<JobDeps, 'db' | 'runs' | 'log' | 'notices'>): Promise<void> {
   if (notices === undefined) return;
   const tell = async (run: Run, id: string, type: NoticeType): Promise<void> => {
     if (isWanted(notices.wanted, run, type)) await notices.post({ id, type, run: runDocument(run) });
   };
-  for (const untold of await runs.untold(AT_ONCE_MAX)) {
+  for (const untold of await readUntoldRuns(db, AT_ONCE_MAX)) {
     const run = await runs.get(untold.runId);
     if (run === undefined) continue;
     try {

@@ -1,21 +1,21 @@
-/** How runs ended, for metrics: one statement, answered from the index of the newest runs of each kind. */
-import type { Database } from '../../postgres/database.ts';
-import { readRow } from '../../postgres/transaction.ts';
+/** What is asked of all runs: how they ended, which scheduled times they took care of, and whom nobody was told of. */
 import { sql } from 'kysely';
+import type { Verdict } from '../../core/verdict.ts';
+import type { Database } from '../../postgres/database.ts';
+import { readRow, readRows } from '../../postgres/transaction.ts';
+import type { NewRun } from './run.ts';
 
-/** Times in seconds since 1970. */
-export interface KindFacts {
-  readonly kind: string;
-  /** Of the last that ended. */
-  readonly durationSeconds: number | null;
-  readonly completeAtSeconds: number | null;
-}
-
+/** How the last run of each kind ended; times in seconds since 1970. */
 export interface RunFacts {
-  readonly kinds: readonly KindFacts[];
+  readonly kinds: readonly {
+    readonly kind: string;
+    readonly durationSeconds: number | null;
+    readonly completeAtSeconds: number | null;
+  }[];
   readonly gaps: number;
 }
 
+/** For metrics: one statement, answered from the index of the newest runs of each kind. */
 export async function readRunFacts(db: Database): Promise<RunFacts> {
   const { facts } = await readRow(
     db,
@@ -34,4 +34,62 @@ export async function readRunFacts(db: Database): Promise<RunFacts> {
           where closed_at is null and epoch = (select max(epoch) from mirror.networks))) as facts`,
   );
   return facts;
+}
+
+interface ScheduledTime {
+  readonly isCaredFor: boolean;
+  /** Runs that failed since then, and when the last of them ended. */
+  readonly failed: number;
+  readonly lastFailedAt: string | null;
+}
+
+/**
+ * A run counts that is going, or ended later and did not fail: one that failed brought nothing.
+ * @param wanted any nightly run, whatever its subject; of syncs, those that read the list as a whole
+ */
+export function readScheduledTime(
+  db: Database,
+  { kind, subject }: NewRun,
+  dueMs: number,
+): Promise<ScheduledTime> {
+  const isOpen = sql`state in ('queued', 'running')`;
+  const dueAt = sql`${new Date(dueMs).toISOString()}::timestamptz`;
+  return readRow(
+    db,
+    'look for the run of a scheduled time',
+    sql<ScheduledTime>`
+      select count(*) filter (where ${isOpen} or verdict is distinct from 'failed') > 0
+               or exists (select from mirror.identity where created_at > ${dueAt}) as "isCaredFor",
+             (count(*) filter (where verdict = 'failed'))::int as failed,
+             max(finished_at) filter (where verdict = 'failed') as "lastFailedAt"
+        from mirror.runs where kind = ${kind} and (${isOpen} or finished_at >= ${dueAt})
+         and (kind = 'nightly' or (subject = ${subject} and params->>'full' = 'true'))`,
+  );
+}
+
+export interface UntoldRun {
+  readonly runId: string;
+  readonly isStartTold: boolean;
+  /** How the run of its kind before it ended; a nightly run is of the same kind whoever ordered it. */
+  readonly verdictBefore: Verdict | null;
+}
+
+/** Those of the last day, oldest first. What was told is kept with the run: `started`, then `ended`. */
+export function readUntoldRuns(db: Database, rowsMax: number): Promise<readonly UntoldRun[]> {
+  return readRows(
+    db,
+    'look for runs to tell of',
+    sql<UntoldRun>`
+      select run_id as "runId", params ? 'told' as "isStartTold",
+        (select b.verdict from mirror.runs b
+          where b.kind = r.kind and (b.kind = 'nightly' or b.subject = r.subject) and b.parent_run_id is null
+            and b.state = 'done' and b.queued_at < r.queued_at order by b.queued_at desc limit 1) as "verdictBefore"
+      from mirror.runs r
+      where parent_run_id is null and queued_at > clock_timestamp() - interval '8 days'
+        and coalesce(finished_at, clock_timestamp()) > clock_timestamp() - interval '1 day'
+        and ((state = 'running' and not params ? 'told')
+          or (state in ('done', 'cancelled') and started_at is not null
+              and params->>'told' is distinct from 'ended'))
+      order by queued_at limit ${rowsMax}`,
+  );
 }

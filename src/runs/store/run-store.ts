@@ -7,7 +7,8 @@ import type { Database } from '../../postgres/database.ts';
 import type { RunKind, RunState } from '../../postgres/schema.ts';
 import { mapDatabaseError, readRow, readRows } from '../../postgres/transaction.ts';
 import { type NewRun, type Run, RUN_COLUMNS } from './run.ts';
-import { readUntoldRuns, type UntoldRun } from './untold-runs.ts';
+
+type Sql = RawBuilder<unknown>;
 
 interface RunFilter {
   readonly kind?: RunKind | undefined;
@@ -57,35 +58,28 @@ export class RunStore {
     // Whoever only looks makes no id, and loads nothing that does.
     const { v7: uuidv7 } = await import('uuid');
     const sourceUrl = ASKS_SOURCE.has(kind) ? this.#sourceUrl : undefined;
-    const [inserted] = await this.#readRuns(
+    const [inserted] = await this.#read(
       'record a run',
       sql`insert into mirror.runs (run_id, kind, subject, parent_run_id, slot, source_url, params)
         values (${uuidv7()}, ${kind}, ${subject}, ${parentRunId ?? null}, ${scheduleKey ?? null}, ${sourceUrl ?? null},
                 ${JSON.stringify(params)}::jsonb)
         on conflict do nothing returning ${RUN_COLUMNS}`,
     );
-    if (inserted !== undefined) return inserted;
     const isSame =
       scheduleKey === undefined
         ? sql`parent_run_id = ${parentRunId ?? null} and kind = ${kind} and subject = ${subject}`
         : sql`slot = ${scheduleKey}`;
-    const [existing] = await this.#readRuns(
-      'read a run',
-      sql`select ${RUN_COLUMNS} from mirror.runs where ${isSame}`,
-    );
-    if (existing === undefined) throw new TypeError('a run was in the way of another, and is gone');
-    return existing;
+    const [run = inserted] = inserted ? [inserted] : await this.#select('read a run', isSame);
+    if (run === undefined) throw new TypeError('a run was in the way of another, and is gone');
+    return run;
   }
 
   /** The newest unfinished run, of its own accord, that asks for the same and was not told to stop. */
   async findOpen({ kind, subject, params = {} }: NewRun): Promise<Run | undefined> {
-    const [run] = await this.#readRuns(
-      'look for an equal run',
-      sql`select ${RUN_COLUMNS} from mirror.runs
-        where kind = ${kind} and subject = ${subject} and ${IS_OPEN} and not cancel_requested and parent_run_id is null
-          and params - ${NOT_ASKED}::text[] = ${JSON.stringify(params)}::jsonb - ${NOT_ASKED}::text[]
-        order by queued_at desc limit 1`,
-    );
+    const isEqual = sql`kind = ${kind} and subject = ${subject} and ${IS_OPEN} and not cancel_requested
+      and parent_run_id is null
+      and params - ${NOT_ASKED}::text[] = ${JSON.stringify(params)}::jsonb - ${NOT_ASKED}::text[]`;
+    const [run] = await this.#select('look for an equal run', isEqual, sql`order by queued_at desc limit 1`);
     return run;
   }
 
@@ -141,38 +135,27 @@ export class RunStore {
   }
 
   async get(runId: string): Promise<Run | undefined> {
-    const [run] = await this.#readRuns(
-      'read a run',
-      sql`select ${RUN_COLUMNS} from mirror.runs where run_id = ${runId}`,
-    );
+    const [run] = await this.#select('read a run', sql`run_id = ${runId}`);
     return run;
   }
 
   /** Those whose id begins and ends so: as many as one is chosen of. */
   withId(prefix: string, suffix: string): Promise<readonly Run[]> {
-    return this.#readRuns(
-      'look for a run',
-      sql`select ${RUN_COLUMNS} from mirror.runs
-        where starts_with(run_id::text, ${prefix}) and right(run_id::text, length(${suffix})) = ${suffix}
-        order by run_id limit ${CANDIDATES_MAX}`,
-    );
+    const isLike = sql`starts_with(run_id::text, ${prefix})
+      and right(run_id::text, length(${suffix})) = ${suffix}`;
+    return this.#select('look for a run', isLike, sql`order by run_id limit ${CANDIDATES_MAX}`);
   }
 
   /** Newest first. */
-  list({ kind, subject, states, before, limit }: RunFilter): Promise<readonly Run[]> {
-    const conditions = [
-      isEqual('kind', kind),
-      isEqual('subject', subject),
-      states === undefined ? sql`true` : sql`state = any(${states})`,
-      before === undefined
-        ? sql`true`
-        : sql`(queued_at, run_id) < (select queued_at, run_id from mirror.runs where run_id = ${before})`,
-    ];
-    return this.#readRuns(
-      'list runs',
-      sql`select ${RUN_COLUMNS} from mirror.runs where ${sql.join(conditions, sql` and `)}
-        order by queued_at desc, run_id desc limit ${Math.min(limit, LISTED_MAX)}`,
-    );
+  list(filter: RunFilter): Promise<readonly Run[]> {
+    const { kind = null, subject = null, states = null, before = null, limit } = filter;
+    const isWanted = sql`(${kind}::text is null or kind = ${kind})
+      and (${subject}::text is null or subject = ${subject})
+      and (${states}::text[] is null or state = any(${states}))
+      and (${before}::uuid is null
+        or (queued_at, run_id) < (select queued_at, run_id from mirror.runs where run_id = ${before}))`;
+    const newest = sql`order by queued_at desc, run_id desc limit ${Math.min(limit, LISTED_MAX)}`;
+    return this.#select('list runs', isWanted, newest);
   }
 
   /** Remembers the run's job, so that whoever misses it can ask the queue for it. */
@@ -197,11 +180,6 @@ export class RunStore {
   async giveBack(runId: string, { hasTried = true }: { readonly hasTried?: boolean } = {}): Promise<void> {
     const free = sql`heartbeat_at = null, attempts = attempts - ${hasTried ? 0 : 1}::int`;
     await this.#update('give a run back', runId, free, sql`state = 'running'`);
-  }
-
-  /** Whom nobody was told of, oldest first. */
-  untold(rowsMax: number): Promise<readonly UntoldRun[]> {
-    return readUntoldRuns(this.#db, rowsMax);
   }
 
   /** Keeps a value that a resumed run needs again, merged into the run's parameters. */
@@ -277,21 +255,21 @@ export class RunStore {
   async #update(
     action: string,
     runId: string,
-    changes: RawBuilder<unknown>,
-    condition: RawBuilder<unknown> = sql`true`,
+    changes: Sql,
+    condition: Sql = sql`true`,
   ): Promise<Run | undefined> {
-    const [run] = await this.#readRuns(
+    const [run] = await this.#read(
       action,
       sql`update mirror.runs set ${changes} where run_id = ${runId} and ${condition} returning ${RUN_COLUMNS}`,
     );
     return run;
   }
 
-  #readRuns(action: string, statement: RawBuilder<unknown>): Promise<readonly Run[]> {
+  #select(action: string, condition: Sql, order: Sql = sql``): Promise<readonly Run[]> {
+    return this.#read(action, sql`select ${RUN_COLUMNS} from mirror.runs where ${condition} ${order}`);
+  }
+
+  #read(action: string, statement: Sql): Promise<readonly Run[]> {
     return readRows(this.#db, action, statement as RawBuilder<Run>);
   }
-}
-
-function isEqual(column: string, value: string | undefined): RawBuilder<unknown> {
-  return value === undefined ? sql`true` : sql`${sql.ref(column)} = ${value}`;
 }

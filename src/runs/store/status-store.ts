@@ -4,7 +4,7 @@ import type { MirrorFacts, StatusStore } from '../../api/http/ports.ts';
 import type { Database, Warehouse } from '../../postgres/database.ts';
 import { answerWithin } from '../../postgres/transaction.ts';
 import { toDocument } from '../run-document.ts';
-import { type Completeness, readCompleteness } from './completeness.ts';
+import { readCompleteness } from './completeness.ts';
 import { readLines } from './run-log-store.ts';
 import { RunStore } from './run-store.ts';
 
@@ -60,38 +60,28 @@ export function openStatusStore(
   limitMs = LIMIT_MS,
 ): StoredStatus {
   const runs = new RunStore(db);
+  const answer = <Answer>(action: string, ask: () => Promise<Answer>) => answerWithin(limitMs, action, ask);
   return {
-    facts: () => answerWithin(limitMs, 'read how the mirror stands', () => readFacts(pool, db)),
-    runs: async (question) => {
-      const found = await answerWithin(limitMs, 'list runs', () => runs.list(question));
-      return found.map(toDocument);
-    },
+    facts: () => answer('read how the mirror stands', () => readFacts(pool, db)),
+    runs: async (question) => (await answer('list runs', () => runs.list(question))).map(toDocument),
     run: async (runId) => {
-      const run = await answerWithin(limitMs, 'read a run', () => runs.get(runId));
+      const run = await answer('read a run', () => runs.get(runId));
       return run && toDocument(run);
     },
-    logs: (...page) => answerWithin(limitMs, 'read the log of a run', () => readLines(db, ...page)),
+    logs: (...page) => answer('read the log of a run', () => readLines(db, ...page)),
   };
 }
 
 async function readFacts(pool: Pool, db: Database): Promise<StoredFacts> {
-  const [found, coverage] = await Promise.all([
+  const [{ rows }, coverage] = await Promise.all([
     pool.query<{ facts: Omit<StoredFacts, 'coverage'> }>(FACTS),
     readCompleteness(db),
   ]);
-  const [row] = found.rows;
+  const [row] = rows;
   if (row === undefined) throw new TypeError('a statement without a from clause gave no row');
-  const { streams, ...facts } = row.facts;
-  return {
-    ...facts,
-    coverage,
-    streams: streams.map((stream) =>
-      stream.name === 'ledger' ? { ...stream, asOfTime: ledgersAsOf(coverage) } : stream,
-    ),
-  };
-}
-
-/** They are as fresh as the one that is covered the least far, and of no instant while one is not covered. */
-function ledgersAsOf({ wanted, covered, coveredTo }: Completeness): string | null {
-  return covered === wanted ? coveredTo : null;
+  const { covered, wanted, coveredTo } = coverage;
+  // Ledgers are as fresh as the one that is covered the least far, and of no instant while one is not covered.
+  const asOfTime = covered === wanted ? coveredTo : null;
+  const streams = row.facts.streams.map((one) => (one.name === 'ledger' ? { ...one, asOfTime } : one));
+  return { ...row.facts, coverage, streams };
 }

@@ -6,6 +6,7 @@ import { beforeEach, describe, expect, it } from 'vitest';
 import { readConfig } from '../../../src/config/environment.ts';
 import { sendNotices } from '../../../src/runs/report/notify.ts';
 import { openPoster } from '../../../src/runs/report/post-report.ts';
+import { readUntoldRuns } from '../../../src/runs/store/run-facts.ts';
 import { freshDatabase } from '../../support/database.ts';
 import { emptyRuns } from '../../support/mirror-arrange.ts';
 import { openJobWorld } from '../stages-double.ts';
@@ -134,7 +135,7 @@ describe('the receiver of notices', () => {
       { type: 'run.started', kind: 'nightly', status: 'running' },
       { type: 'run.finished', kind: 'nightly', status: 'succeeded' },
     ]);
-    await expect(runs.untold(10)).resolves.toEqual([]);
+    await expect(readUntoldRuns(world.deps.db, 10)).resolves.toEqual([]);
   });
 
   it('does not hinder that an order joins the open run that it was told of', async () => {

@@ -25,28 +25,12 @@ export interface SettledLedger {
   readonly outcome: Readonly<Record<string, unknown>>;
 }
 
-type NamedLedger = Pick<SettledLedger, 'partyId' | 'outcome'>;
-
-interface Sums {
-  /** Decimal text, as the next three. */
-  readonly rows: string;
-  readonly replacedRows: string;
-  readonly bytes: string;
-  readonly segments: string;
+/** What the exports of a run brought, as evidence. */
+interface Summary extends Readonly<Record<string, unknown>> {
   readonly suspicious: number;
   /** Exports that ended without an error, and without having proven their ledger complete. */
   readonly incomplete: number;
 }
-
-interface Summary extends Sums {
-  readonly failed: readonly NamedLedger[];
-  /** The first of those that ended without an error, and not `complete`. */
-  readonly doubted: readonly NamedLedger[];
-  /** The first of those that were not asked. */
-  readonly unasked: readonly string[];
-}
-
-type Sql = RawBuilder<unknown>;
 
 const LISTED_MAX = 20;
 /** What is told of a ledger that was not proven complete. */
@@ -162,37 +146,34 @@ export class NightlyStore {
     return has;
   }
 
-  /** What the exports of a run brought, added up, and the first of those that failed or were not asked. */
+  /**
+   * Added up, and the first of those that failed, that ended without an error and not `complete`, or that were not
+   * asked: undefined where there are none.
+   */
   async summary(runId: string): Promise<Summary> {
-    const sums = await readRow(
+    const count = (condition: RawBuilder<unknown>) => sql`(count(*) filter (where ${condition}))::int`;
+    const sum = (name: string) => sql`coalesce(sum((outcome->>${sql.lit(name)})::numeric), 0)`;
+    const first = (what: RawBuilder<unknown>, condition: RawBuilder<unknown>) =>
+      sql`(select json_agg(${what} order by priority) from (select * from units where ${condition}
+             order by priority limit ${LISTED_MAX}) listed)`;
+    const named = (outcome: RawBuilder<unknown>) =>
+      sql`json_build_object('partyId', party_id, 'outcome', ${outcome})`;
+    const summary = await readRow(
       this.#db,
       'sum up the nightly run',
-      sql<Sums>`
-        select coalesce(sum((outcome->>'rows')::numeric), 0) as rows, coalesce(sum((outcome->>'bytes')::numeric), 0) as bytes,
-               coalesce(sum((outcome->>'replacedRows')::numeric), 0) as "replacedRows",
-               coalesce(sum((outcome->>'segments')::numeric), 0) as segments,
-               (count(*) filter (where outcome->>'verdict' = 'suspicious'))::int as suspicious,
-               (count(*) filter (where state = 'done' and outcome->>'verdict' in ('incomplete', 'failed')))::int as incomplete
-        from mirror.nightly_units where run_id = ${runId}`,
+      sql<Summary>`
+        with units as not materialized (select * from mirror.nightly_units where run_id = ${runId})
+        select ${sum('rows')} as "newRows", ${sum('replacedRows')} as "replacedRows", ${sum('bytes')} as "newBytes",
+               ${sum('segments')} as "newSegments", ${count(sql`outcome->>'verdict' = 'suspicious'`)} as suspicious,
+               ${count(sql`state = 'done' and outcome->>'verdict' in ('incomplete', 'failed')`)} as incomplete,
+               ${first(named(sql`outcome`), sql`state = 'failed'`)} as failures,
+               ${first(named(DOUBT), sql`state = 'done' and outcome->>'verdict' <> 'complete'`)} as doubted,
+               ${first(sql`party_id`, sql`state in ('due', 'queued')`)} as "unaskedParties"
+        from units`,
     );
-    const unasked = await this.#list(runId, sql`state in ('due', 'queued')`);
-    const isDoubted = sql`state = 'done' and outcome->>'verdict' <> 'complete'`;
-    return {
-      ...sums,
-      failed: await this.#list(runId, sql`state = 'failed'`),
-      doubted: sums.suspicious + sums.incomplete === 0 ? [] : await this.#list(runId, isDoubted, DOUBT),
-      unasked: unasked.map(({ partyId }) => partyId),
-    };
-  }
-
-  #list(runId: string, condition: Sql, outcome: Sql = sql`outcome`): Promise<readonly NamedLedger[]> {
-    return readRows(
-      this.#db,
-      'list ledgers of the nightly run',
-      sql<NamedLedger>`
-        select party_id as "partyId", ${outcome} as outcome from mirror.nightly_units
-         where run_id = ${runId} and ${condition} order by priority limit ${LISTED_MAX}`,
-    );
+    return Object.fromEntries(
+      Object.entries(summary).filter(([, value]) => value !== null),
+    ) as typeof summary;
   }
 }
 
