@@ -3,14 +3,8 @@
  * terminal status, whether trying again helps, what came of it up to when, and where to look. Rows, bytes, entries and
  * segments are decimal text wherever they stand; other counts are numbers.
  */
-import type { DescribedRun } from './run-schema.ts';
+import type { DescribedRun, RunDocument } from './run-schema.ts';
 import type { Run } from './store/run.ts';
-
-/** One row of `mirror.runs`; times are RFC 3339. */
-export type RunDocument = Omit<
-  DescribedRun,
-  'id' | 'status' | 'retryable' | 'rows' | 'asOf' | 'error' | 'links'
->;
 
 export function describeRun(run: RunDocument): DescribedRun {
   const { runId: id, state, verdict } = run;
@@ -31,8 +25,8 @@ export function describeRun(run: RunDocument): DescribedRun {
 }
 
 export function toDocument(run: Run): RunDocument {
-  const { scheduleKey: _key, params: _params, heartbeatAt: _at, cancelRequested: _isTold, ...rest } = run;
-  const { jobId: _jobId, ...document } = rest;
+  const { scheduleKey: _key, params: _params, heartbeatAt: _at, ...rest } = run;
+  const { cancelRequested: _isTold, jobId: _jobId, ...document } = rest;
   return document;
 }
 

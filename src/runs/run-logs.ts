@@ -21,8 +21,7 @@ export class RunLogs implements AsyncDisposable {
 
   constructor(append: (lines: readonly RunLine[]) => Promise<void>) {
     this.#append = append;
-    this.#timer = setInterval(() => void this.flush(), FLUSH_MS);
-    this.#timer.unref();
+    this.#timer = setInterval(() => void this.flush(), FLUSH_MS).unref();
   }
 
   /** @returns a log that also keeps what it says, from `info` on, whatever its own level */
@@ -51,14 +50,10 @@ export class RunLogs implements AsyncDisposable {
     if (count > LINES_MAX) return;
     if (this.#counts.size >= RUNS_COUNTED_MAX && !this.#counts.has(runId)) this.#counts.clear();
     this.#counts.set(runId, count);
-    const isLast = count === LINES_MAX;
-    const message = isLast ? 'Further lines of this run are not kept' : String(msg);
-    this.#queued.push({
-      runId,
-      at: String(time),
-      level: String(level),
-      message,
-      fields: isLast ? {} : fields,
-    });
+    const said =
+      count < LINES_MAX
+        ? { message: String(msg), fields }
+        : { message: 'Further lines of this run are not kept', fields: {} };
+    this.#queued.push({ runId, at: String(time), level: String(level), ...said });
   }
 }

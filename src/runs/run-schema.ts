@@ -38,3 +38,9 @@ export const RUN = z.object({
 });
 
 export type DescribedRun = z.infer<typeof RUN>;
+
+/** One row of `mirror.runs`, as everybody may know it; times are RFC 3339. */
+export type RunDocument = Omit<
+  DescribedRun,
+  'id' | 'status' | 'retryable' | 'rows' | 'asOf' | 'error' | 'links'
+>;

@@ -1,7 +1,7 @@
 /** What the read API tells of the mirror, and needs from the rest of it. Times are RFC 3339. */
 import { z } from 'zod';
 import type { Completeness } from '../../runs/store/completeness.ts';
-import type { RunDocument } from '../../runs/run-document.ts';
+import type { RunDocument } from '../../runs/run-schema.ts';
 import type { RunLinePage } from '../../runs/store/run-log-store.ts';
 import type { RunStore } from '../../runs/store/run-store.ts';
 import { VERDICTS } from '../../core/verdict.ts';

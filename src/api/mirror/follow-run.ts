@@ -1,6 +1,7 @@
 /** A run as it goes on. */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { isOver, type RunDocument } from '../../runs/run-document.ts';
+import { isOver } from '../../runs/run-document.ts';
+import type { RunDocument } from '../../runs/run-schema.ts';
 
 const POLL_MS = 250;
 

@@ -1,30 +1,28 @@
 /** Live progress: a hint beside the resume state, written a few times a second, never waited for. */
+import type { ResumeState } from '../../state/resume-state.ts';
 import type { ProgressLine } from './progress-line.ts';
-
-/** What is needed of the resume state. */
-interface Hints {
-  get(key: string): Promise<unknown>;
-  set(key: string, value: unknown, ttlMs: number): Promise<void>;
-}
 
 const WRITE_EVERY_MS = 250;
 const KEPT_MS = 60_000;
 
 export class ProgressHints implements Disposable {
-  readonly #hints: Hints;
-  readonly #onReport: ((lines: readonly ProgressLine[]) => void) | undefined;
+  readonly #hints: Pick<ResumeState, 'get' | 'set'>;
+  readonly #onReport: (lines: readonly ProgressLine[]) => void;
   /** The newest report of each run that is not written yet. */
   readonly #unwritten = new Map<string, readonly ProgressLine[]>();
   #isClosed = false;
 
   /** @param onReport called with each report, whether it is written or not */
-  constructor(hints: Hints, onReport?: (lines: readonly ProgressLine[]) => void) {
+  constructor(
+    hints: Pick<ResumeState, 'get' | 'set'>,
+    onReport: (lines: readonly ProgressLine[]) => void = () => undefined,
+  ) {
     this.#hints = hints;
     this.#onReport = onReport;
   }
 
   report(runId: string, lines: readonly ProgressLine[]): void {
-    this.#onReport?.(lines);
+    this.#onReport(lines);
     if (this.#isClosed) return;
     if (this.#unwritten.size === 0) setTimeout(() => this.#writeAll(), WRITE_EVERY_MS).unref();
     this.#unwritten.set(runId, lines);
@@ -56,13 +54,9 @@ export class ProgressHints implements Disposable {
 
 /** Another version may have written what lies in the resume state. */
 function areLines(stored: unknown): stored is readonly ProgressLine[] {
-  return (
-    Array.isArray(stored) &&
-    stored.every(
-      (line: Partial<ProgressLine> | null) =>
-        typeof line?.label === 'string' && typeof line.done === 'string' && typeof line.unit === 'string',
-    )
-  );
+  const isLine = (line: Partial<ProgressLine> | null): boolean =>
+    [line?.label, line?.done, line?.unit].every((part) => typeof part === 'string');
+  return Array.isArray(stored) && stored.every(isLine);
 }
 
 /** Under which an export in flight is found by its party, whichever run asked for it. */

@@ -24,6 +24,9 @@ export interface Comparison {
   readonly problems: readonly Problem[];
 }
 
+/** Notes what speaks against the mirror. */
+type Blame = (code: string, subject: string, message: string) => void;
+
 export async function compareWithReport(
   given: NightlyReport,
   where: string,
@@ -31,17 +34,16 @@ export async function compareWithReport(
   signal: AbortSignal,
 ): Promise<Comparison> {
   const problems: Problem[] = [];
+  const blame: Blame = (code, subject, message) => void problems.push({ code, subject, message });
   const counts = { same: 0, grown: 0, byCount: 0 };
-  for (const holding of await latestHoldings(given, objects, problems, signal)) {
+  for (const holding of await latestHoldings(given, objects, blame, signal)) {
     signal.throwIfAborted();
-    counts[await compareLedger(holding, store, problems)] += 1;
+    counts[await compareLedger(holding, store, blame)] += 1;
   }
-  const lists = await compareLists(given, store, problems, signal);
-  const now = await store.sumLedgers(signal);
-  if (BigInt(now.rows) < BigInt(given.ledgers.rows)) {
-    const message = `the ledgers hold ${now.rows} rows, the report ${given.ledgers.rows}`;
-    problems.push({ code: 'LEDGERS_SHRANK', subject: 'ledgers', message });
-  }
+  const lists = await compareLists(given, store, blame, signal);
+  const { rows } = await store.sumLedgers(signal);
+  if (BigInt(rows) < BigInt(given.ledgers.rows))
+    blame('LEDGERS_SHRANK', 'ledgers', `the ledgers hold ${rows} rows, the report ${given.ledgers.rows}`);
   return {
     report: where,
     heldAt: given.heldAt,
@@ -56,73 +58,59 @@ export async function compareWithReport(
 async function latestHoldings(
   given: NightlyReport,
   objects: ObjectStore,
-  problems: Problem[],
+  blame: Blame,
   signal: AbortSignal,
 ): Promise<readonly Holding[]> {
   const latest = new Map<string, Holding>();
-  let report: NightlyReport | undefined = given;
-  for (let read = 0; report !== undefined && read < REPORTS_MAX; read += 1) {
+  let report = given;
+  for (let read = 0; read < REPORTS_MAX; read += 1) {
     for (const holding of report.changed) {
       const name = `${holding.partyId} ${holding.assetId ?? ''}`;
       if (!latest.has(name)) latest.set(name, holding);
     }
-    report =
-      report.previous === null ? undefined : await readPrevious(report.previous, objects, problems, signal);
+    const { previous } = report;
+    if (previous === null) break;
+    try {
+      report = await readReport(objects, previous, signal);
+    } catch (error) {
+      if (!(error instanceof PermanentError)) throw error;
+      blame('REPORT_MISSING', previous, error.message);
+      break;
+    }
   }
   return [...latest.values()];
-}
-
-async function readPrevious(
-  key: string,
-  objects: ObjectStore,
-  problems: Problem[],
-  signal: AbortSignal,
-): Promise<NightlyReport | undefined> {
-  try {
-    return await readReport(objects, key, signal);
-  } catch (error) {
-    if (!(error instanceof PermanentError)) throw error;
-    problems.push({ code: 'REPORT_MISSING', subject: key, message: error.message });
-    return undefined;
-  }
 }
 
 async function compareLedger(
   then: Holding,
   store: ReportStore,
-  problems: Problem[],
+  blame: Blame,
 ): Promise<'same' | 'grown' | 'byCount'> {
-  const now = await store.holdingNow(then);
+  const { isCut, held, sum } = await store.holdingNow(then);
   const subject = then.assetId === null ? then.partyId : `${then.partyId} ${then.assetId}`;
-  const held = now.isCut ? now.rowsNow : BigInt(now.rows);
-  if (held < BigInt(then.rows)) {
-    const message = `up to ${then.closedTo} it holds ${held} rows, the report ${then.rows}`;
-    problems.push({ code: 'LEDGER_SHRANK', subject, message });
-  } else if (!now.isCut && held === BigInt(then.rows) && now.sum !== then.sum) {
-    const message = `up to ${then.closedTo} its ${held} rows are not those of the report`;
-    problems.push({ code: 'LEDGER_DIFFERS', subject, message });
-  }
-  if (now.isCut) return 'byCount';
-  return held > BigInt(then.rows) ? 'grown' : 'same';
+  const rows = BigInt(then.rows);
+  if (held < rows)
+    blame('LEDGER_SHRANK', subject, `up to ${then.closedTo} it holds ${held} rows, the report ${rows}`);
+  else if (!isCut && held === rows && sum !== then.sum)
+    blame('LEDGER_DIFFERS', subject, `up to ${then.closedTo} its ${held} rows are not those of the report`);
+  if (isCut) return 'byCount';
+  return held > rows ? 'grown' : 'same';
 }
 
 async function compareLists(
   given: NightlyReport,
   store: ReportStore,
-  problems: Problem[],
+  blame: Blame,
   signal: AbortSignal,
 ): Promise<Comparison['lists']> {
   const isYounger = await store.isYoungerThan(given.heldAt);
   for (const list of ['parties', 'checkpoints'] as const) {
     const then = given.lists[list];
     const now = await store.sumList(list, isYounger ? new Date().toISOString() : given.heldAt, signal);
-    if (BigInt(now.rows) < BigInt(then.rows)) {
-      const message = `the list holds ${now.rows} rows, the report ${then.rows}`;
-      problems.push({ code: 'HELD_LIST_SHRANK', subject: list, message });
-    } else if (!isYounger && now.sum !== then.sum) {
-      const message = 'the rows that were there then are not those of the report';
-      problems.push({ code: 'HELD_LIST_DIFFERS', subject: list, message });
-    }
+    if (BigInt(now.rows) < BigInt(then.rows))
+      blame('HELD_LIST_SHRANK', list, `the list holds ${now.rows} rows, the report ${then.rows}`);
+    else if (!isYounger && now.sum !== then.sum)
+      blame('HELD_LIST_DIFFERS', list, 'the rows that were there then are not those of the report');
   }
   return isYounger ? 'by count' : 'same';
 }

@@ -38,23 +38,14 @@ export async function publishReport(
     ...held,
     evidence: { ...result.evidence },
   };
-  const told = await publishOnce(key, report, objects, signal);
+  let told = report;
+  try {
+    await objects.publishBytes(key, Buffer.from(`${JSON.stringify(report)}\n`), signal);
+  } catch (error) {
+    if (errorCode(error) !== 'OBJECT_CONFLICT') throw error;
+    told = await readReport(objects, key, signal);
+  }
   // What a killed delivery saw settled is not known: the next report names what has changed since the run began.
   await store.notePublished(run.runId, key, told.heldAt, told === report ? settledAt : report.startedAt);
   return { verdict: told.verdict, evidence: { ...told.evidence, report: key } };
-}
-
-async function publishOnce(
-  key: string,
-  report: NightlyReport,
-  objects: ObjectStore,
-  signal: AbortSignal,
-): Promise<NightlyReport> {
-  try {
-    await objects.publishBytes(key, Buffer.from(`${JSON.stringify(report)}\n`), signal);
-    return report;
-  } catch (error) {
-    if (errorCode(error) !== 'OBJECT_CONFLICT') throw error;
-    return readReport(objects, key, signal);
-  }
 }

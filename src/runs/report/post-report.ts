@@ -85,16 +85,14 @@ function makeHeaders(id: string, body: string, { version, secret }: PostOptions)
   return { ...headers, 'webhook-signature': `v1,${signature}` };
 }
 
-const WORDS: Readonly<Record<string, string>> = {
-  'run.started': 'started',
-  'run.finished': 'ended complete',
-  'run.recovered': 'ended complete again',
-  'run.cancelled': 'was cancelled',
-};
-
 /** For people, in a chat. */
-function formatLine(message: Readonly<Record<string, unknown>>): string {
-  const { type, kind, subject, verdict, runId } = message;
-  const what = WORDS[String(type)] ?? `ended ${String(verdict)}`;
+function formatLine({ type, kind, subject, verdict, runId }: Readonly<Record<string, unknown>>): string {
+  const words: Readonly<Record<string, string>> = {
+    'run.started': 'started',
+    'run.finished': 'ended complete',
+    'run.recovered': 'ended complete again',
+    'run.cancelled': 'was cancelled',
+  };
+  const what = words[String(type)] ?? `ended ${String(verdict)}`;
   return `ledger-mirror: ${String(kind)} run (${String(subject)}) ${what}; run ${String(runId)}`;
 }

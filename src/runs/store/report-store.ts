@@ -110,38 +110,31 @@ export class ReportStore {
 
   /**
    * The same ledger up to the same instant, as it is held now.
-   * @returns `rows` and `sum` of the segments that end by then; `isCut` where one goes on beyond it
+   * @returns `sum` of the segments that end by then, and how many rows they hold; `isCut` where one goes on beyond it,
+   *   and then the rows of all
    */
-  async holdingNow({
-    partyId,
-    assetId,
-    closedTo,
-  }: Holding): Promise<RowSum & { isCut: boolean; rowsNow: bigint }> {
+  async holdingNow(then: Holding): Promise<{ isCut: boolean; held: bigint; sum: string }> {
+    const { partyId, assetId } = then;
+    const closedTo = sql`${then.closedTo}::timestamptz`;
     const { digests, ...now } = await readRow(
       this.#warehouse.db,
       ACTION,
-      sql<{ rows: string; rowsNow: bigint; isCut: boolean; digests: readonly string[] | null }>`
-        select coalesce(sum(rows) filter (where to_time <= ${closedTo}::timestamptz), 0)::text as rows,
-               coalesce(sum(rows), 0)::bigint as "rowsNow",
-               coalesce(bool_or(from_time < ${closedTo}::timestamptz and to_time > ${closedTo}::timestamptz), false) as "isCut",
-               array_agg(digest) filter (where to_time <= ${closedTo}::timestamptz) as digests
-          from mirror.segments
-         where status = 'current' and party_id = ${partyId}
-           and (asset_id is not distinct from ${assetId} or asset_id is null or ${assetId}::text is null)`,
+      sql<{ isCut: boolean; held: bigint; digests: readonly string[] }>`
+        select "isCut", coalesce(case when "isCut" then rows else rows_then end, 0)::bigint as held, digests from (
+          select sum(rows) as rows, sum(rows) filter (where to_time <= ${closedTo}) as rows_then,
+                 coalesce(bool_or(from_time < ${closedTo} and to_time > ${closedTo}), false) as "isCut",
+                 coalesce(array_agg(digest) filter (where to_time <= ${closedTo}), '{}') as digests
+            from mirror.segments
+           where status = 'current' and party_id = ${partyId}
+             and (asset_id is not distinct from ${assetId} or asset_id is null or ${assetId}::text is null)) s`,
     );
-    return { ...now, sum: addUp(digests ?? []) };
+    return { ...now, sum: addUp(digests) };
   }
 
   /** Whether lists were read into this database after the instant: then only their sizes can be compared. */
   async isYoungerThan(heldAt: string): Promise<boolean> {
-    const { isYounger } = await readRow(
-      this.#warehouse.db,
-      ACTION,
-      sql<{
-        isYounger: boolean;
-      }>`select created_at > ${heldAt}::timestamptz as "isYounger" from mirror.identity`,
-    );
-    return isYounger;
+    const younger = sql`select from mirror.identity where created_at > ${heldAt}::timestamptz`;
+    return (await readRows(this.#warehouse.db, ACTION, younger)).length > 0;
   }
 
   /** @param settledAt changes after it are told by the next report */

@@ -1,26 +1,13 @@
 /** A run, as it is recorded in a row of `mirror.runs`. */
 import { sql } from 'kysely';
-import type { Verdict } from '../../core/verdict.ts';
-import type { RunKind, RunState } from '../../postgres/schema.ts';
+import type { RunDocument } from '../run-schema.ts';
 
-/** Times are RFC 3339. */
-export interface Run {
-  readonly runId: string;
-  readonly parentRunId: string | null;
-  readonly kind: RunKind;
-  readonly subject: string;
+export interface Run extends Readonly<RunDocument> {
   /** The source that it asks; null where it asks none. */
   readonly sourceUrl: string | null;
   readonly scheduleKey: string | null;
   readonly params: Readonly<Record<string, unknown>>;
-  readonly state: RunState;
-  readonly verdict: Verdict | null;
-  readonly evidence: Readonly<Record<string, unknown>>;
-  readonly queuedAt: string;
-  readonly startedAt: string | null;
   readonly heartbeatAt: string | null;
-  readonly finishedAt: string | null;
-  readonly attempts: number;
   readonly cancelRequested: boolean;
   /** Of the job that was queued for it last. */
   readonly jobId: string | null;

@@ -1,12 +1,17 @@
 /** Which long-lived processes work jobs now, and when they begin nightly runs. A command works its own job only where there is none. */
 import { sql } from 'kysely';
 import type { Database } from '../../postgres/database.ts';
-import { mapDatabaseError, readRow, readRows } from '../../postgres/transaction.ts';
+import { readRow, readRows } from '../../postgres/transaction.ts';
 
 /** A process that has not been heard of for this long is taken for dead. */
 export const WORKER_SILENT_MS = 10_000;
 const FORGOTTEN_AFTER_MS = 3_600_000;
 const IS_ALIVE = sql`heartbeat_at > clock_timestamp() - ${WORKER_SILENT_MS} * interval '1 millisecond'`;
+
+interface Schedule {
+  readonly pattern: string;
+  readonly tz: string;
+}
 
 interface WorkerEntry {
   readonly name: string;
@@ -14,9 +19,7 @@ interface WorkerEntry {
   /** The source that it asks; it refuses the jobs of others. */
   readonly sourceUrl: string | undefined;
   /** When it begins nightly runs and audits: what the status tells of the next ones. */
-  readonly schedules: Readonly<
-    Record<'nightly' | 'audit', { readonly pattern: string; readonly tz: string }>
-  >;
+  readonly schedules: Readonly<Record<'nightly' | 'audit', Schedule>>;
 }
 
 /** Who works, for the status. */
@@ -26,7 +29,7 @@ interface WorkerFacts {
   /** A nightly run was begun by the schedule before: somebody counts on it. */
   readonly isScheduled: boolean;
   /** When the youngest of them begins nightly runs; null where none is there. */
-  readonly schedule: { readonly pattern: string; readonly tz: string } | null;
+  readonly schedule: Schedule | null;
 }
 
 export class WorkerRegistry {
@@ -38,23 +41,21 @@ export class WorkerRegistry {
 
   /** Says that this process lives; called every few seconds. */
   async beat(workerId: string, { name, queues, sourceUrl, schedules }: WorkerEntry): Promise<void> {
-    await mapDatabaseError('renew this worker', async () => {
-      await sql`insert into mirror.workers (worker_id, name, queues, source_url, schedules)
+    await readRows(
+      this.#db,
+      'renew this worker',
+      sql`with forgotten as (
+          delete from mirror.workers where worker_id <> ${workerId}
+            and heartbeat_at < clock_timestamp() - ${FORGOTTEN_AFTER_MS} * interval '1 millisecond')
+        insert into mirror.workers (worker_id, name, queues, source_url, schedules)
         values (${workerId}, ${name}, ${[...queues]}, ${sourceUrl ?? null}, ${JSON.stringify(schedules)}::jsonb)
-        on conflict (worker_id) do update set heartbeat_at = clock_timestamp()`.execute(this.#db);
-      await sql`delete from mirror.workers
-        where heartbeat_at < clock_timestamp() - ${FORGOTTEN_AFTER_MS} * interval '1 millisecond'`.execute(
-        this.#db,
-      );
-    });
+        on conflict (worker_id) do update set heartbeat_at = clock_timestamp()`,
+    );
   }
 
   async leave(workerId: string): Promise<void> {
-    await readRows(
-      this.#db,
-      'sign this worker off',
-      sql`delete from mirror.workers where worker_id = ${workerId}`,
-    );
+    const gone = sql`delete from mirror.workers where worker_id = ${workerId}`;
+    await readRows(this.#db, 'sign this worker off', gone);
   }
 
   /** @param sourceUrl only workers that ask this source; absent: any */

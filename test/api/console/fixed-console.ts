@@ -3,7 +3,7 @@ import type { ConsoleParts } from '../../../src/api/console/console-data.ts';
 import type { LiveFacts } from '../../../src/api/console/store/console-store.ts';
 import { listen } from '../../../src/api/http/listen.ts';
 import type { MirrorFacts } from '../../../src/api/http/ports.ts';
-import type { RunDocument } from '../../../src/runs/run-document.ts';
+import type { RunDocument } from '../../../src/runs/run-schema.ts';
 import { EMPTY_FACTS, apiWithoutDatabase, CALM, NO_LAKE } from '../mirror.ts';
 
 export const PARTY = 'ab'.repeat(32);

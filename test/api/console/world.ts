@@ -1,7 +1,7 @@
 /** A mirror that stands still: eleven weeks old, all of it made up and the same every time. For pictures of the console. */
 import { createHash } from 'node:crypto';
 import type { ConsoleParts } from '../../../src/api/console/console-data.ts';
-import type { RunDocument } from '../../../src/runs/run-document.ts';
+import type { RunDocument } from '../../../src/runs/run-schema.ts';
 import { LAKE_TABLES } from '../../../src/lake/tables/columns.ts';
 import { SHAPES } from '../../../src/lake/tables/tables.ts';
 import { NO_CONSOLE, NO_LAKE } from '../mirror.ts';

@@ -72,13 +72,8 @@ export class NightlyPlans {
     );
     if (run?.plan) return run.plan;
     return mapDatabaseError('plan the nightly run', async () => {
-      const partition = sql.id('mirror', namePartition(runId));
       const plan = await this.#db.transaction().execute(async (tx) => {
         await sql`select pg_advisory_xact_lock(mirror.lock_key('nightly plan'))`.execute(tx);
-        // Attached, not created in place: that would wait for whoever reads the table, a backup for hours.
-        await sql`create table if not exists ${partition} (like mirror.nightly_units including all)`.execute(
-          tx,
-        );
         await sql`do ${sql.lit(attachStatement(runId))}`.execute(tx);
         const planned = await readRow(
           tx,
@@ -102,7 +97,7 @@ export class NightlyPlans {
         return planned;
       });
       // A table that has just been filled has no statistics: plans made without them read all of it for each row.
-      await sql`analyze ${partition}`.execute(this.#db);
+      await sql`analyze ${sql.id('mirror', namePartition(runId))}`.execute(this.#db);
       return plan;
     });
   }
@@ -172,9 +167,11 @@ export function namePartition(runId: string): string {
   return `nightly_units_${runId.replaceAll('-', '')}`;
 }
 
+/** Attached, not created in place: that would wait for whoever reads the table, a backup for hours. */
 function attachStatement(runId: string): string {
   const name = namePartition(runId);
   return `begin
+    create table if not exists mirror.${name} (like mirror.nightly_units including all);
     if not exists (select from pg_inherits where inhrelid = 'mirror.${name}'::regclass) then
       alter table mirror.nightly_units attach partition mirror.${name} for values in ('${runId}');
     end if;
