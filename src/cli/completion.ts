@@ -14,15 +14,9 @@ export interface CompletionCommand {
   readonly words: readonly string[];
 }
 
-const SCRIPTS: Readonly<Record<Shell, (commands: readonly CompletionCommand[]) => string>> = {
-  bash,
-  zsh,
-  fish,
-};
-
 /** @returns a script that the shell reads, for example by `source <(ledger-mirror completion bash)` */
 export function completionScript(shell: Shell, commands: readonly CompletionCommand[]): string {
-  return SCRIPTS[shell](commands);
+  return { bash, zsh, fish }[shell](commands);
 }
 
 export function completionCommands(program: Command): readonly CompletionCommand[] {
@@ -39,12 +33,11 @@ export function completionCommands(program: Command): readonly CompletionCommand
   }));
 }
 
-function wordsAfter({ words, options }: CompletionCommand): string {
-  return [...words, ...options.map(({ flag }) => flag)].join(' ');
-}
-
 function bash(commands: readonly CompletionCommand[]): string {
-  const cases = commands.map((command) => `    ${command.name}) words='${wordsAfter(command)}' ;;`);
+  const cases = commands.map(({ name, words, options }) => {
+    const after = [...words, ...options.map(({ flag }) => flag)];
+    return `    ${name}) words='${after.join(' ')}' ;;`;
+  });
   return `_ledger_mirror() {
   local words
   case "\${COMP_WORDS[1]}" in

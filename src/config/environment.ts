@@ -1,15 +1,15 @@
 /** Reads the environment and `.env`, the only place that does, and reports every problem at once. */
 import { readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
-import { parseEnv } from 'node:util';
+import { diff, parseEnv } from 'node:util';
 import { errorCode, errorLine, UsageError } from '../core/errors.ts';
 import { canonicalId, canonicalPartyId } from '../core/ids.ts';
 import { hideSecrets } from '../core/secrets.ts';
 import { SETTINGS, type Setting, type SettingKey, type Settings } from './settings.ts';
 import type { PartySelection } from './value-forms.ts';
 
-/** Where a value came from, for the console's configuration page. */
-export type Origin = 'environment' | '.env' | 'default' | 'unset' | `file ${string}`;
+/** Where a value came from, for the console's configuration page. A command such as `demo` sets some itself. */
+export type Origin = 'environment' | '.env' | 'default' | 'unset' | 'this command' | `file ${string}`;
 
 export interface Config extends Settings {
   readonly origins: Readonly<Record<SettingKey, Origin>>;
@@ -22,9 +22,10 @@ export interface EnvironmentInput {
   readonly cwd: string;
 }
 
-/** What there is to read. */
+/** What there is to read, and what is found wrong with it. */
 interface Given extends EnvironmentInput {
   readonly dotEnv: Readonly<Record<string, string | undefined>>;
+  readonly problems: string[];
 }
 
 const GUARDED = /^(?:SOURCE|EXPORT|NIGHTLY)_/;
@@ -35,8 +36,8 @@ const AMBIENT =
 const COMPOSE =
   /^(?:COMPOSE_[A-Z_]+|TZ|POSTGRES_PASSWORD|POSTGRES_PORT|READER_PASSWORD|S3_ACCESS_KEY|S3_SECRET_KEY|MIRROR_(?:ENV_FILE|VERSION)|PROXY_(?:HOST|PORT|TLS_PORT)|(?:NODE|POSTGRES|REDIS|S3|PROXY)_IMAGE)$/;
 const SHOWN_MAX = 80;
-/** More, and it is another word. */
-const EDITS_MAX = 3;
+/** Letters put in or left out, two for one that is another; more, and it is another word. */
+const EDITS_MAX = 4;
 
 /** The real one; tests make their own. */
 export function processEnvironment(): EnvironmentInput {
@@ -48,23 +49,27 @@ export function processEnvironment(): EnvironmentInput {
  */
 export function readConfig({ env, cwd }: EnvironmentInput): Config {
   const problems: string[] = [];
-  const given: Given = { env, dotEnv: readDotEnv(cwd, problems), cwd };
-  problems.push(...unknownNames(given));
-  const settings: Record<string, unknown> = {};
-  const origins: Record<string, Origin> = {};
-  for (const setting of SETTINGS) {
-    const { text, origin } = lookUp(setting, given, problems);
-    origins[setting.key] = origin;
-    if (text !== undefined) settings[setting.key] = parse(setting, text, problems);
-  }
-  settings['nightlyParties'] = readPartyFile(settings['nightlyParties'] as PartySelection, cwd, problems);
-  if (origins['apiToken'] === 'unset' || settings['apiToken'] !== undefined) {
-    problems.push(...tokenProblems(settings['apiToken'], settings['apiReadToken']));
-  }
-  problems.push(...assetProblems(settings['exportColumns'], settings['sourceAssets']));
-  if (typeof settings['dataDir'] === 'string') settings['dataDir'] = resolve(cwd, settings['dataDir']);
+  const given = { env, cwd, dotEnv: readDotEnv(cwd, problems), problems };
+  refuseUnknownNames(given);
+  const found = SETTINGS.map((setting) => ({ setting, ...lookUp(setting, given) }));
+  const origins = Object.fromEntries(found.map(({ setting, origin }) => [setting.key, origin]));
+  const values = found.map(({ setting, text }) => [
+    setting.key,
+    text === undefined ? undefined : parse(setting, text, problems),
+  ]);
+  const settings = Object.fromEntries(values) as { -readonly [Key in SettingKey]: Settings[Key] };
+  settings.dataDir = resolve(cwd, settings.dataDir ?? '');
+  if (settings.nightlyParties?.kind === 'file')
+    settings.nightlyParties = readPartyFile(resolve(cwd, settings.nightlyParties.path), problems);
+  refuseContradictions(settings, origins, problems);
   if (problems.length > 0) throw new UsageError(problems);
-  return { ...settings, origins, ambient: ambientOf(given) } as unknown as Config;
+  return { ...settings, origins: origins as Config['origins'], ambient: ambientOf(given) };
+}
+
+/** The same configuration, but for what a command decides itself. */
+export function changeSettings(config: Config, changes: Partial<Settings>): Config {
+  const origins = Object.keys(changes).map((key) => [key, 'this command'] as const);
+  return { ...config, ...changes, origins: { ...config.origins, ...Object.fromEntries(origins) } };
 }
 
 /** @param why the source is needed */
@@ -87,25 +92,25 @@ function parse(setting: Setting, text: string, problems: string[]): unknown {
   return value;
 }
 
-function tokenProblems(token: unknown, readToken: unknown): readonly string[] {
-  if (readToken === undefined) return [];
-  if (token === undefined) {
-    return ['API_READ_TOKEN: given without API_TOKEN, so nobody could order anything; set API_TOKEN too'];
-  }
-  return token === readToken
-    ? [
-        'API_READ_TOKEN: is the same as API_TOKEN; give another one, which may read everything, and start or cancel nothing',
-      ]
-    : [];
-}
-
-/** Whose the rows of a CSV without assets are has to be said. */
-function assetProblems(columns: unknown, assets: unknown): readonly string[] {
-  const isUntold = columns instanceof Map && columns.get('asset_id') === null;
-  if (!isUntold || (Array.isArray(assets) && assets.length === 1)) return [];
-  return [
-    'EXPORT_COLUMNS: asset_id=none leaves open which asset the rows are of; set SOURCE_ASSETS to that one',
-  ];
+/** What each setting accepts, and together they do not. */
+function refuseContradictions(
+  { apiToken, apiReadToken, exportColumns, sourceAssets }: Settings,
+  origins: Readonly<Record<string, Origin>>,
+  problems: string[],
+): void {
+  if (apiReadToken !== undefined && origins['apiToken'] === 'unset')
+    problems.push(
+      'API_READ_TOKEN: given without API_TOKEN, so nobody could order anything; set API_TOKEN too',
+    );
+  if (apiReadToken !== undefined && apiReadToken === apiToken)
+    problems.push(
+      'API_READ_TOKEN: is the same as API_TOKEN; give another one, which may read everything, and start or cancel nothing',
+    );
+  // Whose the rows of a CSV without assets are has to be said.
+  if (exportColumns?.get('asset_id') === null && sourceAssets?.length !== 1)
+    problems.push(
+      'EXPORT_COLUMNS: asset_id=none leaves open which asset the rows are of; set SOURCE_ASSETS to that one',
+    );
 }
 
 function readDotEnv(cwd: string, problems: string[]): Given['dotEnv'] {
@@ -118,67 +123,51 @@ function readDotEnv(cwd: string, problems: string[]): Given['dotEnv'] {
   }
 }
 
-function unknownNames({ env, dotEnv }: Given): readonly string[] {
-  const known = new Set(
-    SETTINGS.flatMap(({ name, secret }) => (secret === true ? [name, `${name}_FILE`] : [name])),
-  );
-  const isStray = (name: string): boolean => !known.has(name);
-  const say = (where: string) => (name: string) =>
-    `${name}: not a setting (in ${where}); see 'ledger-mirror --help' for those there are${nearest(name, known)}`;
-  const inEnvironment = Object.keys(env).filter((name) => GUARDED.test(name) && isStray(name));
-  const inFile = Object.keys(dotEnv).filter(
-    (name) => isStray(name) && !AMBIENT.test(name) && !COMPOSE.test(name),
-  );
-  return [...inEnvironment.map(say('the environment')), ...inFile.map(say('.env'))];
+function refuseUnknownNames({ env, dotEnv, problems }: Given): void {
+  const known = SETTINGS.flatMap(({ name, secret }) => (secret === true ? [name, `${name}_FILE`] : [name]));
+  const inEnvironment = Object.keys(env).filter((name) => GUARDED.test(name));
+  const inFile = Object.keys(dotEnv).filter((name) => !AMBIENT.test(name) && !COMPOSE.test(name));
+  for (const [where, names] of Object.entries({ 'the environment': inEnvironment, '.env': inFile })) {
+    for (const name of names.filter((one) => !known.includes(one))) {
+      const likely = nearest(name, known);
+      problems.push(
+        `${name}: not a setting (in ${where}); see 'ledger-mirror --help' for those there are${likely}`,
+      );
+    }
+  }
 }
 
-/** A likely spelling: a known name that a few letters more, less, other or swapped would make. */
-function nearest(name: string, known: ReadonlySet<string>): string {
-  const near = [...known]
-    .map((candidate) => ({ candidate, edits: editsBetween(name, candidate) }))
+/** A likely spelling: a known name that a few letters more, less or swapped would make. */
+function nearest(name: string, known: readonly string[]): string {
+  const near = known
+    .map((candidate) => ({ candidate, edits: diff(name, candidate).filter(([kept]) => kept !== 0).length }))
     .filter(({ edits }) => edits <= EDITS_MAX)
     .toSorted((a, b) => a.edits - b.edits);
   return near[0] === undefined ? '' : ` (did you mean ${near[0].candidate}?)`;
 }
 
-/** Letters put in, left out or replaced, at least, to make one of the other (Levenshtein). */
-function editsBetween(from: string, to: string): number {
-  let row = Array.from({ length: to.length + 1 }, (_, index) => index);
-  for (let i = 0; i < from.length; i += 1) {
-    const next = [i + 1];
-    for (let j = 0; j < to.length; j += 1) {
-      const replaced = (row[j] ?? 0) + (from[i] === to[j] ? 0 : 1);
-      next.push(Math.min(replaced, (row[j + 1] ?? 0) + 1, (next[j] ?? 0) + 1));
-    }
-    row = next;
-  }
-  return row.at(-1) ?? 0;
-}
-
-interface Found {
-  readonly text: string | undefined;
-  readonly origin: Origin;
-}
-
-function lookUp(setting: Setting, given: Given, problems: string[]): Found {
-  const plain = find(setting.name, given);
-  const file = setting.secret === true ? find(`${setting.name}_FILE`, given) : undefined;
+/** An empty value counts as unset: compose files and shells pass empty ones on. */
+function lookUp(
+  setting: Setting,
+  given: Given,
+): { readonly text?: string | undefined; readonly origin: Origin } {
+  const { name, secret, fallback } = setting;
+  const find = (wanted: string): { readonly text: string; readonly origin: Origin } | undefined => {
+    const [inEnvironment, inFile] = [given.env[wanted] ?? '', given.dotEnv[wanted] ?? ''];
+    if (inEnvironment !== '') return { text: inEnvironment, origin: 'environment' };
+    return inFile === '' ? undefined : { text: inFile, origin: '.env' };
+  };
+  const plain = find(name);
+  const file = secret === true ? find(`${name}_FILE`) : undefined;
   if (plain !== undefined && file !== undefined)
-    problems.push(`${setting.name}: given twice, also as ${setting.name}_FILE; give one of them`);
+    given.problems.push(`${name}: given twice, also as ${name}_FILE; give one of them`);
   if (plain !== undefined) return plain;
   if (file !== undefined) {
     const path = resolve(given.cwd, file.text);
-    const text = readGiven(`${setting.name}_FILE`, path, 'a readable file', problems);
-    return text === undefined ? { text, origin: 'unset' } : { text: text.trim(), origin: `file ${path}` };
+    const text = readGiven(`${name}_FILE`, path, 'a readable file', given.problems);
+    return { text: text?.trim(), origin: `file ${path}` };
   }
-  return { text: setting.fallback, origin: setting.fallback === undefined ? 'unset' : 'default' };
-}
-
-/** An empty value counts as unset: compose files and shells pass empty ones on. */
-function find(name: string, { env, dotEnv }: Given): (Found & { readonly text: string }) | undefined {
-  const [inEnvironment = '', inFile = ''] = [env[name], dotEnv[name]];
-  if (inEnvironment !== '') return { text: inEnvironment, origin: 'environment' };
-  return inFile === '' ? undefined : { text: inFile, origin: '.env' };
+  return { text: fallback, origin: fallback === undefined ? 'unset' : 'default' };
 }
 
 /** What a file holds that a setting names. */
@@ -191,44 +180,32 @@ function readGiven(name: string, path: string, wanted: string, problems: string[
   }
 }
 
-function readPartyFile(
-  selection: PartySelection | undefined,
-  cwd: string,
-  problems: string[],
-): PartySelection | undefined {
-  if (selection?.kind !== 'file') return selection;
-  const path = resolve(cwd, selection.path);
+function readPartyFile(path: string, problems: string[]): PartySelection {
   const text = readGiven('NIGHTLY_PARTIES', path, 'a file of party ids, one a line', problems);
-  if (text === undefined) return undefined;
-  const words = text.split(/[\s,]+/).filter((word) => word !== '');
+  const split = (separator: RegExp): readonly string[] =>
+    (text ?? '')
+      .split(separator)
+      .map((part) => part.trim())
+      .filter((part) => part !== '');
   // A source with ids of its own may have spaces and commas in them: then each is a line.
-  const isOfWords = words.every((word) => canonicalId(word) !== undefined);
-  const lines = isOfWords
-    ? words
-    : text
-        .split('\n')
-        .map((line) => line.trim())
-        .filter((line) => line !== '');
+  const words = split(/[\s,]+/);
+  const lines = words.every((word) => canonicalId(word) !== undefined) ? words : split(/\n/);
   const ids = lines.map((line) => canonicalPartyId(line));
   const wrong = lines.find((_, index) => ids[index] === undefined);
-  if (wrong !== undefined || lines.length === 0) {
-    problems.push(
-      `NIGHTLY_PARTIES: ${quote(path)} holds ${wrong === undefined ? 'no party id' : `${quote(wrong)}, which is no party id`}; give one id a line`,
-    );
-  }
+  const what = wrong === undefined ? 'no party id' : `${quote(wrong)}, which is no party id`;
+  if (text !== undefined && (wrong !== undefined || lines.length === 0))
+    problems.push(`NIGHTLY_PARTIES: ${quote(path)} holds ${what}; give one id a line`);
   return { kind: 'list', ids: [...new Set(ids.filter((id) => id !== undefined))] };
 }
 
 function ambientOf({ env, dotEnv }: Given): Record<string, string> {
-  const ambient: Record<string, string> = {};
-  for (const [name, value] of [...Object.entries(dotEnv), ...Object.entries(env)]) {
-    if (value !== undefined && value !== '' && AMBIENT.test(name)) ambient[name] = value;
-  }
-  return ambient;
+  const given = [...Object.entries(dotEnv), ...Object.entries(env)];
+  return Object.fromEntries(
+    given.filter((pair): pair is [string, string] => (pair[1] ?? '') !== '' && AMBIENT.test(pair[0])),
+  );
 }
 
 /** What was given, printable and short. */
 function quote(given: string): string {
-  const short = given.length > SHOWN_MAX ? `${given.slice(0, SHOWN_MAX)}…` : given;
-  return JSON.stringify(short);
+  return JSON.stringify(given.length > SHOWN_MAX ? `${given.slice(0, SHOWN_MAX)}…` : given);
 }

@@ -2,7 +2,6 @@
  * The declared table of every setting: name, default, what is accepted, what it means. `--help`, the table in
  * docs/configuration.md and the console's configuration page are made from it or tested against it.
  */
-import { hostNames, token } from './access-forms.ts';
 import {
   byteSize,
   columnNames,
@@ -12,6 +11,7 @@ import {
   type Form,
   httpUrl,
   serviceUrl,
+  hostNames,
   idList,
   integer,
   notices,
@@ -23,6 +23,7 @@ import {
   port,
   text,
   timeZone,
+  token,
   url,
 } from './value-forms.ts';
 

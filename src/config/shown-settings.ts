@@ -1,6 +1,4 @@
 /** The resolved configuration as the console and `config` show it: each value, where it came from, no secret. */
-import { dirname, resolve } from 'node:path';
-import { isDeepStrictEqual } from 'node:util';
 import type { Config } from './environment.ts';
 import { SETTINGS, type Setting } from './settings.ts';
 
@@ -17,29 +15,11 @@ const MASK = '***';
 
 export function shownSettings(config: Config): readonly ShownSetting[] {
   return SETTINGS.map((setting) => {
-    const value: unknown = config[setting.key];
-    const isSecret = setting.secret === true;
-    return {
-      name: setting.name,
-      value: value === undefined ? null : isSecret ? MASK : textOf(value, setting),
-      isSecret,
-      origin: originOf(setting, config),
-      help: setting.help,
-    };
+    const { name, key, help, secret: isSecret = false } = setting;
+    const value: unknown = config[key];
+    const shown = value === undefined ? null : isSecret ? MASK : textOf(value, setting);
+    return { name, value: shown, isSecret, origin: config.origins[key], help };
   });
-}
-
-/** A command such as `demo` sets some itself, whatever was configured. */
-function originOf(setting: Setting, config: Config): string {
-  const { key } = setting;
-  const value: unknown = config[key];
-  const origin = config.origins[key];
-  if (origin === 'unset') return value === undefined ? origin : 'this command';
-  if (origin !== 'default' || setting.fallback === undefined) return origin;
-  const fallback = setting.parse(setting.fallback);
-  // Read against the working directory, whichever that was.
-  const asRead = key === 'dataDir' ? resolve(dirname(config.dataDir), setting.fallback) : fallback;
-  return isDeepStrictEqual(value, asRead) ? origin : 'this command';
 }
 
 function textOf(value: unknown, setting: Setting): string {

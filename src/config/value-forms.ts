@@ -59,7 +59,21 @@ export const objectStoreUrl: Form<URL> = {
 };
 
 export function text(accepted: string, pattern: RegExp): Form<string> {
-  return { accepted, parse: (given) => (pattern.test(given) ? given : undefined) };
+  return textThat(accepted, (given) => pattern.test(given));
+}
+
+/** @param isRight false, or an error, where the text is not accepted */
+export function textThat(accepted: string, isRight: (given: string) => boolean): Form<string> {
+  return {
+    accepted,
+    parse: (given) => {
+      try {
+        return isRight(given) ? given : undefined;
+      } catch {
+        return undefined;
+      }
+    },
+  };
 }
 
 export const parameterName = text('a query parameter name', /^[\w.\-[\]]+$/);
@@ -86,49 +100,35 @@ export const percentage: Form<number> = {
   show: (share) => `${Number((share * 100).toFixed(4))}%`,
 };
 
-/** The largest first. */
-type Units = readonly (readonly [unit: string, size: number])[];
+/** Sizes of units, the largest first. */
+type Units = Readonly<Record<string, number>>;
 
-const BYTE_UNITS: Units = [
-  ['GiB', 2 ** 30],
-  ['GB', 1e9],
-  ['MiB', 2 ** 20],
-  ['MB', 1e6],
-  ['KiB', 2 ** 10],
-  ['KB', 1e3],
-  ['B', 1],
-];
-/** In milliseconds. */
-const DURATION_UNITS: Units = [
-  ['d', 86_400_000],
-  ['h', 3_600_000],
-  ['m', 60_000],
-  ['s', 1_000],
-];
+const BYTES: Units = { GiB: 2 ** 30, GB: 1e9, MiB: 2 ** 20, MB: 1e6, KiB: 2 ** 10, KB: 1e3, B: 1 };
+const MILLISECONDS: Units = { d: 86_400_000, h: 3_600_000, m: 60_000, s: 1_000 };
 
 /** In bytes, which a number without a unit counts. */
 export function byteSize(min: string, max: string): Form<number> {
-  return { ...withUnit(BYTE_UNITS, min, max), accepted: `a size from ${min} to ${max}` };
+  return withUnit('size', BYTES, min, max);
 }
 
 /** In milliseconds. */
 export function duration(min: string, max: string): Form<number> {
-  return { ...withUnit(DURATION_UNITS, min, max), accepted: `a duration from ${min} to ${max}` };
+  return withUnit('duration', MILLISECONDS, min, max);
 }
 
-function withUnit(units: Units, min: string, max: string): Omit<Form<number>, 'accepted'> {
+function withUnit(what: string, units: Units, min: string, max: string): Form<number> {
   const read = (given: string): number => {
-    const [, amount = '', unit = 'B'] = /^(\d{1,12})([a-z]+)?$/i.exec(given) ?? [];
-    const size = units.find(([known]) => known === unit)?.[1];
-    return amount === '' || size === undefined ? Number.NaN : Number(amount) * size;
+    const [, amount, unit = 'B'] = /^(\d{1,12})([a-z]+)?$/i.exec(given) ?? [];
+    return Number(amount) * (units[unit] ?? Number.NaN);
   };
   return {
+    accepted: `a ${what} from ${min} to ${max}`,
     parse: (given) => {
       const value = read(given);
       return value >= read(min) && value <= read(max) ? value : undefined;
     },
     show: (value) => {
-      const [unit, size] = units.find(([, each]) => value % each === 0) ?? ['', 1];
+      const [unit, size] = Object.entries(units).find(([, each]) => value % each === 0) ?? ['', 1];
       return `${value / size}${unit}`;
     },
   };
@@ -158,22 +158,12 @@ export function listOf<Value>(
 
 export const idList = listOf('asset ids (64 hex digits), separated by commas', canonicalId);
 
-/** Of which runs NOTIFY_URL is told: those of a kind, those to which something happened, or all. */
-const NOTICE_WORDS = [
-  'nightly',
-  'sync',
-  'export',
-  'load',
-  'verify',
-  'started',
-  'finished',
-  'failed',
-  'cancelled',
-  'recovered',
-];
+const NOTICE_KINDS = 'nightly, sync, export, load, verify';
+const NOTICE_EVENTS = 'started, finished, failed, cancelled, recovered';
 
-export const notices = listOf(`all, or of: ${NOTICE_WORDS.join(', ')}`, (word) =>
-  ['all', ...NOTICE_WORDS].find((known) => known === word),
+/** Of which runs NOTIFY_URL is told: those of a kind, those to which something happened, or all. */
+export const notices = listOf(`all, or of: ${NOTICE_KINDS}, ${NOTICE_EVENTS}`, (word) =>
+  `all, ${NOTICE_KINDS}, ${NOTICE_EVENTS}`.split(', ').find((known) => known === word),
 );
 
 /** Theirs by ours; null: the CSV has no such column. */
@@ -193,17 +183,13 @@ export const columnNames: Form<ReadonlyMap<KnownColumn, string | null>> = {
   show: (names) => [...names].map(([ours, theirs]) => `${ours}=${theirs ?? 'none'}`).join(', '),
 };
 
-const DELIMITERS = new Map([
-  ['comma', ','],
-  ['semicolon', ';'],
-  ['tab', '\t'],
-  ['pipe', '|'],
-]);
+const DELIMITERS = { comma: ',', semicolon: ';', tab: '\t', pipe: '|' };
+const DELIMITER_NAMES = Object.keys(DELIMITERS) as (keyof typeof DELIMITERS)[];
 
 export const delimiter: Form<string> = {
-  accepted: either([...DELIMITERS.keys()]),
-  parse: (given) => DELIMITERS.get(given),
-  show: (character) => [...DELIMITERS].find(([, known]) => known === character)?.[0] ?? character,
+  accepted: either(DELIMITER_NAMES),
+  parse: (given) => Object.entries(DELIMITERS).find(([name]) => name === given)?.[1],
+  show: (character) => DELIMITER_NAMES.find((name) => DELIMITERS[name] === character) ?? character,
 };
 
 const partyIds = listOf('party ids', canonicalPartyId);
@@ -219,24 +205,34 @@ export const partySelection: Form<PartySelection> = {
   show: (selection) => (selection.kind === 'list' ? selection.ids.join(', ') : selection.kind),
 };
 
-export const cron = unlessThrown('a cron expression', (given) => CronExpressionParser.parse(given));
+export const cron = textThat('a cron expression', (given) => Boolean(CronExpressionParser.parse(given)));
 
-export const timeZone = unlessThrown(
-  'an IANA time zone',
-  (given) => new Intl.DateTimeFormat('en', { timeZone: given }),
+export const timeZone = textThat('an IANA time zone', (given) =>
+  Boolean(new Intl.DateTimeFormat('en', { timeZone: given })),
 );
 
-/** A text that some other reader must understand. */
-function unlessThrown(accepted: string, read: (given: string) => unknown): Form<string> {
-  return {
-    accepted,
-    parse: (given) => {
-      try {
-        read(given);
-        return given;
-      } catch {
-        return undefined;
-      }
-    },
-  };
-}
+const TOKEN_CHARACTERS_MIN = 16;
+const TOKEN_CHARACTERS_DIFFERENT_MIN = 8;
+/** How the tokens of published examples begin: whoever scans the network tries them first. */
+const EXAMPLE_TOKEN = /^(?:change[-_ ]?(?:this|me|it)|your[-_ ]|example|at-least)/i;
+
+/** Of the API. Long and mixed enough that guessing over the network is hopeless. */
+export const token = textThat(
+  `at least ${TOKEN_CHARACTERS_MIN} printable characters, ${TOKEN_CHARACTERS_DIFFERENT_MIN} of them different, and no example; for instance what 'openssl rand -hex 32' prints`,
+  (given) =>
+    /^[\x21-\x7e]+$/.test(given) &&
+    given.length >= TOKEN_CHARACTERS_MIN &&
+    new Set(given).size >= TOKEN_CHARACTERS_DIFFERENT_MIN &&
+    !EXAMPLE_TOKEN.test(given),
+);
+
+const HOST_NAME = /^(?:\*\.)?[a-z0-9](?:[a-z0-9.-]{0,250}[a-z0-9])?$|^[0-9a-f:]+$/;
+
+/** That the API answers to. */
+export const hostNames = listOf(
+  'host names or addresses, separated by commas; *.name for every name below one',
+  (given) => {
+    const name = given.toLowerCase().replace(/^\[(.*)\]$/, '$1');
+    return HOST_NAME.test(name) ? name : undefined;
+  },
+);

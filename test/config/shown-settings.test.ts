@@ -1,7 +1,7 @@
 /** The configuration as the console shows it: everything, and no secret. */
 import { expect, it } from 'vitest';
 import { shownSettings } from '../../src/config/shown-settings.ts';
-import { readConfig } from '../../src/config/environment.ts';
+import { changeSettings, readConfig } from '../../src/config/environment.ts';
 import { SETTINGS } from '../../src/config/settings.ts';
 
 const SECRET = 'hush-0123456789abc';
@@ -56,11 +56,7 @@ it('the settings page shows durations, sizes and shares with units, a delimiter 
 });
 
 it('the settings page tells what a command has set itself', () => {
-  const changed = shownSettings({
-    ...config,
-    sourcePageSize: 100,
-    nightlyExportsMax: 3,
-  });
+  const changed = shownSettings(changeSettings(config, { sourcePageSize: 100, nightlyExportsMax: 3 }));
   const origins = Object.fromEntries(changed.map(({ name, origin }) => [name, origin]));
   expect(origins).toMatchObject({
     SOURCE_PAGE_SIZE: 'this command',

@@ -25,51 +25,42 @@ export function runHead(document: Readonly<Record<string, unknown>>): string {
 }
 
 function evidenceLines(evidence: Readonly<Record<string, unknown>>, depth: number): string[] {
-  const entries = Object.entries(evidence).filter(([, value]) => value !== null && value !== undefined);
-  const errorsFirst = entries.toSorted(([a], [b]) => Number(b === 'error') - Number(a === 'error'));
-  const width = Math.max(
-    0,
-    ...errorsFirst.filter(([, value]) => isPlain(value)).map(([name]) => humanName(name).length),
+  const errorsFirst = entriesOf(evidence).toSorted(
+    ([a], [b]) => Number(b === 'error') - Number(a === 'error'),
   );
-  return errorsFirst.flatMap(([name, value]) => fieldLines(name, value, depth, width));
-}
-
-function fieldLines(name: string, value: unknown, depth: number, width: number): string[] {
-  const indent = INDENT.repeat(depth);
-  const label = humanName(name);
-  if (isPlain(value)) return [`${indent}${label.padEnd(width)}  ${plainText(name, value)}`];
-  if (depth >= DEPTH_MAX) return [`${indent}${label}  ${shorten(JSON.stringify(value))}`];
-  if (Array.isArray(value)) return listLines(label, value, depth);
-  return isRecord(value) ? [`${indent}${label}`, ...evidenceLines(value, depth + 1)] : [];
-}
-
-function listLines(label: string, items: readonly unknown[], depth: number): string[] {
-  const indent = INDENT.repeat(depth);
-  if (items.length === 0) return [`${indent}${label}  none`];
-  const lines = items.slice(0, ITEMS_MAX).map((item) => `${indent}${INDENT}- ${itemText(item)}`);
-  const left = items.length - ITEMS_MAX;
-  return [
-    `${indent}${label} (${formatCount(items.length)})`,
-    ...lines,
-    ...(left > 0 ? [`${indent}${INDENT}… ${formatCount(left)} more`] : []),
-  ];
+  const plain = errorsFirst.filter(([, value]) => isPlain(value));
+  const width = Math.max(0, ...plain.map(([name]) => humanName(name).length));
+  return errorsFirst.flatMap(([name, value]) => {
+    const [indent, label] = [INDENT.repeat(depth), humanName(name)];
+    if (isRecord(value) && depth < DEPTH_MAX)
+      return [`${indent}${label}`, ...evidenceLines(value, depth + 1)];
+    if (!Array.isArray(value) || depth >= DEPTH_MAX)
+      return [`${indent}${isPlain(value) ? label.padEnd(width) : label}  ${valueText(name, value)}`];
+    if (value.length === 0) return [`${indent}${label}  none`];
+    const more = value.length - ITEMS_MAX;
+    return [
+      `${indent}${label} (${formatCount(value.length)})`,
+      ...value.slice(0, ITEMS_MAX).map((item) => `${indent}${INDENT}- ${itemText(item)}`),
+      ...(more > 0 ? [`${indent}${INDENT}… ${formatCount(more)} more`] : []),
+    ];
+  });
 }
 
 /** One item in one line: its fields side by side. */
 function itemText(item: unknown): string {
-  if (!isRecord(item)) return isPlain(item) ? plainText('', item) : shorten(JSON.stringify(item));
-  const parts = Object.entries(item)
-    .filter(([, value]) => value !== null && value !== undefined)
-    .map(
-      ([name, value]) =>
-        `${humanName(name)} ${isPlain(value) ? plainText(name, value) : JSON.stringify(value)}`,
-    );
+  if (!isRecord(item)) return valueText('', item);
+  const parts = entriesOf(item).map(
+    ([name, value]) =>
+      `${humanName(name)} ${isPlain(value) ? valueText(name, value) : JSON.stringify(value)}`,
+  );
   return shorten(parts.join(', '));
 }
 
-type Plain = string | number | bigint | boolean;
+function entriesOf(record: Readonly<Record<string, unknown>>): [string, unknown][] {
+  return Object.entries(record).filter(([, value]) => value !== null && value !== undefined);
+}
 
-function isPlain(value: unknown): value is Plain {
+function isPlain(value: unknown): boolean {
   return ['string', 'number', 'bigint', 'boolean'].includes(typeof value);
 }
 
@@ -78,7 +69,8 @@ function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
 }
 
 /** Counts arrive as decimal text; names say which of them are bytes or milliseconds. */
-function plainText(name: string, value: Plain): string {
+function valueText(name: string, value: unknown): string {
+  if (!isPlain(value)) return shorten(JSON.stringify(value));
   if (typeof value === 'boolean') return value ? 'yes' : 'no';
   if (typeof value === 'number' && !Number.isInteger(value)) return String(value);
   const text = String(value);

@@ -16,101 +16,102 @@ const LABEL_CHARACTERS = 11;
  */
 export function runSummary(run: Fields, command = COMMAND): string {
   const evidence = fields(run['evidence']);
-  const lines = [runHead(run), ...linesOf(text(run['kind']), evidence), ...faultLines(evidence)];
-  const isComplete = run['verdict'] === 'complete';
-  const pointer = `${command} runs ${text(run['runId'])}`;
-  return [...lines, line(isComplete ? 'run' : 'evidence', pointer)].map((one) => `${one}\n`).join('');
+  const kind = text(run['kind']);
+  const faults = collectFaults(evidence, 0);
+  const more = faults.length - FAULTS_SHOWN_MAX;
+  const lines = [
+    runHead(run),
+    ...(kind === 'nightly' ? nightlyLines(evidence) : partLines(LABELS[kind] ?? kind, evidence)),
+    ...faults.slice(0, FAULTS_SHOWN_MAX).map((fault) => line('because', fault)),
+    ...(more > 0 ? [line('', `… and ${formatCount(more)} more`)] : []),
+    line(run['verdict'] === 'complete' ? 'run' : 'evidence', `${command} runs ${text(run['runId'])}`),
+  ];
+  return lines.map((one) => `${one}\n`).join('');
 }
 
-/** What one run, or one part of a nightly run, says of itself once it got so far as to have `proof`. */
-interface Part {
-  readonly label: string;
-  readonly proof: string;
-  readonly tell: (evidence: Fields) => string;
-}
-
-const PARTS: Readonly<Record<string, Part>> = {
-  sync: { label: 'list', proof: 'rows', tell: syncText },
-  export: { label: 'exported', proof: 'rows', tell: exportText },
-  load: { label: 'loaded', proof: 'rows', tell: loadText },
-  verify: { label: 'checked', proof: 'checked', tell: verifyText },
+/** How a run that is no part of another is labelled. */
+const LABELS: Readonly<Record<string, string>> = {
+  sync: 'list',
+  export: 'exported',
+  load: 'loaded',
+  verify: 'checked',
 };
-const NIGHTLY_PARTS: readonly Part[] = [
-  { label: 'exports', proof: 'parties', tell: nightExportsText },
-  { label: 'load', proof: 'rows', tell: loadText },
-  { label: 'verify', proof: 'checked', tell: verifyText },
-  { label: 'source', proof: 'requests', tell: costText },
-];
 
-function linesOf(kind: string, evidence: Fields): string[] {
-  if (kind === 'nightly') return nightlyLines(evidence);
-  const part = PARTS[kind];
-  return part === undefined ? [] : partLines(part, evidence);
-}
+type Tell = (evidence: Fields) => string;
+/** What a run, or a part of a nightly run, says of itself by its label, once its evidence has `proof`. */
+const PARTS: Readonly<Record<string, readonly [proof: string, tell: Tell]>> = {
+  list: ['rows', syncText],
+  exported: ['rows', exportText],
+  loaded: ['rows', loadText],
+  checked: ['checked', verifyText],
+  exports: ['parties', nightExportsText],
+  load: ['rows', loadText],
+  verify: ['checked', verifyText],
+  source: ['requests', costText],
+};
 
 function nightlyLines(evidence: Fields): string[] {
   const lists = Object.entries(fields(evidence['lists']));
   return [
     ...lists.map(([name, list]) => line(name, marked(fields(list), syncText(fields(list))))),
-    ...NIGHTLY_PARTS.flatMap((part) => partLines(part, fields(evidence[part.label]))),
+    ...['exports', 'load', 'verify', 'source'].flatMap((label) => partLines(label, fields(evidence[label]))),
   ];
 }
 
-function partLines({ label, proof, tell }: Part, evidence: Fields): string[] {
-  if (!hasAny(evidence, proof)) return [];
+function partLines(label: string, evidence: Fields): string[] {
+  const [proof = '', tell] = PARTS[label] ?? [];
+  if (tell === undefined || !hasAny(evidence, proof)) return [];
   const told = line(label, marked(evidence, tell(evidence)));
   return tell === loadText ? [told, line('lake', lakeText(fields(evidence['lake'])))] : [told];
 }
 
 /** The source lists checkpoints twice, each held once, and `network` beside the parties. */
-function listedText(sync: Fields): string {
-  const network = sync['network'] === 'stored' ? ' and network' : '';
-  const repeats = sync['list'] === 'checkpoints' ? ' (repeats included)' : '';
-  return `${amount(sync['rows'])}${network} listed${repeats}`;
-}
-
 function syncText(sync: Fields): string {
   if (!hasAny(sync, 'rows')) return '';
+  const network = sync['network'] === 'stored' ? ' and network' : '';
+  const repeats = sync['list'] === 'checkpoints' ? ' (repeats included)' : '';
   const asOf = hasAny(sync, 'asOfHeight') ? `, as of block ${text(sync['asOfHeight'])}` : '';
-  const doubts = Array.isArray(sync['doubts']) ? sync['doubts'].length : 0;
-  const gaps = Array.isArray(sync['knownGaps']) ? sync['knownGaps'].length : 0;
+  const [doubts, gaps] = [items(sync['doubts']).length, items(sync['knownGaps']).length];
   const open = doubts === 0 ? '' : `; ${plural(doubts, 'open doubt')}, the next sync reads everything again`;
   const known = gaps === 0 ? '' : `; ${plural(gaps, 'known gap')}`;
-  return `${listedText(sync)}, ${amount(sync['newRows'])} new, in ${plural(sync['pages'], 'page')}${asOf}${open}${known}`;
+  const listed = `${amount(sync['rows'])}${network} listed${repeats}`;
+  return `${listed}, ${amount(sync['newRows'])} new, in ${plural(sync['pages'], 'page')}${asOf}${open}${known}`;
 }
 
 function exportText(evidence: Fields): string {
-  const closed = hasAny(evidence, 'closedTo')
-    ? `; closed up to ${text(evidence['closedTo']).slice(0, 19)}Z`
-    : '';
+  const closedTo = text(evidence['closedTo']).slice(0, 19);
+  const closed = closedTo === '' ? '' : `; closed up to ${closedTo}Z`;
   return `${publishedText(evidence['rows'], evidence['replacedRows'])}, ${bytes(evidence['bytes'])} as CSV, in ${plural(evidence['segments'], 'segment')}${closed}`;
 }
 
 /** An open segment is published again with what came since: its earlier rows are no new entries. */
 function publishedText(rows: unknown, replaced: unknown): string {
-  if (whole(replaced) === 0n) return plural(rows, 'new entry', 'new entries');
   const grown = whole(rows) - whole(replaced);
-  const told = `(${plural(rows, 'row')} published, ${amount(replaced)} replaced)`;
-  return `${plural(String(grown < 0n ? 0n : grown), 'new entry', 'new entries')} ${told}`;
+  const entries = plural(String(grown < 0n ? 0n : grown), 'new entry', 'new entries');
+  if (whole(replaced) === 0n) return entries;
+  return `${entries} (${plural(rows, 'row')} published, ${amount(replaced)} replaced)`;
 }
 
 function nightExportsText(exports: Fields): string {
-  const parts = [
+  const published = publishedText(exports['newRows'], exports['replacedRows']);
+  return [
     plural(exports['parties'], 'party', 'parties'),
-    `${publishedText(exports['newRows'], exports['replacedRows'])}, in ${plural(exports['newSegments'], 'segment')}`,
-    ...['failed', 'suspicious', 'unasked', 'deferred']
-      .filter((name) => Number(exports[name]) > 0)
-      .map((name) => `${amount(exports[name])} ${name}`),
-  ];
-  return parts.join(', ');
+    `${published}, in ${plural(exports['newSegments'], 'segment')}`,
+    ...['failed', 'suspicious', 'unasked', 'deferred'].flatMap((name) => someText(exports[name], name)),
+  ].join(', ');
 }
 
 function loadText(load: Fields): string {
-  const quarantined =
-    Number(load['quarantinedCount']) > 0 ? `, ${amount(load['quarantinedCount'])} quarantined` : '';
-  const contradicted = Number(load['effectsContradicted'] ?? 0);
-  const odd = contradicted > 0 ? `, ${amount(contradicted)} whose effect contradicts their accounts` : '';
-  return `${amount(load['rows'])} rows of ${plural(load['segments'], 'segment')} into the warehouse${quarantined}${odd}`;
+  return [
+    `${amount(load['rows'])} rows of ${plural(load['segments'], 'segment')} into the warehouse`,
+    ...someText(load['quarantinedCount'], 'quarantined'),
+    ...someText(load['effectsContradicted'], 'whose effect contradicts their accounts'),
+  ].join(', ');
+}
+
+/** Nothing where there are none. */
+function someText(count: unknown, what: string): string[] {
+  return whole(count) > 0n ? [`${amount(count)} ${what}`] : [];
 }
 
 function lakeText(lake: Fields): string {
@@ -136,16 +137,7 @@ function costText(source: Fields): string {
   return `${plural(requests, 'request')}${retries}, ${bytes(source['bytes'])} received`;
 }
 
-/** What went wrong, wherever in the evidence it lies: one line each, the first few. */
-function faultLines(evidence: Fields): string[] {
-  const faults = collectFaults(evidence, 0);
-  const more = faults.length - FAULTS_SHOWN_MAX;
-  return [
-    ...faults.slice(0, FAULTS_SHOWN_MAX).map((fault) => line('because', fault)),
-    ...(more > 0 ? [line('', `… and ${formatCount(more)} more`)] : []),
-  ];
-}
-
+/** Under these names evidence says what went wrong, wherever in it they lie. */
 const FAULT_LISTS = [
   'missing',
   'violations',
@@ -158,32 +150,32 @@ const FAULT_LISTS = [
 ];
 const DEPTH_MAX = 3;
 
+/** One line each. */
 function collectFaults(evidence: Fields, depth: number): string[] {
-  const own = hasAny(evidence, 'error') ? [faultText(evidence['error'])] : [];
-  const reason = typeof evidence['reason'] === 'string' ? [evidence['reason']] : [];
-  const listed = FAULT_LISTS.flatMap((name) => {
-    const items: unknown = evidence[name];
-    return Array.isArray(items) ? items.map((item) => faultText(item)) : [];
-  });
-  const below =
-    depth >= DEPTH_MAX
-      ? []
-      : Object.entries(evidence)
-          .filter(([name]) => name !== 'error')
-          .flatMap(([, value]) => collectFaults(fields(value), depth + 1));
-  return [...new Set([...own, ...reason, ...listed, ...below])];
+  const { error, reason, ...others } = evidence;
+  const faults = [
+    ...(hasAny(evidence, 'error') ? [error] : []),
+    ...(typeof reason === 'string' ? [reason] : []),
+    ...FAULT_LISTS.flatMap((name) => items(evidence[name])),
+  ];
+  const below = depth >= DEPTH_MAX ? [] : Object.values(others);
+  return [
+    ...new Set([
+      ...faults.map(faultText),
+      ...below.flatMap((value) => collectFaults(fields(value), depth + 1)),
+    ]),
+  ];
 }
 
 function faultText(fault: unknown): string {
   if (typeof fault === 'string') return fault;
   const { message, code, partyId, outcome, error, reasons } = fields(fault);
-  const [reason] = Array.isArray(reasons) ? (reasons as readonly unknown[]) : [];
+  const [reason] = items(reasons);
   const inner = fields(error ?? fields(outcome)['error'] ?? reason ?? fault);
   const said = text(inner['message']) || text(fields(inner['meta'])['message']);
-  const what = text(message) || said || JSON.stringify(fault);
+  const name = (reason === undefined && text(code)) || text(inner['code']);
   const which = text(partyId) === '' ? '' : `party ${text(partyId)}: `;
-  const name = reason === undefined ? text(code) || text(inner['code']) : text(inner['code']);
-  return `${which}${what}${name === '' ? '' : ` (${name})`}`;
+  return `${which}${text(message) || said || JSON.stringify(fault)}${name === '' ? '' : ` (${name})`}`;
 }
 
 /** A part that is not complete says so itself. */
@@ -198,6 +190,10 @@ function line(label: string, told: string): string {
 
 function fields(value: unknown): Fields {
   return typeof value === 'object' && value !== null && !Array.isArray(value) ? (value as Fields) : {};
+}
+
+function items(value: unknown): readonly unknown[] {
+  return Array.isArray(value) ? value : [];
 }
 
 function hasAny(record: Fields, name: string): boolean {

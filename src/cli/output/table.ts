@@ -23,13 +23,14 @@ export function formatTable(
   rows: readonly (readonly Cell[])[],
   options: TableOptions = {},
 ): string {
-  const shown = rows.slice(0, options.rowsMax ?? rows.length);
+  const { columns = Infinity, rowsMax = rows.length } = options;
+  const shown = rows.slice(0, rowsMax);
   const texts = shown.map((row) => header.map((_, column) => cellText(row[column])));
   const isRight = header.map((_, column) => isNumeric(shown, column));
   const widths = header.map((name, column) =>
-    Math.max(name.length, ...texts.map((row) => row[column]?.length ?? 0)),
+    Math.min(columns, Math.max(name.length, ...texts.map((row) => row[column]?.length ?? 0))),
   );
-  shrink(widths, options.columns);
+  shrink(widths, columns - GAP.length * (header.length - 1));
   const line = (cells: readonly string[]): string =>
     cells
       .map((cell, column) => {
@@ -56,25 +57,15 @@ function isNumeric(rows: readonly (readonly Cell[])[], column: number): boolean 
   const given = rows.map((row) => row[column]).filter((cell) => cell !== null && cell !== undefined);
   return (
     given.length > 0 &&
-    given.every((cell) =>
-      typeof cell === 'string'
-        ? /^-?[\d,]+(?:\.\d+)?$/.test(cell)
-        : typeof cell === 'bigint' || typeof cell === 'number',
-    )
+    given.every((cell) => typeof cell !== 'boolean' && /^-?[\d,]+(?:\.\d+)?$/.test(String(cell)))
   );
 }
 
 /** Takes from the widest column until the table fits, down to a width that still says something. */
-function shrink(widths: number[], columns: number | undefined): void {
-  if (columns === undefined) return;
-  const room = columns - GAP.length * (widths.length - 1);
-  for (let excess = widths.reduce((sum, width) => sum + width, 0) - room; excess > 0;) {
-    const widest = widths.indexOf(Math.max(...widths));
-    const width = widths[widest] ?? 0;
-    if (width <= CELL_CHARACTERS_MIN) return;
-    const next = Math.max(...widths.filter((_, column) => column !== widest), CELL_CHARACTERS_MIN);
-    const taken = Math.max(1, Math.min(excess, width - Math.min(next, width)));
-    widths[widest] = width - taken;
-    excess -= taken;
+function shrink(widths: number[], room: number): void {
+  for (let sum = widths.reduce((total, width) => total + width, 0); sum > room; sum -= 1) {
+    const widest = Math.max(...widths);
+    if (widest <= CELL_CHARACTERS_MIN) return;
+    widths[widths.indexOf(widest)] = widest - 1;
   }
 }

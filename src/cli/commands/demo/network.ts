@@ -1,6 +1,6 @@
 /** The network that the demo mirrors, and the settings it is mirrored with. */
 import { join } from 'node:path';
-import type { Config } from '../../../config/environment.ts';
+import { changeSettings, type Config } from '../../../config/environment.ts';
 import { DAY_MICROS, floorSecond, nowMicros } from '../../../core/time.ts';
 import { startSandbox, type Sandbox } from '../../../sandbox/http/server.ts';
 import { keptGenesis } from '../sandbox.ts';
@@ -34,8 +34,7 @@ export async function startNetwork(dataDir: string): Promise<Sandbox> {
 
 /** Every configured URL is ignored: the demo touches nothing but its own folder. */
 export function demoConfig(config: Config, dataDir: string, sandboxUrl: string): Config {
-  return {
-    ...config,
+  const changes = {
     dataDir,
     sourceUrl: new URL(sandboxUrl),
     sourceAuthorization: undefined,
@@ -49,6 +48,6 @@ export function demoConfig(config: Config, dataDir: string, sandboxUrl: string):
     notifyUrl: undefined,
     nightlyParties: { kind: 'all' },
     nightlyExportsMax: undefined,
-    ambient: {},
-  };
+  } as const;
+  return { ...changeSettings(config, changes), ambient: {} };
 }
