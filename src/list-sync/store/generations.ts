@@ -2,9 +2,7 @@
 import { sql, type Kysely, type RawBuilder, type Transaction } from 'kysely';
 import { formatInstant, type Micros } from '../../core/time.ts';
 import type { MirrorSchema } from '../../postgres/schema.ts';
-import { seenRowTwice } from '../guards.ts';
 import type { ListedRow, ListName } from '../ports.ts';
-import type { ResumePoint } from '../resume-point.ts';
 
 export type Db = Kysely<MirrorSchema>;
 export type Tx = Transaction<MirrorSchema>;
@@ -33,11 +31,6 @@ export interface SourceHead {
   readonly time: Micros | undefined;
 }
 
-export interface PageCommit extends SourceHead {
-  readonly rows: readonly ListedRow[];
-  readonly resumePoint: ResumePoint;
-}
-
 export const COLUMNS = sql`generation_id as "generationId", list, epoch, kind, sequence, resume_point as "resumePoint",
   last_pos as "lastPos", rows, claimed_pos as "claimedPos", head_height as "headHeight",
   is_append_only as "isAppendOnly", claimed_at is not null as "isClaimed", audited_at as "auditedAt"`;
@@ -48,65 +41,22 @@ export async function readGenerations(db: Db, list: ListName, epoch: number): Pr
   return rows;
 }
 
-/** An abandoned audit is of no use beside a new one. Safe to repeat: the new one has no page yet. */
-export async function beginGeneration(
-  tx: Tx,
-  { list, epoch, kind }: Pick<Generation, 'list' | 'epoch' | 'kind'>,
-  runId: string,
-): Promise<Generation> {
-  if (kind === 'audit') await dropAudit(tx, list);
-  const { rows } = await sql<Generation>`
-    insert into mirror.generations as held (list, epoch, kind, run_id) values (${list}, ${epoch}, ${kind}, ${runId})
-    on conflict (list, epoch, kind) do update set run_id = excluded.run_id where held.sequence = 0
-    returning ${COLUMNS}`.execute(tx);
-  return theOnly(rows);
-}
-
-export async function dropAudit(tx: Tx, list: ListName): Promise<void> {
-  await sql`delete from mirror.generations where list = ${list} and kind = 'audit'`.execute(tx);
-}
-
 export function setHead({ height, time }: SourceHead): RawBuilder<unknown> {
   return sql`head_height = greatest(head_height, ${height ?? null}::numeric),
     head_time = greatest(head_time, ${time === undefined ? null : formatInstant(time)}::timestamptz)`;
 }
 
-/**
- * Appends a page. @returns the generation with it; undefined, and nothing is written, where the generation has gone
- * on since the resume point that the page builds on
- * @throws DoubtSeen `ROW_TWICE` where a party is held already
- */
-export async function appendPage(
-  tx: Tx,
-  generation: Pick<Generation, 'generationId'>,
-  page: PageCommit,
-): Promise<Generation | undefined> {
-  const { resumePoint, rows } = page;
-  const keys = rows.map(({ key }) => key);
-  const distinct = new Set(keys).size;
-  const updated = await sql<Generation>`
-    update mirror.generations
-    set sequence = ${resumePoint.sequence}::bigint, last_pos = last_pos + ${distinct}::int,
-      rows = rows + ${rows.length}::int, pages = pages + 1, resume_point = ${JSON.stringify(resumePoint)}::jsonb,
-      ${setHead(page)}
-    where generation_id = ${generation.generationId} and sequence = ${resumePoint.sequence}::bigint - 1
-    returning ${COLUMNS}`.execute(tx);
-  const [held] = updated.rows;
-  if (held === undefined || distinct === 0) return held;
+/** A page of a generation, in the order shown. A party is listed once. A checkpoint may be listed several times, next to each other. */
+export function appendRows(
+  { generationId, list, epoch, kind, lastPos }: Generation,
+  rows: readonly ListedRow[],
+  distinct: number,
+): RawBuilder<unknown> {
   const extras = rows.map(({ extra }) => (extra === undefined ? null : JSON.stringify(extra)));
   const shown = sql`select key, count(*)::int as copies, (array_agg(extra order by n))[1] as extra,
-      ${held.lastPos - BigInt(distinct)}::bigint + row_number() over (order by min(n)) as pos
-    from unnest(${keys}::text[], ${extras}::jsonb[]) with ordinality as row (key, extra, n) group by key`;
-  const { numAffectedRows } = await appendRows(held, shown).execute(tx);
-  if (numAffectedRows !== BigInt(distinct)) throw seenRowTwice(held.list, keys);
-  return held;
-}
-
-/** A party is listed once. A checkpoint may be listed several times, next to each other. */
-function appendRows(
-  { generationId, list, epoch, kind }: Generation,
-  shown: RawBuilder<unknown>,
-): RawBuilder<unknown> {
+      ${lastPos - BigInt(distinct)}::bigint + row_number() over (order by min(n)) as pos
+    from unnest(${rows.map(({ key }) => key)}::text[], ${extras}::jsonb[]) with ordinality as row (key, extra, n)
+    group by key`;
   if (kind === 'current') return placeRows(list, epoch, shown, true);
   return sql`insert into mirror.audit_rows as held (generation_id, pos, key, copies, extra)
     select ${generationId}::bigint, pos, key, copies, extra from (${shown}) shown
@@ -181,55 +131,22 @@ export const LISTS: Readonly<Record<ListName, Rows & Record<'key' | 'height', Ra
   },
 };
 
+/** Where the rows of a generation lie, and which of that table's are its own. */
+export function rowsOf({
+  generationId,
+  list,
+  kind,
+  epoch,
+}: Generation): Rows & { readonly isHeld: RawBuilder<unknown> } {
+  if (kind === 'audit') return { ...AUDIT, isHeld: sql`generation_id = ${generationId}` };
+  return { ...LISTS[list], isHeld: sql`epoch = ${epoch} and gone_since is null` };
+}
+
 const AUDIT: Rows = {
   table: sql`mirror.audit_rows`,
   copies: sql`copies`,
   isAsked: sql`held.key = asked.key`,
 };
-
-export interface Located {
-  /** Those of the asked keys that are held. */
-  readonly held: readonly string[];
-  /** The highest of their places; null where none has one. */
-  readonly highestPos: bigint | null;
-  /** Rows of the list up to there, repeated ones counted; 0 where the caller does not need it. */
-  readonly rowsUpTo: bigint;
-}
-
-/**
- * Which rows of a page are held, and where: one look into an index for each.
- * @param countingTo counts the rows up to this place, or to the highest of the asked ones where that is higher
- */
-export async function locateRows(
-  db: Db,
-  { generationId, list, kind, epoch }: Generation,
-  keys: readonly string[],
-  countingTo?: bigint,
-): Promise<Located> {
-  const { table, copies, isAsked } = kind === 'audit' ? AUDIT : LISTS[list];
-  const isHeld =
-    kind === 'audit' ? sql`generation_id = ${generationId}` : sql`epoch = ${epoch} and gone_since is null`;
-  const { rows } = await sql<Located>`
-    with found as (select asked.key, one.pos from unnest(${[...keys]}::text[]) as asked (key),
-      lateral (select pos from ${table} held where ${isHeld} and ${isAsked} limit 1) one),
-    top as (select max(pos) as pos from found)
-    select array(select key from found) as held, top.pos as "highestPos",
-      (select coalesce(sum(${copies}), 0)::bigint from ${table} where ${isHeld} and ${countingTo !== undefined}
-        and pos <= greatest(top.pos, ${countingTo ?? 0n}::bigint)) as "rowsUpTo" from top`.execute(db);
-  return theOnly(rows);
-}
-
-/** Keeps a party without a place: `network`, or one that was looked up. @returns whether it was known */
-export async function keepUnplaced(tx: Tx, epoch: number, { key, extra }: ListedRow): Promise<boolean> {
-  const { rows } = await sql<{ wasKnown: boolean }>`
-    insert into mirror.parties as held (party_id, first_epoch, epoch, extra)
-    values (${key}, ${epoch}, ${epoch}, ${extra === undefined ? null : JSON.stringify(extra)}::jsonb)
-    on conflict (party_id) do update set epoch = excluded.epoch, last_seen_at = clock_timestamp(),
-      pos = case when held.epoch = excluded.epoch then held.pos end,
-      gone_since = null, extra = coalesce(excluded.extra, held.extra)
-    returning xmax <> 0 as "wasKnown"`.execute(tx);
-  return theOnly(rows).wasKnown;
-}
 
 export function theOnly<Row>(rows: readonly Row[]): Row {
   const [row] = rows;

@@ -7,22 +7,20 @@ import { evidenceJson } from '../../core/json-value.ts';
 import type { Verdict } from '../../core/verdict.ts';
 import type { Database } from '../../postgres/database.ts';
 import { inTransaction, retryWhileUnavailable } from '../../postgres/transaction.ts';
-import type { DoubtSeen } from '../guards.ts';
+import { seenRowTwice, type DoubtSeen } from '../guards.ts';
 import type { ListedRow, ListName } from '../ports.ts';
+import type { ResumePoint } from '../resume-point.ts';
 import { claimList, type Claim, type Claimed } from './claim.ts';
 import {
-  appendPage,
-  beginGeneration,
+  appendRows,
   COLUMNS,
-  dropAudit,
-  keepUnplaced,
-  locateRows,
   readGenerations,
+  rowsOf,
+  setHead,
   theOnly,
   type Db,
   type Generation,
-  type Located,
-  type PageCommit,
+  type SourceHead,
   type Tx,
 } from './generations.ts';
 import { readOpenDoubts, readOpenGaps, type KnownGap, type OpenDoubt } from './list-state.ts';
@@ -33,6 +31,20 @@ export interface ListSituation extends Readonly<Record<Generation['kind'], Gener
   readonly epoch: number;
   readonly doubts: readonly OpenDoubt[];
   readonly gaps: readonly KnownGap[];
+}
+
+interface PageCommit extends SourceHead {
+  readonly rows: readonly ListedRow[];
+  readonly resumePoint: ResumePoint;
+}
+
+interface Located {
+  /** Those of the asked keys that are held. */
+  readonly held: readonly string[];
+  /** The highest of their places; null where none has one. */
+  readonly highestPos: bigint | null;
+  /** Rows of the list up to there, repeated ones counted; 0 where the caller does not need it. */
+  readonly rowsUpTo: bigint;
 }
 
 interface SessionDeps {
@@ -89,30 +101,72 @@ export class ListSession {
     });
   }
 
+  /** An abandoned audit is of no use beside a new one. Safe to repeat: the new one has no page yet. */
   begin(kind: Generation['kind'], epoch: number): Promise<Generation> {
-    return this.#write('begin a generation', (tx) =>
-      beginGeneration(tx, { list: this.list, epoch, kind }, this.#deps.runId),
-    );
+    return this.#write('begin a generation', async (tx) => {
+      if (kind === 'audit') await dropAudit(tx, this.list);
+      const { rows } = await sql<Generation>`
+        insert into mirror.generations as held (list, epoch, kind, run_id)
+        values (${this.list}, ${epoch}, ${kind}, ${this.#deps.runId})
+        on conflict (list, epoch, kind) do update set run_id = excluded.run_id where held.sequence = 0
+        returning ${COLUMNS}`.execute(tx);
+      return theOnly(rows);
+    });
   }
 
-  /** @returns undefined where the generation has gone on since the resume point that the page builds on */
-  append(generation: Generation, page: PageCommit): Promise<Generation | undefined> {
+  /**
+   * Appends a page. @returns the generation with it; undefined, and nothing is written, where the generation has gone
+   * on since the resume point that the page builds on
+   * @throws DoubtSeen `ROW_TWICE` where a party is held already
+   */
+  append(
+    { generationId }: Generation,
+    { rows: shown, resumePoint, ...head }: PageCommit,
+  ): Promise<Generation | undefined> {
+    const keys = shown.map(({ key }) => key);
+    const added = new Set(keys).size;
+    const [sequence, point] = [resumePoint.sequence, JSON.stringify(resumePoint)];
     return this.#write(
       `commit a page of ${this.list}`,
-      (tx) => appendPage(tx, generation, page),
+      async (tx) => {
+        const { rows } = await sql<Generation>`
+          update mirror.generations
+          set sequence = ${sequence}::bigint, resume_point = ${point}::jsonb, last_pos = last_pos + ${added}::int,
+            rows = rows + ${shown.length}::int, pages = pages + 1, ${setHead(head)}
+          where generation_id = ${generationId} and sequence = ${sequence}::bigint - 1
+          returning ${COLUMNS}`.execute(tx);
+        const [held] = rows;
+        if (held === undefined || added === 0) return held;
+        const { numAffectedRows } = await appendRows(held, shown, added).execute(tx);
+        if (numAffectedRows !== BigInt(added)) throw seenRowTwice(this.list, keys);
+        return held;
+      },
       // The sequence tells whether the page is in: nobody else commits under our lease.
       async (db) => {
         const { rows } = await sql<Generation>`select ${COLUMNS} from mirror.generations
-          where generation_id = ${generation.generationId} and sequence = ${page.resumePoint.sequence}::bigint
-            and resume_point = ${JSON.stringify(page.resumePoint)}::jsonb
+          where generation_id = ${generationId} and sequence = ${sequence}::bigint and resume_point = ${point}::jsonb
             and exists (select from mirror.list_leases where token = ${this.#deps.token})`.execute(db);
         return rows[0];
       },
     );
   }
 
+  /**
+   * Which rows of a page are held, and where: one look into an index for each.
+   * @param countingTo counts the rows up to this place, or to the highest of the asked ones where that is higher
+   */
   locate(generation: Generation, keys: readonly string[], countingTo?: bigint): Promise<Located> {
-    return this.#read('compare a page', (db) => locateRows(db, generation, keys, countingTo));
+    const { table, copies, isAsked, isHeld } = rowsOf(generation);
+    return this.#read('compare a page', async (db) => {
+      const { rows } = await sql<Located>`
+        with found as (select asked.key, one.pos from unnest(${[...keys]}::text[]) as asked (key),
+          lateral (select pos from ${table} held where ${isHeld} and ${isAsked} limit 1) one),
+        top as (select max(pos) as pos from found)
+        select array(select key from found) as held, top.pos as "highestPos",
+          (select coalesce(sum(${copies}), 0)::bigint from ${table} where ${isHeld} and ${countingTo !== undefined}
+            and pos <= greatest(top.pos, ${countingTo ?? 0n}::bigint)) as "rowsUpTo" from top`.execute(db);
+      return theOnly(rows);
+    });
   }
 
   async keepUnplaced(epoch: number, row: ListedRow): Promise<void> {
@@ -222,4 +276,20 @@ export class ListStore {
 async function readEpoch(db: Db): Promise<number> {
   const { rows } = await sql<{ epoch: number }>`select max(epoch) as epoch from mirror.networks`.execute(db);
   return theOnly(rows).epoch;
+}
+
+async function dropAudit(tx: Tx, list: ListName): Promise<void> {
+  await sql`delete from mirror.generations where list = ${list} and kind = 'audit'`.execute(tx);
+}
+
+/** Keeps a party without a place: `network`, or one that was looked up. @returns whether it was known */
+async function keepUnplaced(tx: Tx, epoch: number, { key, extra }: ListedRow): Promise<boolean> {
+  const { rows } = await sql<{ wasKnown: boolean }>`
+    insert into mirror.parties as held (party_id, first_epoch, epoch, extra)
+    values (${key}, ${epoch}, ${epoch}, ${extra === undefined ? null : JSON.stringify(extra)}::jsonb)
+    on conflict (party_id) do update set epoch = excluded.epoch, last_seen_at = clock_timestamp(),
+      pos = case when held.epoch = excluded.epoch then held.pos end,
+      gone_since = null, extra = coalesce(excluded.extra, held.extra)
+    returning xmax <> 0 as "wasKnown"`.execute(tx);
+  return theOnly(rows).wasKnown;
 }
