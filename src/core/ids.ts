@@ -45,7 +45,6 @@ export function isHexId(id: string): boolean {
 
 /** Sources other than the public service have party ids of their own. */
 export const PARTY_ID_BYTES_MAX = 1024;
-const PRINTABLE_ASCII = /^[\x21-\x7e]+$/;
 /** No control, no half surrogate, nothing invisible, and no space at either end. */
 const PRINTABLE = /^(?!\s)[^\p{Cc}\p{Cs}\p{Cf}\p{Zl}\p{Zp}]+(?<!\s)$/u;
 
@@ -56,9 +55,7 @@ const PRINTABLE = /^(?!\s)[^\p{Cc}\p{Cs}\p{Cf}\p{Zl}\p{Zp}]+(?<!\s)$/u;
 export function canonicalPartyId(text: string): string | undefined {
   const known = canonicalId(text);
   if (known !== undefined) return known;
-  const isText =
-    Buffer.byteLength(text) <= PARTY_ID_BYTES_MAX && (PRINTABLE_ASCII.test(text) || PRINTABLE.test(text));
-  return isText ? text : undefined;
+  return Buffer.byteLength(text) <= PARTY_ID_BYTES_MAX && PRINTABLE.test(text) ? text : undefined;
 }
 
 /** Every party of the list has a ledger, but the owner of the network's accounts. */

@@ -1,9 +1,9 @@
 /** Brings the schema forward, under a lock, never backward. */
 import { readdir, readFile } from 'node:fs/promises';
-import { type Kysely, sql } from 'kysely';
+import { type Kysely, type QueryExecutorProvider, sql } from 'kysely';
 import type { Migration } from 'kysely/migration';
 import { PermanentError, UnreachableError } from '../core/errors.ts';
-import { databaseError, mapDatabaseError } from './transaction.ts';
+import { databaseError, readRow, readRows } from './transaction.ts';
 
 const MIGRATIONS_DIR = new URL('../../migrations/', import.meta.url);
 
@@ -41,9 +41,9 @@ async function loadSteps(steps: ReadonlyMap<string, URL>): Promise<Record<string
  */
 export async function migrate<Schema>(db: Kysely<Schema>): Promise<readonly string[]> {
   const steps = await readSteps();
-  await mapDatabaseError('open the database', () => ensureSchema(db));
+  await ensureSchema(db);
   // A current schema takes no lock: Kysely's lock key is the same for all its users.
-  if (await mapDatabaseError("read the schema's version", () => isCurrent(db, [...steps.keys()]))) return [];
+  if (await isCurrent(db, [...steps.keys()])) return [];
   const { Migrator } = await import('kysely/migration');
   const migrator = new Migrator({
     db,
@@ -69,13 +69,14 @@ export async function migrate<Schema>(db: Kysely<Schema>): Promise<readonly stri
 }
 
 /** Schema first: the migrator keeps its own two tables in it. Where it is there, no right to make one is needed. */
-async function ensureSchema<Schema>(db: Kysely<Schema>): Promise<void> {
-  const { rows } = await sql<{ present: boolean; may: boolean; name: string; role: string }>`
+async function ensureSchema(db: QueryExecutorProvider): Promise<void> {
+  const action = 'open the database';
+  const state = sql<{ present: boolean; may: boolean; name: string; role: string }>`
     select to_regnamespace('mirror') is not null as present, current_database() as name, current_user as role,
-           has_database_privilege(current_database(), 'CREATE') as may`.execute(db);
-  const [found] = rows;
-  if (found?.present === true) return;
-  if (found?.may === false) {
+           has_database_privilege(current_database(), 'CREATE') as may`;
+  const found = await readRow(db, action, state);
+  if (found.present) return;
+  if (!found.may) {
     throw new PermanentError(
       `Cannot migrate the database: ${found.role} may not create a schema in ${found.name}; ` +
         `let its owner run: grant create on database "${found.name}" to "${found.role}"`,
@@ -83,20 +84,22 @@ async function ensureSchema<Schema>(db: Kysely<Schema>): Promise<void> {
     );
   }
   // Concurrent creators may collide.
-  await sql`do $$ begin create schema if not exists mirror; exception when unique_violation then null; end $$`.execute(
-    db,
-  );
+  const create = sql`do $$ begin create schema if not exists mirror; exception when unique_violation then null; end $$`;
+  await readRows(db, action, create);
 }
 
 /** @throws PermanentError where another version made it */
-async function isCurrent<Schema>(db: Kysely<Schema>, known: readonly string[]): Promise<boolean> {
-  const table = await sql<{
-    present: boolean;
-  }>`select to_regclass('mirror.migrations') is not null as present`.execute(db);
-  if (table.rows[0]?.present !== true) return false;
-  const applied = await sql<{ name: string }>`select name from mirror.migrations order by name`.execute(db);
-  const unknown = applied.rows.find((row) => !known.includes(row.name));
-  if (unknown === undefined) return applied.rows.length === known.length;
+async function isCurrent(db: QueryExecutorProvider, known: readonly string[]): Promise<boolean> {
+  const action = "read the schema's version";
+  const table = sql<{ present: boolean }>`select to_regclass('mirror.migrations') is not null as present`;
+  if (!(await readRow(db, action, table)).present) return false;
+  const applied = await readRows(
+    db,
+    action,
+    sql<{ name: string }>`select name from mirror.migrations order by name`,
+  );
+  const unknown = applied.find(({ name }) => !known.includes(name));
+  if (unknown === undefined) return applied.length === known.length;
   if (unknown.name < (known.at(-1) ?? '')) {
     throw new PermanentError(
       'Cannot use this database: an earlier version made it, before the first release; point DATABASE_URL to an ' +

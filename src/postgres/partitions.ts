@@ -5,7 +5,7 @@
 import type { Pool } from 'pg';
 import { mapDatabaseError } from './transaction.ts';
 
-const MONTH = /^(\d{4})-(0[1-9]|1[0-2])$/;
+const MONTH = /^\d{4}-(?:0[1-9]|1[0-2])$/;
 const LOCK_TIMEOUT_MS = 30_000;
 
 /**
@@ -19,10 +19,9 @@ export async function ensurePartitions(pool: Pool, months: readonly string[]): P
 }
 
 function partitionStatement(month: string): string {
-  const match = MONTH.exec(month);
-  if (match === null) throw new RangeError(`not a month: ${month}`);
-  const [, year = '', number = ''] = match;
-  const name = `ledger_entries_${year}_${number}`;
+  if (!MONTH.test(month)) throw new RangeError(`not a month: ${month}`);
+  const name = `ledger_entries_${month.replace('-', '_')}`;
+  const first = `timestamp '${month}-01'`;
   // One statement block is one transaction. The advisory lock makes "is it attached?" reliable.
   return `do $$ begin
     perform set_config('lock_timeout', '${LOCK_TIMEOUT_MS}', true);
@@ -30,12 +29,7 @@ function partitionStatement(month: string): string {
     if not exists (select from pg_inherits where inhrelid = to_regclass('mirror.${name}')) then
       create table if not exists mirror.${name} (like mirror.ledger_entries);
       alter table mirror.ledger_entries attach partition mirror.${name}
-        for values from ('${month}-01 00:00:00+00') to ('${nextMonth(year, number)}-01 00:00:00+00');
+        for values from (${first} at time zone 'UTC') to ((${first} + interval '1 month') at time zone 'UTC');
     end if;
   end $$`;
-}
-
-function nextMonth(year: string, month: string): string {
-  if (month !== '12') return `${year}-${String(Number(month) + 1).padStart(2, '0')}`;
-  return `${String(Number(year) + 1).padStart(4, '0')}-01`;
 }

@@ -2,7 +2,7 @@
  * Whole transactions, retried whole. Nothing is retried inside an aborted one; the first error is kept.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { RawBuilder, Transaction } from 'kysely';
+import type { QueryExecutorProvider, RawBuilder, Transaction } from 'kysely';
 import { errorCode, PermanentError, RetryableError, UnreachableError } from '../core/errors.ts';
 import { waitFor, within } from '../core/waiting.ts';
 import { classifyDatabaseCode } from '../core/faults.ts';
@@ -135,7 +135,7 @@ export function answerWithin<Result>(
 
 /** The rows of one statement, with its errors classified. */
 export function readRows<Row>(
-  db: Database,
+  db: QueryExecutorProvider,
   action: string,
   statement: RawBuilder<Row>,
 ): Promise<readonly Row[]> {
@@ -143,7 +143,11 @@ export function readRows<Row>(
 }
 
 /** The row of a statement that has exactly one, whatever the tables hold. */
-export async function readRow<Row>(db: Database, action: string, statement: RawBuilder<Row>): Promise<Row> {
+export async function readRow<Row>(
+  db: QueryExecutorProvider,
+  action: string,
+  statement: RawBuilder<Row>,
+): Promise<Row> {
   const [row] = await readRows(db, action, statement);
   if (row === undefined) throw new TypeError(`no row where there is always one: ${action}`);
   return row;

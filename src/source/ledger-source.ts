@@ -18,12 +18,7 @@ const UNITS_PER_SECOND = { ns: 1_000_000_000n, ms: 1000n, s: 1n } as const;
 /** How the source names its export and what it is asked by. */
 export type ExportNames = Pick<
   Config,
-  | 'sourceExportPath'
-  | 'sourceExportParamParty'
-  | 'sourceExportParamAsset'
-  | 'sourceExportParamFrom'
-  | 'sourceExportParamTo'
-  | 'sourceExportTime'
+  'sourceExportPath' | 'sourceExportTime' | `sourceExportParam${'Party' | 'Asset' | 'From' | 'To'}`
 >;
 
 export interface LedgerSourceOptions {

@@ -22,12 +22,7 @@ export type SourceConfig = ExportNames &
   Partial<
     Pick<
       Config,
-      | 'sourceAuthorization'
-      | 'sourceAssets'
-      | 'exportColumns'
-      | 'exportDelimiter'
-      | 'exportTimeFormat'
-      | 'exportIdFormat'
+      'sourceAuthorization' | 'sourceAssets' | `export${'Columns' | 'Delimiter' | 'TimeFormat' | 'IdFormat'}`
     >
   >;
 

@@ -8,8 +8,8 @@ const REMOVED_SHOWN = 20;
 
 /** Rows with a place that are served, as far as is known. */
 function held({ list, epoch }: Generation): RawBuilder<unknown> {
-  const { table, key, height } = LISTS[list];
-  return sql`select ${key} as key, pos, ${height} as at_block from ${table}
+  const { table, key } = LISTS[list];
+  return sql`select ${key} as key, pos from ${table}
     where epoch = ${epoch} and pos is not null and gone_since is null`;
 }
 
@@ -19,13 +19,11 @@ export interface AuditComparison extends AuditTotals {
 }
 
 export async function compareAudit(tx: Tx, current: Generation, audit: Generation): Promise<AuditComparison> {
-  const heightOfKey =
-    current.list === 'checkpoints' ? sql`split_part(key, '/', 1)::numeric` : sql`null::numeric`;
+  const height = current.list === 'checkpoints' ? sql`split_part(key, '/', 1)::numeric` : sql`null::numeric`;
   const { rows } = await sql<AuditComparison>`
     with held as (${held(current)}),
-    served as (select key, pos, ${heightOfKey} as at_block from mirror.audit_rows where generation_id = ${audit.generationId}),
-    both_sides as (select held.pos as held_pos, served.pos as served_pos, held.at_block as held_block,
-        served.at_block as served_block, held.key is not null as is_held, served.key is not null as is_served,
+    served as (select key, pos from mirror.audit_rows where generation_id = ${audit.generationId}),
+    both_sides as (select held.pos as held_pos, served.pos as served_pos, ${height} as block, held.key is not null as is_held, served.key is not null as is_served,
         coalesce(held.pos <= ${current.claimedPos}, false) as is_confirmed
       from held full join served using (key)),
     ends as (select max(served_pos) filter (where is_held) as last_common, min(held_pos) filter (where is_served) as first_common
@@ -36,7 +34,7 @@ export async function compareAudit(tx: Tx, current: Generation, audit: Generatio
       count(*) filter (where is_confirmed and not is_served and held_pos >= first_common) as gone,
       count(*) filter (where is_confirmed and not is_served and held_pos < first_common) as pruned,
       count(*) filter (where is_held and not is_served and not is_confirmed) as unconfirmed,
-      coalesce(min(served_block) > max(held_block) filter (where is_confirmed), false) as "isAllNewer",
+      coalesce(min(block) filter (where is_served) > max(block) filter (where is_confirmed), false) as "isAllNewer",
       (select key from held order by pos desc limit 1) as "lastHeld",
       (select key from served order by pos limit 1) as "firstServed"
     from both_sides, ends`.execute(tx);

@@ -112,11 +112,10 @@ interface Rows {
 }
 
 /** What all generations of a list have become, by list. */
-export const LISTS: Readonly<Record<ListName, Rows & Record<'key' | 'height', RawBuilder<unknown>>>> = {
+export const LISTS: Readonly<Record<ListName, Rows & { readonly key: RawBuilder<unknown> }>> = {
   parties: {
     table: sql`mirror.parties`,
     key: sql`party_id`,
-    height: sql`null::numeric`,
     copies: sql`1`,
     isAsked: sql`held.party_id = asked.key`,
   },
@@ -125,7 +124,6 @@ export const LISTS: Readonly<Record<ListName, Rows & Record<'key' | 'height', Ra
     key: sql.raw(
       `at_block || '/' || replace(replace(hash, '%', '%25'), '/', '%2F') || '/' || replace(replace(block_hash, '%', '%25'), '/', '%2F')`,
     ),
-    height: sql`at_block`,
     copies: sql`copies`,
     isAsked: sql`(held.at_block, held.hash, held.block_hash) = (${fieldsOf('asked.key')})`,
   },

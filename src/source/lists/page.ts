@@ -13,7 +13,6 @@ const SHOWN_CHARS_MAX = 120;
 const DECIMAL = /^(?:0|[1-9]\d{0,19})$/;
 /** The interface does not show how hashes are written; printable text is kept as it came. */
 const HASH_BYTES_MAX = 1024;
-const PRINTABLE_ASCII = /^[\x20-\x7e]*$/;
 const PRINTABLE = /^[^\p{Cc}\p{Cs}\p{Cf}\p{Zl}\p{Zp}]*$/u;
 /** Edge, node and their fields take four levels; the rest is for fields that nobody knows yet. */
 const DEPTH_MAX = 32;
@@ -119,7 +118,7 @@ function uint64(given: unknown): string | undefined {
 
 function hashText(given: unknown, path: string, error: RowError): string {
   const isBounded = typeof given === 'string' && Buffer.byteLength(given) <= HASH_BYTES_MAX;
-  if (isBounded && (PRINTABLE_ASCII.test(given) || PRINTABLE.test(given))) return given;
+  if (isBounded && PRINTABLE.test(given)) return given;
   throw error(path, given, `a printable text of up to ${HASH_BYTES_MAX} bytes`);
 }
 
