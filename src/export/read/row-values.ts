@@ -14,23 +14,22 @@ import { decodeId } from '../../ledger/encodings.ts';
 import type { Layout } from '../../ledger/header.ts';
 import type { RowFields } from '../../ledger/row-fields.ts';
 
-const HEX = 1;
-const DIGIT = 2;
-const LETTER = 4;
-const FORBIDDEN = 8;
-/** What a byte may be part of. */
-const CLASSES = new Uint8Array(256);
-for (const digit of '0123456789') CLASSES[digit.charCodeAt(0)] = HEX | DIGIT;
-for (const hex of 'abcdefABCDEF') CLASSES[hex.charCodeAt(0)] = HEX;
-for (const letter of 'ABCDEFGHIJKLMNOPQRSTUVWXYZ') {
-  const code = letter.charCodeAt(0);
-  CLASSES[code] = (CLASSES[code] ?? 0) | LETTER;
-}
-for (const separator of [0x00, 0x1e, 0x1f]) CLASSES[separator] = FORBIDDEN;
+const [TEXT, HEX, DIGIT, LETTER] = [1, 2, 4, 8];
+/** What a byte may be part of: none of the characters that separate values is part of anything. */
+const CLASSES = new Uint8Array(256).fill(TEXT);
+for (const [characters, kinds] of [
+  ['0123456789', HEX | DIGIT],
+  ['abcdef', HEX],
+  ['ABCDEF', HEX | LETTER],
+  ['GHIJKLMNOPQRSTUVWXYZ', LETTER],
+] as const)
+  for (const code of Buffer.from(characters)) CLASSES[code] = TEXT | kinds;
+for (const separator of [0x00, 0x1e, 0x1f]) CLASSES[separator] = 0;
 
 const BACKSLASH = 0x5c;
 const LETTER_X = 0x78;
 const DASH = 0x2d;
+const UNDERSCORE = 0x5f;
 const ID_CHARACTERS = 64;
 /** Longer ones are the decoders' affair. */
 const PLAIN_DIGITS_MAX = 100;
@@ -75,17 +74,10 @@ export class RowValues {
   refused(buffer: Buffer, fields: RowFields): string | undefined {
     for (const column of this.#columns) {
       const [start, end] = [fields.start(column.index), fields.end(column.index)];
-      if (
-        start === end
-          ? column.isRequired
-          : !isPlain(column.kind, buffer, start, end) && !this.#isRead(column, fields)
-      )
-        return column.name;
+      if (!isPlain(column, buffer, start, end) && !this.#isRead(column, fields)) return column.name;
     }
-    for (const { name, index } of this.#unknown) {
-      if (hasForbidden(buffer, fields.start(index), fields.end(index))) return name;
-    }
-    return undefined;
+    return this.#unknown.find(({ index }) => !isOf(TEXT, buffer, fields.start(index), fields.end(index)))
+      ?.name;
   }
 
   #isRead({ name, index, decode, isRequired }: Column, fields: RowFields): boolean {
@@ -100,15 +92,16 @@ export class RowValues {
 }
 
 /** Only what every decoder of the kind takes. */
-function isPlain(kind: Column['kind'], buffer: Buffer, start: number, end: number): boolean {
+function isPlain({ kind, isRequired }: Column, buffer: Buffer, start: number, end: number): boolean {
+  if (start === end) return !isRequired;
   if (kind === 'amount') {
     const first = buffer[start] === DASH ? start + 1 : start;
     return end - first <= PLAIN_DIGITS_MAX && end > first && isOf(DIGIT, buffer, first, end);
   }
   if (kind === 'id') {
-    const isEscaped = buffer[start] === BACKSLASH && buffer[start + 1] === LETTER_X;
-    const first = isEscaped ? start + 2 : start;
-    return end === first || (end - first === ID_CHARACTERS && isOf(HEX, buffer, first, end));
+    const first = buffer[start] === BACKSLASH && buffer[start + 1] === LETTER_X ? start + 2 : start;
+    if (first === end) return !isRequired;
+    return end - first === ID_CHARACTERS && isOf(HEX, buffer, first, end);
   }
   if (end - start <= PLAIN_NUMBER_MAX && isOf(DIGIT, buffer, start, end)) return true;
   return end - start <= NAME_CHARACTERS_MAX && isName(buffer, start, end);
@@ -123,15 +116,9 @@ function isOf(kind: number, buffer: Buffer, start: number, end: number): boolean
 function isName(buffer: Buffer, start: number, end: number): boolean {
   let wasLetter = false;
   for (let at = start; at < end; at += 1) {
-    const byte = buffer[at] ?? 0;
-    const isLetter = ((CLASSES[byte] ?? 0) & LETTER) !== 0;
-    if (!isLetter && (byte !== 0x5f || !wasLetter)) return false;
+    const isLetter = isOf(LETTER, buffer, at, at + 1);
+    if (!isLetter && (buffer[at] !== UNDERSCORE || !wasLetter)) return false;
     wasLetter = isLetter;
   }
   return wasLetter;
-}
-
-function hasForbidden(buffer: Buffer, start: number, end: number): boolean {
-  for (let at = start; at < end; at += 1) if (CLASSES[buffer[at] ?? 0] === FORBIDDEN) return true;
-  return false;
 }

@@ -41,4 +41,9 @@ describe('RowFilter', () => {
     expect(finding(`${row12({ time })},1,2,3`)).toBe('fields');
     expect(finding(row12({ time: 'yesterday' }))).toBe('time');
   });
+
+  test('rejects a row without an asset, however it is left out, as loading would', () => {
+    expect(finding(row12({ time, asset: '' }))).toBe('value');
+    expect(finding(row12({ time, asset: '' }).replace(',\\x,', ',,'))).toBe('value');
+  });
 });
