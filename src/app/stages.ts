@@ -11,7 +11,7 @@ import { exportParty } from '../export/export-party.ts';
 import type { RowPool } from '../export/read/row-pool.ts';
 import { mergeAll } from '../export/merge/merge-all.ts';
 import { tidyStore } from '../export/publish/janitor.ts';
-import { recordCoverage } from '../export/publish/record-coverage.ts';
+import { recordCoverage } from '../export/store/record-coverage.ts';
 import { type SourceClock, sourceClock } from '../export/plan/source-clock.ts';
 import { buildLake } from '../lake/build/build.ts';
 import { verifyLake } from '../lake/verify/verify-lake.ts';
@@ -24,7 +24,6 @@ import type { Services } from './services.ts';
 import type { Source } from '../source/source-client.ts';
 import { findListedParties } from '../list-sync/store/list-state.ts';
 import { lookUpParty, syncList } from '../list-sync/sync.ts';
-import { CoverageStore } from '../export/store/coverage-store.ts';
 import { ExportArchiveStore } from '../export/store/export-archive.ts';
 import { BatchStore } from '../export/store/batch-store.ts';
 import { ExportStore } from '../export/store/export-store.ts';
@@ -195,7 +194,7 @@ function stagesOfStore({ config, log, warehouse, store: objects, holder }: Stage
     },
     recordCoverage: async (signal) => {
       try {
-        await recordCoverage({ repository: new CoverageStore(warehouse.pool), objects }, signal);
+        await recordCoverage({ pool: warehouse.pool, objects }, signal);
       } catch (error) {
         signal.throwIfAborted();
         // Nothing is lost by it: the next run records this one as well.

@@ -9,13 +9,12 @@ import { describe, expect, onTestFinished, test } from 'vitest';
 import { exportParty } from '../../../src/export/export-party.ts';
 import { createLog } from '../../../src/core/log.ts';
 import { tidyStore } from '../../../src/export/publish/janitor.ts';
-import { recordCoverage } from '../../../src/export/publish/record-coverage.ts';
+import { recordCoverage } from '../../../src/export/store/record-coverage.ts';
 import { readRecordKey } from '../../../src/ledger/objects/coverage-record.ts';
 import { catchUpWithStore, rebuildIfEmpty, type RebuildResult } from '../../../src/load/rebuild.ts';
 import { FileStore } from '../../../src/objects/file-store.ts';
 import type { ReleaseName } from '../../../src/sandbox/release-names.ts';
 import { ExportArchiveStore } from '../../../src/export/store/export-archive.ts';
-import { CoverageStore } from '../../../src/export/store/coverage-store.ts';
 import { openWarehouse } from '../../../src/postgres/database.ts';
 import { RebuildStore } from '../../../src/load/store/rebuild-store.ts';
 import { signal, World } from '../../export/export-world.ts';
@@ -90,7 +89,7 @@ async function openScene(release: ReleaseName): Promise<Scene> {
 
 async function recordIn({ url }: FreshDatabase, objects: FileStore): Promise<string | undefined> {
   await using warehouse = openWarehouse({ url, onIdleError: () => undefined });
-  return recordCoverage({ repository: new CoverageStore(warehouse.pool), objects }, signal);
+  return recordCoverage({ pool: warehouse.pool, objects }, signal);
 }
 
 /** All that says what is left to ask, and what is believed of the answers. The source's order is random. */
