@@ -3,18 +3,14 @@ import { errorCode, errorLine, UnreachableError } from '../../core/errors.ts';
 import type { Log } from '../../core/log.ts';
 import { monthStart } from '../../core/time.ts';
 import type { ExportArchiveStore } from '../store/export-archive.ts';
-import { type MergeDeps, mergeLedger } from './merge-ledger.ts';
+import { type MergeDeps, type Merged, mergeLedger } from './merge-ledger.ts';
 
 /** Of plain CSV: minutes to read and write, and as many to load again. */
 const NIGHT_BYTES_MAX = 4n * 2n ** 30n;
 const NIGHT_LEDGERS_MAX = 5_000;
 
-export interface MergeReport {
+export interface MergeReport extends Readonly<Merged> {
   readonly ledgers: number;
-  readonly segments: number;
-  readonly into: number;
-  readonly rows: bigint;
-  readonly bytes: bigint;
   /** Ledgers left to the next night: others worked on them, or this night had written enough. */
   readonly left: number;
   readonly failed: number;
@@ -37,21 +33,9 @@ export async function mergeAll(deps: MergeAllDeps, signal: AbortSignal): Promise
   const limits = { before: monthStart(closedTo), bytesMax: BigInt(segmentBytesMax) };
   for (const scope of await archive.mergeable(limits, NIGHT_LEDGERS_MAX)) {
     signal.throwIfAborted();
-    if (sum.bytes >= nightBytesMax) {
-      sum.left += 1;
-      continue;
-    }
     try {
-      const merged = await mergeLedger(scope, deps, limits, signal);
-      if (merged === undefined) {
-        sum.left += 1;
-        continue;
-      }
-      sum.ledgers += 1;
-      sum.segments += merged.segments;
-      sum.into += merged.into;
-      sum.rows += merged.rows;
-      sum.bytes += merged.bytes;
+      const isMerged = sum.bytes < nightBytesMax && (await mergeLedger(scope, deps, limits, sum, signal));
+      sum[isMerged ? 'ledgers' : 'left'] += 1;
     } catch (error) {
       signal.throwIfAborted();
       if (error instanceof UnreachableError) throw error;

@@ -29,23 +29,25 @@ export interface MergeDeps {
   readonly failpoint?: ((step: Step) => Promise<void> | void) | undefined;
 }
 
+/** What was merged. */
 export interface Merged {
-  readonly segments: number;
-  readonly into: number;
-  readonly rows: bigint;
+  segments: number;
+  into: number;
+  rows: bigint;
   /** Of plain CSV. */
-  readonly bytes: bigint;
+  bytes: bigint;
 }
 
-/** @returns undefined where another works on the ledger */
+/** @param sum is added to. @returns false where another works on the ledger */
 export async function mergeLedger(
   scope: ExportScope,
   deps: MergeDeps,
   limits: MergeLimits,
+  sum: Merged,
   stop: AbortSignal,
-): Promise<Merged | undefined> {
+): Promise<boolean> {
   const lease = await deps.repository.acquire(scope);
-  if (lease === undefined) return undefined;
+  if (lease === undefined) return false;
   await using held = deps.repository.keep(lease, `the segments of party ${scope.partyId}`);
   const publishing: PublishDeps = {
     repository: deps.repository,
@@ -58,20 +60,16 @@ export async function mergeLedger(
   const signal = AbortSignal.any([stop, held.signal]);
   await recover(lease, publishing, signal);
   const coverage = await deps.repository.coverage(scope);
-  const merged = { segments: 0, into: 0, rows: 0n, bytes: 0n };
-  for (const group of planMerges(coverage.filter(isOf(scope)), limits)) {
+  const own = coverage.filter(({ assetId }) => assetId === scope.assetId);
+  for (const group of planMerges(own, limits)) {
     const done = await mergeOne(lease, group, deps, publishing, signal);
     if (done === undefined) continue;
-    merged.segments += group.filter(hasRows).length;
-    merged.into += 1;
-    merged.rows += BigInt(done.rows);
-    merged.bytes += done.bytes;
+    sum.segments += group.filter(hasRows).length;
+    sum.into += 1;
+    sum.rows += BigInt(done.rows);
+    sum.bytes += done.bytes;
   }
-  return merged;
-}
-
-function isOf({ assetId }: ExportScope): (row: Coverage) => boolean {
-  return (row) => row.assetId === assetId;
+  return true;
 }
 
 /** @returns undefined where an object does not hold what was published: its range is asked for again, and nothing merged */

@@ -36,7 +36,9 @@ export async function publish(
   if (planned.segments.length > 0) await deps.repository.intend(lease, planned);
   await deps.failpoint('intended');
   const publication = await finish(lease, planned, deps, signal);
-  await dropSpool(publication, deps.objects);
+  // A leftover is cleared by the export's next lease.
+  for (const { spoolName } of publication.segments)
+    await unlink(await deps.objects.spoolPath(spoolName)).catch(() => undefined);
   return publication;
 }
 
@@ -75,15 +77,16 @@ async function publishManifest(
   signal: AbortSignal,
 ): Promise<void> {
   const key = manifestKey(manifest.objectKey);
+  const write = () => deps.objects.publishBytes(key, encodeManifest(manifest), signal, spoolPrefix(lease));
   try {
-    await deps.objects.publishBytes(key, encodeManifest(manifest), signal, spoolPrefix(lease));
+    await write();
   } catch (error) {
     if (errorCode(error) !== 'OBJECT_CONFLICT') throw error;
     const found = await readManifest(deps.objects, key, signal);
     if (found.objectSha256 === manifest.objectSha256 && found.to === manifest.to) return;
     // It tells of an object that was lost: ours is there now.
     await deps.objects.remove(key, signal);
-    await deps.objects.publishBytes(key, encodeManifest(manifest), signal, spoolPrefix(lease));
+    await write();
   }
 }
 
@@ -99,8 +102,7 @@ export async function recover(
 ): Promise<readonly Publication[]> {
   const adopted: Publication[] = [];
   for (const { publicationId, publication } of await deps.repository.openPublications(lease)) {
-    const done =
-      publication === undefined ? undefined : await finishOrRefuse(lease, publication, deps, signal);
+    const done = publication && (await finishOrRefuse(lease, publication, deps, signal));
     if (done === undefined) await deps.repository.drop(lease, publicationId);
     else adopted.push(done);
   }
@@ -142,13 +144,6 @@ async function isAtHand(
     if (!isSpooled && (await objects.head(manifest.objectKey, signal)) === undefined) return false;
   }
   return true;
-}
-
-async function dropSpool(publication: Publication, objects: ObjectStore): Promise<void> {
-  for (const { spoolName } of publication.segments) {
-    // A leftover is cleared by the export's next lease.
-    await unlink(await objects.spoolPath(spoolName)).catch(() => undefined);
-  }
 }
 
 /** Every spool file of a scope begins with this, so that its next owner finds what a dead one left. */

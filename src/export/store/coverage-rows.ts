@@ -108,25 +108,20 @@ export async function supersede(
   runId?: string,
 ): Promise<bigint> {
   if (coverageIds.length === 0) return 0n;
-  const removed = await tx
-    .deleteFrom('coverage')
-    .where('coverage_id', 'in', coverageIds)
-    .returning('segment_id')
-    .execute();
-  if (removed.length !== coverageIds.length) throw coverageChanged();
-  const segmentIds = removed.flatMap((row) => (row.segment_id === null ? [] : [row.segment_id]));
-  if (segmentIds.length === 0) return 0n;
-  const segments = await tx
-    .updateTable('segments')
-    .set({ status: 'superseded', superseded_at: sql`clock_timestamp()` })
-    .where('segment_id', 'in', segmentIds)
-    .returning(['rows', 'run_id', REPLACED_ROWS])
-    .execute();
-  return segments.reduce((sum, row) => sum + (row.run_id === runId ? row.replaced : row.rows), 0n);
+  const { rows } = await sql<{ ranges: bigint; replaced: bigint }>`
+    with removed as (
+      delete from mirror.coverage where coverage_id = any(${coverageIds.map(String)}::bigint[]) returning segment_id),
+    gone as (
+      update mirror.segments s set status = 'superseded', superseded_at = clock_timestamp()
+      from removed where s.segment_id = removed.segment_id
+      returning case when s.run_id = ${runId ?? null}::uuid then coalesce((s.evidence->>'replacedRows')::bigint, 0)
+        else s.rows end as rows)
+    select (select count(*) from removed) as ranges, (select coalesce(sum(rows), 0)::bigint from gone) as replaced`.execute(
+    tx,
+  );
+  if (rows[0]?.ranges !== BigInt(coverageIds.length)) throw coverageChanged();
+  return rows[0].replaced;
 }
-
-/** Of a segment: the rows of before its run that went when it came. */
-export const REPLACED_ROWS = sql<bigint>`coalesce((evidence->>'replacedRows')::bigint, 0)`.as('replaced');
 
 /** The row of a range, for `insertCoverage`. @param segmentId of the object that holds its entries, where it has any */
 export function coverageRow(

@@ -7,7 +7,7 @@ import type { Database } from '../../postgres/database.ts';
 import type { MirrorSchema } from '../../postgres/schema.ts';
 import { keepLease, type KeptLease } from '../../core/lease.ts';
 import type { ExportScope } from '../ports.ts';
-import { type Coverage, readCoverage, REPLACED_ROWS } from './coverage-rows.ts';
+import { type Coverage, readCoverage } from './coverage-rows.ts';
 import {
   type ExportLease,
   fenceLeases,
@@ -103,18 +103,15 @@ export class ExportStore {
     runId: string,
     adopted: readonly string[],
   ): Promise<readonly PublishedSegment[]> {
-    return mapDatabaseError(`read what run ${runId} has published`, () =>
-      this.#db
-        .selectFrom('segments')
-        .select(['object_key as objectKey', 'rows', 'bytes', REPLACED_ROWS])
-        .where('party_id', '=', partyId)
-        .where('asset_id', 'is not distinct from', assetId ?? null)
-        .where((eb) =>
-          eb.or([eb('run_id', '=', runId), eb('object_key', '=', eb.fn.any(eb.val([...adopted])))]),
-        )
-        .where('status', '=', 'current')
-        .orderBy('from_time')
-        .execute(),
+    return readRows(
+      this.#db,
+      `read what run ${runId} has published`,
+      sql<PublishedSegment>`
+        select object_key as "objectKey", rows, bytes, coalesce((evidence->>'replacedRows')::bigint, 0) as replaced
+        from mirror.segments
+        where party_id = ${partyId} and asset_id is not distinct from ${assetId ?? null}::text and status = 'current'
+          and (run_id = ${runId}::uuid or object_key = any(${[...adopted]}::text[]))
+        order by from_time`,
     );
   }
 
@@ -128,13 +125,10 @@ export class ExportStore {
 
   /** The next number of this lineage of the warehouse. */
   nextSeq(): Promise<{ readonly warehouseId: string; readonly seq: bigint }> {
-    return mapDatabaseError('number a publication', () =>
-      this.#db
-        .updateTable('identity')
-        .set((eb) => ({ publication_seq: eb('publication_seq', '+', 1n) }))
-        .returning(['warehouse_id as warehouseId', 'publication_seq as seq'])
-        .executeTakeFirstOrThrow(),
-    );
+    const raise = sql<{ warehouseId: string; seq: bigint }>`
+      update mirror.identity set publication_seq = publication_seq + 1
+      returning warehouse_id as "warehouseId", publication_seq as seq`;
+    return readRow(this.#db, 'number a publication', raise);
   }
 
   /** @throws FencedError */
