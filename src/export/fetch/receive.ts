@@ -23,7 +23,7 @@ import { AnswerRows, type ReceivedSegment } from '../spool/answer-rows.ts';
 import type { Seen } from '../plan/window-plan.ts';
 import type { ExportAnswer, WindowRequest, ExportScope } from '../ports.ts';
 import type { AskPlan } from '../plan/remaining.ts';
-import { BLOCK_SIZES, type BlockSizes, type RowPool } from '../read/row-pool.ts';
+import { BLOCK_SIZES, type RowPool } from '../read/row-pool.ts';
 import { secondOf } from '../plan/ranges.ts';
 import { Tail } from '../validate/tail.ts';
 
@@ -140,7 +140,7 @@ const UNREADABLE_CODES: Readonly<Record<Unreadable, string>> = {
 class Receiver implements AsyncDisposable {
   readonly #scope: ExportScope;
   readonly #options: ReceiveOptions;
-  readonly #sizes: BlockSizes;
+  readonly #sizes: typeof BLOCK_SIZES;
   readonly #cutter = new BlockCutter();
   readonly #flight: BlockFlight | undefined;
   /** What is kept; and what was asked for, with room for a time that is not exported. */

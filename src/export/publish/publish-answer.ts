@@ -31,18 +31,16 @@ export interface AnswerContext extends SpoolOptions {
   readonly signal: AbortSignal;
 }
 
-export interface PublishedAnswer {
-  readonly publication: Publication;
-  /** Rows that are held already, in segments that stand. */
-  readonly held: number;
-}
-
+/**
+ * @returns what was published, and how many rows are held already, in segments that stand; or the segments of which the
+ *   answer has less than they do: then nothing is published
+ */
 export async function publishAnswer(
   given: AskPlan,
   received: Received,
   known: readonly Coverage[],
   context: AnswerContext,
-): Promise<PublishedAnswer | { readonly shrunk: readonly Coverage[] }> {
+): Promise<{ readonly publication: Publication; readonly held: number } | { readonly shrunk: Coverage[] }> {
   const { deps, request, lease, as, signal } = context;
   // Where nothing is closed, nothing that is closed stands, or is cut.
   const plan = as === 'open' ? { ...given, standing: [], trims: [] } : given;
@@ -95,7 +93,7 @@ function shrunkTrims(
   { trims }: AskPlan,
   kept: readonly Kept[],
   received: readonly ReceivedSegment[],
-): readonly Coverage[] {
+): Coverage[] {
   const taken = (row: Coverage): bigint =>
     kept
       .filter((part) => part.row === row)
@@ -106,13 +104,8 @@ function shrunkTrims(
   return believed.reduce((sum, row) => sum + taken(row), 0n) > rows ? believed : [];
 }
 
-interface Stand {
-  readonly row: Coverage;
-  readonly segment: ReceivedSegment;
-}
-
 /** Segments that hold the same rows as what is known in their range. */
-function standing(plan: AskPlan, { segments, layout }: Received): readonly Stand[] {
+function standing(plan: AskPlan, { segments, layout }: Received) {
   return plan.standing.flatMap((row) => {
     const segment = segments.find((candidate) => isSame(candidate, row, layout.sides));
     return segment === undefined ? [] : [{ row, segment }];

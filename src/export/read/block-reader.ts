@@ -6,7 +6,7 @@
 import { hashRow } from '../../ledger/digest.ts';
 import type { Layout } from '../../ledger/header.ts';
 import { RowSplitter } from '../../ledger/row-splitter.ts';
-import { type PlainRowSum, RowSum } from '../../ledger/row-sum.ts';
+import { RowSum } from '../../ledger/row-sum.ts';
 import type { ExportScope } from '../ports.ts';
 import { RowFilter, type Unreadable } from './row-filter.ts';
 
@@ -30,55 +30,12 @@ export interface RowQuestion {
   readonly tailEnd: number | undefined;
 }
 
-/** What was found of the rows between two borders. */
-export interface SpanFindings {
-  /** The border before them; -Infinity before the first one. */
-  readonly from: number;
-  readonly sum: PlainRowSum;
-  readonly bytes: number;
-  /** How many of them are out of an account of the party. */
-  readonly fromRows: number;
-  /** Pairs in the order of the rows: a second, and the bytes of the rows in it that follow one another. */
-  readonly bytesBySecond: Float64Array;
-}
-
-/** Rows that were not asked for. */
-export interface LeftOut {
-  readonly party: number;
-  readonly asset: number;
-  readonly range: number;
-}
-
-export interface BlockFindings {
-  /** All rows but the one that is not understood and what follows it. */
-  readonly rows: number;
-  readonly leftOut: LeftOut;
-  readonly farOutside: number;
-  /** Rows in the range that left the party, and the second of the newest. */
-  readonly leaving: number;
-  readonly leavingSecond: number;
-  /** Of all rows, whether kept or not; NaN where there is none. */
-  readonly firstSecond: number;
-  readonly lastSecond: number;
-  readonly isSorted: boolean;
-  readonly spans: readonly SpanFindings[];
-  /** Triples in the order of the rows: the number of a span in `spans`, and where a run of its rows lies. */
-  readonly runs: Float64Array;
-  /** Of the tail: its newest second, and the sum of the rows in it. */
-  readonly newest: { readonly second: number; readonly sum: PlainRowSum } | undefined;
-  /** The first row that is not understood: nothing behind it was read. */
-  readonly unread: UnreadRow | undefined;
-}
-
-export interface UnreadRow {
-  readonly finding: Unreadable;
-  /** Whose value it is, where one is. */
-  readonly column: string | undefined;
-  readonly fieldCount: number;
-  /** In the block; the end without the line end. */
-  readonly start: number;
-  readonly end: number;
-}
+/** Rows of an answer's block, added up; what is found in the blocks of an answer adds up to what is in it. */
+export type BlockFindings = ReturnType<BlockReader['findings']>;
+/** Of the rows between two borders. */
+export type SpanFindings = BlockFindings['spans'][number];
+/** The first row that is not understood: nothing behind it was read. */
+export type UnreadRow = NonNullable<BlockFindings['unread']>;
 
 /** @param block whole rows, with their line ends */
 export function readBlock(question: RowQuestion, block: Buffer): BlockFindings {
@@ -91,12 +48,15 @@ export function readBlock(question: RowQuestion, block: Buffer): BlockFindings {
 }
 
 interface Span {
+  /** The border before them; -Infinity before the first one. */
   readonly from: number;
   readonly to: number;
   readonly index: number;
   readonly sum: RowSum;
   bytes: number;
+  /** How many of the rows are out of an account of the party. */
   fromRows: number;
+  /** Pairs in the order of the rows: a second, and the bytes of the rows in it that follow one another. */
   readonly bytesBySecond: number[];
 }
 
@@ -106,13 +66,18 @@ class BlockReader {
   readonly #spans: Span[] = [];
   /** Of the row before. */
   #span: Span | undefined;
+  /** Triples in the order of the rows: the number of a span, and where a run of its rows lies. */
   readonly #runs: number[] = [];
   readonly #found = {
+    /** All rows but the one that is not understood and what follows it. */
     rows: 0,
+    /** Rows that were not asked for. */
     leftOut: { party: 0, asset: 0, range: 0 },
     farOutside: 0,
+    /** Rows in the range that left the party, and the second of the newest. */
     leaving: 0,
     leavingSecond: Number.NEGATIVE_INFINITY,
+    /** Of all rows, whether kept or not; NaN where there is none. */
     firstSecond: Number.NaN,
     lastSecond: Number.NaN,
     isSorted: true,
@@ -120,7 +85,17 @@ class BlockReader {
   /** Of the rows in the newest second of the tail. */
   readonly #newestSum = new RowSum();
   #newestSecond = Number.NEGATIVE_INFINITY;
-  #unread: UnreadRow | undefined;
+  #unread:
+    | {
+        readonly finding: Unreadable;
+        /** Whose value it is, where one is. */
+        readonly column: string | undefined;
+        readonly fieldCount: number;
+        /** In the block; the end without the line end. */
+        readonly start: number;
+        readonly end: number;
+      }
+    | undefined;
 
   constructor(question: RowQuestion) {
     this.#question = question;
@@ -144,7 +119,7 @@ class BlockReader {
     this.#keep(buffer, start, end, next);
   }
 
-  findings(): BlockFindings {
+  findings() {
     const newest = { second: this.#newestSecond, sum: this.#newestSum.plain() };
     return {
       ...this.#found,

@@ -13,14 +13,12 @@ import type { BlockTask } from './row-worker.ts';
 /** One processor is the caller's. */
 const THREADS_MAX = 4;
 
-export interface BlockSizes {
+export const BLOCK_SIZES = {
   /** An answer's beginning is read as it comes, without a thread: most answers are no longer. */
-  readonly beginningBytes: number;
+  beginningBytes: 2 ** 20,
   /** What a thread is given at once: it stays in the processor's cache, and costs two messages and a copy. */
-  readonly blockBytes: number;
-}
-
-export const BLOCK_SIZES: BlockSizes = { beginningBytes: 2 ** 20, blockBytes: 512 * 2 ** 10 };
+  blockBytes: 512 * 2 ** 10,
+};
 /** A block takes some milliseconds. */
 const TASK_MS_MAX = 60_000;
 /** One block's findings; the young ones die with it. */
@@ -31,7 +29,7 @@ const COMPILED = getCompileCacheDir();
 const ENVIRONMENT = COMPILED === undefined ? {} : { NODE_COMPILE_CACHE: dirname(COMPILED) };
 
 export class RowPool implements AsyncDisposable {
-  readonly sizes: BlockSizes;
+  readonly sizes: typeof BLOCK_SIZES;
   /** Started when they are needed. */
   readonly #threads: (RowThread | undefined)[];
   readonly #taskMsMax: number;

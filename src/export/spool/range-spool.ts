@@ -40,13 +40,6 @@ export interface Spooled extends SpoolFile {
   readonly rowForm: string;
 }
 
-interface OpenObject {
-  readonly header: Buffer;
-  readonly file: SpoolFile;
-  readonly input: Transform;
-  readonly written: Promise<void>;
-}
-
 export class RangeSpool implements AsyncDisposable {
   /** Seconds; `to` is exclusive. Either may be infinite. */
   readonly from: number;
@@ -57,7 +50,7 @@ export class RangeSpool implements AsyncDisposable {
   readonly #plain = new ByteSums();
   readonly #stored = new ByteSums();
   #added: Buffer[] = [];
-  #object: Promise<OpenObject> | undefined;
+  #object: ReturnType<typeof openObject> | undefined;
 
   constructor(from: number, to: number, options: SpoolOptions) {
     this.from = from;
@@ -83,7 +76,7 @@ export class RangeSpool implements AsyncDisposable {
     if (this.#added.length === 0) return;
     const rows = Buffer.concat(this.#added);
     this.#added = [];
-    this.#object ??= this.#begin(header);
+    this.#object ??= openObject(header, this.#options, this.#plain, this.#stored);
     const { input, written } = await this.#object;
     if (input.write(rows)) return;
     // Where writing broke, that is the reason, not what it did to the input.
@@ -108,21 +101,26 @@ export class RangeSpool implements AsyncDisposable {
     object?.input.destroy();
     await object?.written.catch(() => undefined);
   }
+}
 
-  async #begin(header: Buffer): Promise<OpenObject> {
-    const file = await this.#options.spoolFile();
-    const input = this.#plain.through();
-    const steps = [input, ...compressors(this.#options.compression), this.#stored.through()];
-    const written = pipeline([...steps, createWriteStream(file.path, { flush: true })]).catch(
-      (error: unknown) => {
-        throw spoolError(error);
-      },
-    );
-    // Met again by whoever writes next or finishes.
-    written.catch(() => undefined);
-    input.write(header);
-    return { header, file, input, written };
-  }
+async function openObject(
+  header: Buffer,
+  { compression, spoolFile }: SpoolOptions,
+  plain: ByteSums,
+  stored: ByteSums,
+) {
+  const file = await spoolFile();
+  const input = plain.through();
+  const steps = [input, ...compressors(compression), stored.through()];
+  const written = pipeline([...steps, createWriteStream(file.path, { flush: true })]).catch(
+    (error: unknown) => {
+      throw spoolError(error);
+    },
+  );
+  // Met again by whoever writes next or finishes.
+  written.catch(() => undefined);
+  input.write(header);
+  return { header, file, input, written };
 }
 
 function compressors(compression: Compression): Transform[] {

@@ -2,37 +2,15 @@
 import { sql } from 'kysely';
 import type { z } from 'zod';
 import { RetryableError } from '../../core/errors.ts';
-import { formatInstant, type Micros, readInstant } from '../../core/time.ts';
-import type { Sides } from '../../ledger/header.ts';
-import { recordedRange, type TailSum, tailSum } from '../../ledger/objects/coverage-record.ts';
+import { formatInstant, readInstant } from '../../core/time.ts';
+import { recordedRange, tailSum } from '../../ledger/objects/coverage-record.ts';
 import type { Database } from '../../postgres/database.ts';
 import type { ExportScope } from '../ports.ts';
 
+type CoverageRow = ReturnType<typeof coverageOf>;
+type Asked = 'runId' | 'epoch' | 'checkedAt' | 'isFaulty' | 'isLoaded' | 'content';
 /** A range of a ledger that is known: a current segment, or proven to be empty. */
-export interface Coverage {
-  readonly coverageId: bigint;
-  readonly assetId: string | undefined;
-  readonly from: Micros;
-  readonly to: Micros;
-  readonly open: boolean;
-  readonly sides: Sides | 'unknown';
-  readonly objectKey: string | undefined;
-  readonly rows: bigint;
-  readonly tail: TailSum | undefined;
-  /** The run that asked for it last. */
-  readonly runId?: string | undefined;
-  /** Of the source's chain, when it was asked for. */
-  readonly epoch?: number | undefined;
-  readonly checkedAt?: Micros | undefined;
-  /** Its object was found lost, damaged or unreadable: it is asked for again. */
-  readonly isFaulty?: boolean | undefined;
-  /** Its rows are in the warehouse. */
-  readonly isLoaded?: boolean | undefined;
-  /** Of the segment, where there is one. */
-  readonly content?:
-    | { readonly bytes: bigint; readonly digest: string; readonly rowForm: string }
-    | undefined;
-}
+export type Coverage = Readonly<Omit<CoverageRow, Asked> & Partial<Pick<CoverageRow, Asked>>>;
 
 /** A range that becomes known; without an object nothing lies in it, and the source was asked for it just now. */
 export const newCoverage = recordedRange
@@ -74,7 +52,8 @@ function coverageQuery(db: Database, partyIds: readonly string[], asset: string 
     .orderBy('coverage.from_time');
 }
 
-function coverageOf(row: Awaited<ReturnType<ReturnType<typeof coverageQuery>['execute']>>[number]): Coverage {
+function coverageOf(row: Awaited<ReturnType<ReturnType<typeof coverageQuery>['execute']>>[number]) {
+  const { bytes, digest, row_form: rowForm } = row;
   return {
     coverageId: row.coverage_id,
     assetId: row.asset_id ?? undefined,
@@ -85,15 +64,17 @@ function coverageOf(row: Awaited<ReturnType<ReturnType<typeof coverageQuery>['ex
     objectKey: row.object_key ?? undefined,
     rows: row.rows ?? 0n,
     tail: row.tail === null ? undefined : tailSum.parse(row.tail),
+    /** The run that asked for it last. */
     runId: row.run_id ?? undefined,
+    /** Of the source's chain, when it was asked for. */
     epoch: row.epoch ?? undefined,
     checkedAt: readInstant(row.checked_at),
+    /** Its object was found lost, damaged or unreadable: it is asked for again. */
     isFaulty: row.quarantine_reason !== null,
+    /** Its rows are in the warehouse. */
     isLoaded: row.loaded_at !== null,
-    content:
-      row.bytes === null || row.digest === null || row.row_form === null
-        ? undefined
-        : { bytes: row.bytes, digest: row.digest, rowForm: row.row_form },
+    /** Of the segment, where there is one. */
+    content: bytes === null || digest === null || rowForm === null ? undefined : { bytes, digest, rowForm },
   };
 }
 

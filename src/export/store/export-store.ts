@@ -69,19 +69,17 @@ export class ExportStore {
 
   /** Renews a lease until it is disposed, and then gives it back. @param what for messages */
   keep(lease: ExportLease, what: string): KeptLease {
+    const name = nameOf(lease.scope);
     return keepLease({
       what,
       takenAtMs: lease.takenAtMs,
-      renew: () => this.renew(lease),
+      renew: async () => {
+        const renewed = await mapDatabaseError(`renew the lease of ${name}`, () =>
+          renewLeases(this.#db, [lease]),
+        );
+        if (!renewed.has(lease.exportId)) throw new FencedError(name);
+      },
       release: () => this.release(lease),
-    });
-  }
-
-  /** @throws FencedError where another has taken over */
-  renew(lease: ExportLease): Promise<void> {
-    return mapDatabaseError(`renew the lease of ${nameOf(lease.scope)}`, async () => {
-      const renewed = await renewLeases(this.#db, [lease]);
-      if (!renewed.has(lease.exportId)) throw new FencedError(nameOf(lease.scope));
     });
   }
 

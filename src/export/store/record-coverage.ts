@@ -100,19 +100,8 @@ async function ask<Row extends object>(client: PoolClient, text: string): Promis
   return (await mapDatabaseError(ACTION, () => client.query<Row>(text))).rows;
 }
 
-interface StoredRecord {
-  readonly key: string;
-  readonly bytes: bigint;
-  readonly seq: bigint;
-  readonly isFull: boolean;
-}
-
-async function storedRecords(
-  warehouseId: string,
-  objects: ObjectStore,
-  signal: AbortSignal,
-): Promise<readonly StoredRecord[]> {
-  const records: StoredRecord[] = [];
+async function storedRecords(warehouseId: string, objects: ObjectStore, signal: AbortSignal) {
+  const records = [];
   for await (const { key, bytes } of objects.list(recordsOf(warehouseId), signal)) {
     const name = readRecordKey(key);
     if (name !== undefined) records.push({ ...name, key, bytes });
@@ -121,7 +110,7 @@ async function storedRecords(
 }
 
 /** So that all of them together are never much more than twice what one of everything is. */
-function wantsWhole(records: readonly StoredRecord[]): boolean {
+function wantsWhole(records: Awaited<ReturnType<typeof storedRecords>>): boolean {
   const whole = records.findLast(({ isFull }) => isFull);
   if (whole === undefined) return true;
   const changes = records.filter(({ seq }) => seq > whole.seq);
