@@ -21,9 +21,8 @@ import {
   recordsOf,
 } from '../../ledger/objects/coverage-record.ts';
 import type { ObjectStore } from '../../objects/object-store.ts';
-import { takeLock } from '../../postgres/advisory-lock.ts';
+import { onOwnConnection, takeLock } from '../../postgres/advisory-lock.ts';
 import { WAITS_FOR_THE_STORE } from '../../postgres/database.ts';
-import { onOwnConnection } from '../../postgres/own-connection.ts';
 import { mapDatabaseError } from '../../postgres/transaction.ts';
 
 const ACTION = 'record what is covered';
