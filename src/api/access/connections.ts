@@ -16,41 +16,27 @@ const OPEN_REQUESTS_MAX = 256;
 /** A login waits for a body from somebody who has shown nothing yet. */
 const OPEN_LOGINS_MAX = 16;
 
-/** Connections that have not been let through the gate, the oldest first, with their addresses. */
-class Strangers {
-  readonly #addresses = new Map<Socket, string>();
-
-  add(socket: Socket): void {
-    const address = socket.remoteAddress ?? '';
-    this.#addresses.set(socket, address);
-    socket.once('close', () => this.remove(socket));
-    const all = [...this.#addresses.keys()];
-    const neighbours = all.filter((other) => this.#addresses.get(other) === address);
-    if (neighbours.length > STRANGERS_PER_ADDRESS_MAX) this.#drop(neighbours[0]);
-    else if (all.length > STRANGERS_MAX) this.#drop(all[0]);
-  }
-
-  remove(socket: Socket): void {
-    this.#addresses.delete(socket);
-  }
-
-  #drop(socket: Socket | undefined): void {
-    if (socket === undefined) return;
-    socket.destroy();
-    this.remove(socket);
-  }
-}
-
 /** Must be added behind the gate: whatever its hooks see was let through. */
 export function addBounds(server: FastifyInstance): void {
-  const strangers = new Strangers();
+  /** Connections that have not been let through the gate, the oldest first, with their addresses. */
+  const strangers = new Map<Socket, string | undefined>();
   server.server.maxConnections = CONNECTIONS_MAX;
-  server.server.on('connection', (socket) => strangers.add(socket));
+  server.server.on('connection', (socket) => {
+    strangers.set(socket, socket.remoteAddress);
+    socket.once('close', () => strangers.delete(socket));
+    const all = [...strangers.keys()];
+    const neighbours = all.filter((other) => strangers.get(other) === socket.remoteAddress);
+    const isOneTooMany = neighbours.length > STRANGERS_PER_ADDRESS_MAX;
+    const oldest = isOneTooMany ? neighbours[0] : all[0];
+    if (oldest === undefined || !(isOneTooMany || all.length > STRANGERS_MAX)) return;
+    oldest.destroy();
+    strangers.delete(oldest);
+  });
   const open = { requests: 0, logins: 0 };
   server.addHook('onRequest', async (request, reply) => {
     if (isHealthPath(request)) return;
     const isLogin = request.method === 'POST' && pathOf(request) === '/login';
-    if (!isOpenPath(request)) strangers.remove(request.raw.socket);
+    if (!isOpenPath(request)) strangers.delete(request.raw.socket);
     const kind = isLogin ? 'logins' : 'requests';
     open[kind] += 1;
     reply.raw.once('close', () => (open[kind] -= 1));

@@ -7,12 +7,11 @@ import { canonicalPartyId, PARTY_ID_BYTES_MAX } from '../../core/ids.ts';
 import { sharedLoad } from '../../core/shared-load.ts';
 import type { NightlyPreview } from '../../runs/nightly/nightly-preview.ts';
 import type { ProgressLine } from '../../runs/progress/progress-line.ts';
-import { goneSignal } from '../http/answer/events.ts';
+import { goneSignal } from '../http/events.ts';
 import { BY_ID, hideRoutes } from '../http/routes.ts';
 import { StatusError } from '../http/status-error.ts';
 import { FILE, FILE_TYPES, type LakeQueries, QUESTION } from './lake-queries.ts';
-import { ACCOUNT, ENTRIES, FLOWS, PARTIES } from './questions.ts';
-import type { ConsoleLedgers } from './store/console-ledgers.ts';
+import { ASKED, type ConsoleLedgers } from './store/console-ledgers.ts';
 import type { ConsoleStore } from './store/console-store.ts';
 
 /** Summing up a million segments takes a moment: all who look share it. */
@@ -65,7 +64,7 @@ export function addConsoleData(server: FastifyInstance, parts: ConsoleParts): vo
   add('GET /console/runs/:id/costs', { params: BY_ID }, async ({ params }) => ({
     stages: await store.costs(params.id),
   }));
-  add('GET /console/parties', { querystring: PARTIES }, ({ query }) => {
+  add('GET /console/parties', { querystring: ASKED.parties }, ({ query }) => {
     const { view, after = '0' } = query;
     if (view !== 'id' && !/^\d{1,18}$/.test(after))
       throw new StatusError('invalidArgument', 'after: no such page');
@@ -77,7 +76,7 @@ export function addConsoleData(server: FastifyInstance, parts: ConsoleParts): vo
   });
   add(
     'GET /console/parties/:id/flows',
-    { ...ofParty, querystring: FLOWS },
+    { ...ofParty, querystring: ASKED.flows },
     async ({ params, query: { asset, zone } }) => {
       if (timeZone.parse(zone) === undefined)
         throw new StatusError('invalidArgument', `zone: give ${timeZone.accepted}`);
@@ -86,10 +85,10 @@ export function addConsoleData(server: FastifyInstance, parts: ConsoleParts): vo
   );
   add(
     'GET /console/parties/:id/balance',
-    { ...ofParty, querystring: ACCOUNT },
+    { ...ofParty, querystring: ASKED.balance },
     async ({ params, query }) => ({ points: await ledgers.balance(readPartyId(params.id), query) }),
   );
-  add('GET /console/parties/:id/entries', { ...ofParty, querystring: ENTRIES }, ({ params, query }) =>
+  add('GET /console/parties/:id/entries', { ...ofParty, querystring: ASKED.entries }, ({ params, query }) =>
     ledgers.entries(readPartyId(params.id), query),
   );
   addLake(server, parts.lake);

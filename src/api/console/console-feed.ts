@@ -1,9 +1,8 @@
 /** What moves in the console: one snapshot for all who look, sent to each whenever it changed. */
-import { setTimeout as sleep } from 'node:timers/promises';
 import type { FastifyInstance } from 'fastify';
 import type { ConsoleParts, Upkeep } from './console-data.ts';
 import type { LiveFacts } from './store/console-store.ts';
-import type { EventStreams } from '../http/answer/events.ts';
+import { type EventStreams, followChanges } from '../http/events.ts';
 import { hideRoutes } from '../http/routes.ts';
 import type { MirrorStatus } from '../mirror/glance.ts';
 import { sharedLoad } from '../../core/shared-load.ts';
@@ -12,9 +11,6 @@ const EVERY_MS = 500;
 const DISK_PARTS_MIN = 20n;
 /** Heartbeats are invisible to a page: a snapshot this often tells it that the line is alive. */
 const SILENT_MS_MAX = 5_000;
-
-/** What the event stream sends: everything that moves. */
-type Snapshot = Awaited<ReturnType<typeof takeSnapshot>>;
 
 interface FeedDeps {
   readonly parts: ConsoleParts;
@@ -32,30 +28,13 @@ export function addConsoleFeed(
   everyMs = EVERY_MS,
 ): void {
   const snapshot = sharedLoad(() => takeSnapshot(parts, status), everyMs / 2);
+  const textOf = (found: object): string => JSON.stringify({ ...found, now: undefined });
+  const following = { everyMs, textOf, silentMsMax: SILENT_MS_MAX };
   hideRoutes(server)('GET /console/events', {}, async (_request, reply) => {
     // A database that is away is told before the stream is open, with a status that a page can read.
     await snapshot();
-    return streams.send(reply, (signal) => changes(snapshot, everyMs, signal));
+    return streams.send(reply, (signal) => followChanges(snapshot, following, signal));
   });
-}
-
-async function* changes(
-  snapshot: () => Promise<Snapshot>,
-  everyMs: number,
-  signal: AbortSignal,
-): AsyncGenerator<Snapshot> {
-  let last = '';
-  let sentAtMs = -Infinity;
-  while (!signal.aborted) {
-    const found = await snapshot();
-    const text = JSON.stringify({ ...found, now: undefined });
-    if (text !== last || performance.now() - sentAtMs > SILENT_MS_MAX) {
-      yield found;
-      last = text;
-      sentAtMs = performance.now();
-    }
-    await sleep(everyMs, undefined, { signal }).catch(() => undefined);
-  }
 }
 
 async function takeSnapshot(parts: ConsoleParts, status: FeedDeps['status']) {

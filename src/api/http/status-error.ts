@@ -3,6 +3,7 @@
  * What its gateway refuses by itself carries no detail and one Content-Type; what its handlers refuse
  * carries a detail and a second Content-Type, a slip of the original that its clients live with.
  */
+import { Readable } from 'node:stream';
 import type { FastifyReply } from 'fastify';
 import { z } from 'zod';
 
@@ -72,21 +73,13 @@ export class StatusError extends Error {
 }
 
 /** Sends an error of a list operation, with the second Content-Type where the service has it. */
-export function sendStatus(reply: FastifyReply, error: StatusError): FastifyReply {
-  reply.code(error.statusCode);
-  if (error.body.details.length === 0) return sendJson(reply, error.body);
-  // Fastify keeps one value of this header, so the answer is written past it.
-  const payload = Buffer.from(JSON.stringify(error.body));
-  reply.hijack();
-  for (const [name, value] of Object.entries(reply.getHeaders())) {
-    if (value !== undefined) reply.raw.setHeader(name, value);
-  }
-  reply.raw
-    .setHeader('content-type', ['application/json', 'application/grpc'])
-    .setHeader('content-length', payload.length)
-    .writeHead(error.statusCode)
-    .end(payload);
-  return reply;
+export function sendStatus(reply: FastifyReply, { statusCode, body }: StatusError): FastifyReply {
+  reply.code(statusCode);
+  if (body.details.length === 0) return sendJson(reply, body);
+  const bytes = Buffer.from(JSON.stringify(body));
+  reply.headers({ 'content-type': ['application/json', 'application/grpc'], 'content-length': bytes.length });
+  // As a stream: of what is no stream Fastify reads the type, which it takes for one text.
+  return reply.send(Readable.from([bytes]));
 }
 
 /** Sends JSON with no charset in its Content-Type, as the service does. `indent` in spaces. */

@@ -1,29 +1,43 @@
 /** On-demand exports as the read API offers them: runs, queued ahead of the nightly ones. An id is the run's. */
 import { z } from 'zod';
-import { isHexId } from '../../core/ids.ts';
+import { isHexId, PARTY_ID_BYTES_MAX } from '../../core/ids.ts';
 import { readInstant } from '../../core/time.ts';
 import { partyName } from '../../ledger/objects/object-keys.ts';
 import { enqueueRun } from '../../runs/enqueue.ts';
 import type { JobDeps } from '../../runs/job.ts';
 import { RUN } from '../../runs/run-schema.ts';
 import type { Run } from '../../runs/store/run.ts';
-import { TEXT_OR_NULL } from '../http/routes.ts';
+import { TEXT_OR_NULL, UUID } from '../http/routes.ts';
+import { followChanges } from '../http/events.ts';
 import { StatusError } from '../http/status-error.ts';
 import type { Download, Downloads } from './downloads.ts';
-import { followRun } from './follow-run.ts';
+import { FOLLOWING } from './start-runs.ts';
 
 /** Each is a run that is never forgotten, and goes ahead of the nightly ones. */
 const ORDERS_OPEN_MAX = 200;
 
-/** Kept as the run's parameters; times are RFC 3339. */
-export interface ExportOrder {
-  readonly partyId: string;
-  readonly assetId?: string | undefined;
-  readonly from?: string | undefined;
-  readonly to?: string | undefined;
-  /** What is covered in the range is not believed, and asked for anew. */
-  readonly again?: true | undefined;
-}
+const INSTANT = z.string().max(40).optional();
+const PARTY_ID = z.string().min(1).max(PARTY_ID_BYTES_MAX);
+
+/** Kept as the run's parameters. */
+export const EXPORT_ORDER = z.strictObject({
+  partyId: PARTY_ID.describe('As the source lists it.'),
+  assetId: z
+    .string()
+    .regex(/^[0-9a-fA-F]{64}$/)
+    .optional(),
+  from: INSTANT.describe('RFC 3339, inclusive, a whole second. Without it, from the beginning.'),
+  to: INSTANT.describe('RFC 3339, exclusive, a whole second. Without it, up to the present.'),
+  again: z.boolean().optional().describe('Distrust what is covered in that range, and ask for it anew.'),
+});
+export type ExportOrder = z.infer<typeof EXPORT_ORDER>;
+
+export const ORDERS_QUESTION = z.strictObject({
+  partyId: PARTY_ID.optional().describe('Only orders for this party.'),
+  before: UUID.optional().describe('Only orders older than this one: the next page.'),
+  limit: z.int().min(1).max(500).default(50),
+});
+export type OrdersQuestion = z.infer<typeof ORDERS_QUESTION>;
 
 export const EXPORT_STATUS = RUN.pick({ id: true, state: true, verdict: true, evidence: true });
 export type ExportStatus = z.infer<typeof EXPORT_STATUS>;
@@ -38,13 +52,6 @@ export const ORDER_RECORD = EXPORT_STATUS.extend({
   ...RUN.pick({ queuedAt: true, finishedAt: true }).shape,
 });
 export type OrderRecord = z.infer<typeof ORDER_RECORD>;
-
-export interface OrdersQuestion {
-  readonly partyId?: string | undefined;
-  /** Orders older than this one. */
-  readonly before?: string | undefined;
-  readonly limit: number;
-}
 
 export class ExportOrders {
   readonly #deps: JobDeps;
@@ -93,10 +100,11 @@ export class ExportOrders {
 
   /** The state now, then each change, ending with the order or the signal. */
   progress(id: string, signal: AbortSignal): AsyncIterable<object> {
-    return followRun(async () => {
+    const read = async () => {
       const status = await this.get(id);
       return status && { ...status, progress: await this.#deps.progress.read(id) };
-    }, signal);
+    };
+    return followChanges(read, FOLLOWING, signal);
   }
 
   /**

@@ -2,45 +2,35 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import type { FastifyInstance, FastifyReply } from 'fastify';
 import { z } from 'zod';
-import { canonicalPartyId, isExportableParty, PARTY_ID_BYTES_MAX } from '../../core/ids.ts';
+import { canonicalPartyId, isExportableParty } from '../../core/ids.ts';
 import { floorSecond, formatInstant, parseInstant } from '../../core/time.ts';
-import type { EventStreams } from '../http/answer/events.ts';
+import type { EventStreams } from '../http/events.ts';
 import { BY_ID, describeRoutes, named, nameSchemas, UUID } from '../http/routes.ts';
 import { StatusError } from '../http/status-error.ts';
 import type { Download } from './downloads.ts';
-import { type ExportOrder, type ExportOrders, EXPORT_STATUS, ORDER_RECORD } from './export-orders.ts';
+import {
+  EXPORT_ORDER,
+  EXPORT_STATUS,
+  type ExportOrder,
+  type ExportOrders,
+  ORDER_RECORD,
+  ORDERS_QUESTION,
+} from './export-orders.ts';
 
 /** What the service numbers errors that have no number of their own. */
 const UNMAPPED = 10_000;
-const INSTANT = z.string().max(40).optional();
-const PARTY_ID = z.string().min(1).max(PARTY_ID_BYTES_MAX);
-const ORDER = z.strictObject({
-  partyId: PARTY_ID.describe('As the source lists it.'),
-  assetId: z
-    .string()
-    .regex(/^[0-9a-fA-F]{64}$/)
-    .optional(),
-  from: INSTANT.describe('RFC 3339, inclusive, a whole second. Without it, from the beginning.'),
-  to: INSTANT.describe('RFC 3339, exclusive, a whole second. Without it, up to the present.'),
-  again: z.boolean().optional().describe('Distrust what is covered in that range, and ask for it anew.'),
-});
-const HISTORY = z.strictObject({
-  partyId: PARTY_ID.optional().describe('Only orders for this party.'),
-  before: UUID.optional().describe('Only orders older than this one: the next page.'),
-  limit: z.int().min(1).max(500).default(50),
-});
 const HISTORY_PAGE = z.object({ exports: z.array(named('ExportRecord')) });
 
 export type ExportJobs = Pick<ExportOrders, keyof ExportOrders>;
 
 /** Adds the routes. */
 export function addExports(server: FastifyInstance, jobs: ExportJobs, streams: EventStreams): void {
-  nameSchemas(server, { ExportOrder: ORDER, Export: EXPORT_STATUS, ExportRecord: ORDER_RECORD });
+  nameSchemas(server, { ExportOrder: EXPORT_ORDER, Export: EXPORT_STATUS, ExportRecord: ORDER_RECORD });
   const add = describeRoutes(server, 'exports');
   add(
     'GET /mirror/exports',
     'Orders, newest first',
-    { querystring: HISTORY, response: { 200: HISTORY_PAGE } },
+    { querystring: ORDERS_QUESTION, response: { 200: HISTORY_PAGE } },
     async ({ query: { partyId, ...page } }) => ({
       exports: await jobs.list({ ...page, partyId: partyId === undefined ? undefined : readParty(partyId) }),
     }),
@@ -48,7 +38,7 @@ export function addExports(server: FastifyInstance, jobs: ExportJobs, streams: E
   add(
     'POST /mirror/exports',
     'Order an export',
-    { body: named<z.infer<typeof ORDER>>('ExportOrder'), response: { 202: z.object({ id: UUID }) } },
+    { body: named<ExportOrder>('ExportOrder'), response: { 202: z.object({ id: UUID }) } },
     async ({ body }, reply) => {
       const { id } = await jobs.submit(readOrder(body));
       return reply.code(202).header('location', `/mirror/exports/${id}`).send({ id });
@@ -91,7 +81,7 @@ export function addExports(server: FastifyInstance, jobs: ExportJobs, streams: E
 }
 
 /** @throws StatusError 400 naming the field and what is accepted */
-function readOrder({ again, assetId, ...body }: z.infer<typeof ORDER>): ExportOrder {
+function readOrder({ again, assetId, ...body }: ExportOrder): ExportOrder {
   const partyId = readParty(body.partyId);
   const from = readInstant('from', body.from);
   const to = readInstant('to', body.to);

@@ -6,13 +6,12 @@ import { sharedLoad } from '../../core/shared-load.ts';
 import { describeRun, isOver } from '../../runs/run-document.ts';
 import type { RunDocument } from '../../runs/run-schema.ts';
 import { RUN_KINDS } from '../../runs/run-schema.ts';
-import { type EventStreams, goneSignal, limitOpen } from '../http/answer/events.ts';
+import { type EventStreams, followChanges, goneSignal, limitOpen } from '../http/events.ts';
 import { MIRROR_STATUS, type StatusStore } from '../http/ports.ts';
 import { BY_ID, describeRoutes, named, nameSchemas, TEXT_OR_NULL, UUID } from '../http/routes.ts';
 import { StatusError } from '../http/status-error.ts';
-import { followRun } from './follow-run.ts';
 import { glance, type MirrorStatus } from './glance.ts';
-import { type OrderKey, RUN_ORDER, type RunOrder, type RunStarts } from './start-runs.ts';
+import { FOLLOWING, type OrderKey, RUN_ORDER, type RunOrder, type RunStarts } from './start-runs.ts';
 
 /** Counting a hundred thousand ledgers takes some tenths of a second: all who look share one count. */
 const STATUS_MAX_AGE_MS = 5_000;
@@ -109,7 +108,7 @@ export function addRuns(
         ...describeRun(await findRun(store, id)),
         progress: await orders.progress(id),
       });
-      return streams.send(reply, (signal) => followRun(read, signal));
+      return streams.send(reply, (signal) => followChanges(read, FOLLOWING, signal));
     },
   );
   add('GET /mirror/runs/:id/logs', "A run's log lines, oldest first", LOGS, async ({ params, query }) => {
@@ -137,7 +136,7 @@ async function waitForEnd(
 ): Promise<RunDocument> {
   const signal = AbortSignal.any([goneSignal(reply), AbortSignal.timeout(waitMs)]);
   let run = first;
-  for await (const now of followRun(() => findRun(store, first.runId), signal)) run = now;
+  for await (const now of followChanges(() => findRun(store, first.runId), FOLLOWING, signal)) run = now;
   return run;
 }
 

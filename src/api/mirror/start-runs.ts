@@ -2,9 +2,13 @@
 import { z } from 'zod';
 import { enqueueRun } from '../../runs/enqueue.ts';
 import type { JobDeps } from '../../runs/job.ts';
+import { isOver } from '../../runs/run-document.ts';
 import type { ProgressLine } from '../../runs/progress/progress-line.ts';
 import type { NewRun } from '../../runs/store/run.ts';
 import { StatusError } from '../http/status-error.ts';
+
+/** How a run is followed to its end. */
+export const FOLLOWING = { everyMs: 250, isLast: isOver };
 
 /** What `POST /mirror/runs` asks for. */
 export const RUN_ORDER = z.strictObject({

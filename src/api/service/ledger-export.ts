@@ -11,7 +11,7 @@ import type { Log } from '../../core/log.ts';
 import { CONTENT_TYPE, ledgerBody, ledgerForm } from './ledger-forms.ts';
 import type { LedgerQuestion } from '../../ledger/ledger-range.ts';
 import type { ObjectLedgerReader } from './ledger-reader.ts';
-import { goneSignal, limitOpen } from '../http/answer/events.ts';
+import { goneSignal, limitOpen } from '../http/events.ts';
 import { readQuery } from '../http/query-text.ts';
 import { describeRoutes } from '../http/routes.ts';
 import { DETAIL, sendJson, StatusError } from '../http/status-error.ts';

@@ -3,7 +3,7 @@
  * interface document, one JSON message a line. A failure after the first byte can no longer change the
  * status; it ends the stream as the service ends it, with the error in the place of the next bytes.
  */
-import { weightOf } from '../http/answer/compression.ts';
+import { weightOf } from '../http/compression.ts';
 import type { StatusBody } from '../http/status-error.ts';
 
 export type LedgerForm = 'csv' | 'messages';

@@ -2,9 +2,37 @@
  * The console's questions about parties and their ledgers. Pages go by key, never by offset; sizes are
  * summed for the rows of a page only, so that a million parties cost what fifty do.
  */
-import { splitCutId } from '../../../core/ids.ts';
-import type { AccountQuestion, EntriesQuestion, PartiesQuestion } from '../questions.ts';
+import { z } from 'zod';
+import { PARTY_ID_BYTES_MAX, splitCutId } from '../../../core/ids.ts';
 import type { PlainRow, Rows } from '../../../postgres/rows.ts';
+
+const ID = z.string().max(66);
+const WORD = z.string().max(100);
+const DAY = z.string().meta({ format: 'date' }).optional();
+const INSTANT_AND_ROWS = /^\d{4}-\d\d-\d\dT[\d:.]{8,15}Z~\d{1,9}$/;
+
+/** What the page asks of parties and their ledgers. */
+export const ASKED = {
+  parties: z.strictObject({
+    view: z.enum(['recent', 'id', 'quarantined']).default('id'),
+    /** A whole id, or as it is shown cut; only with the view `id`. */
+    search: ID.default(''),
+    /** `next` of the page before. */
+    after: z.string().max(PARTY_ID_BYTES_MAX).optional(),
+  }),
+  flows: z.strictObject({ asset: ID, zone: WORD.default('UTC') }),
+  balance: z.strictObject({ asset: ID, type: WORD, market: ID.optional() }),
+  entries: z.strictObject({
+    asset: ID.optional(),
+    type: WORD.optional(),
+    /** Days of UTC, both included. */
+    since: DAY,
+    until: DAY,
+    /** `next` of the page before: the instant that it ended at, and how many of its rows were shown. */
+    after: z.string().regex(INSTANT_AND_ROWS).optional(),
+  }),
+};
+type Asked<Name extends keyof typeof ASKED> = z.infer<(typeof ASKED)[Name]>;
 
 const PARTIES_PAGE = 25;
 const ENTRIES_PAGE = 50;
@@ -137,7 +165,7 @@ export class ConsoleLedgers {
     this.#rows = rows;
   }
 
-  async parties({ view, search, after }: PartiesQuestion): Promise<Page<'parties'>> {
+  async parties({ view, search, after }: Asked<'parties'>): Promise<Page<'parties'>> {
     const { prefix, suffix } = splitCutId(toListed(search));
     const found = await this.#rows<PlainRow & { readonly partyId: string; readonly key: string }>(
       'list parties',
@@ -165,12 +193,12 @@ export class ConsoleLedgers {
     return this.#rows("sum up a ledger's flows", FLOWS, [partyId, assetId, zone]);
   }
 
-  balance(partyId: string, { asset, type, market }: AccountQuestion): Promise<readonly PlainRow[]> {
+  balance(partyId: string, { asset, type, market }: Asked<'balance'>): Promise<readonly PlainRow[]> {
     return this.#rows("read an account's balance", BALANCE, [partyId, asset, type, market]);
   }
 
   /** Newest first. */
-  async entries(partyId: string, question: EntriesQuestion): Promise<Page<'entries'>> {
+  async entries(partyId: string, question: Asked<'entries'>): Promise<Page<'entries'>> {
     const { asset, type, since, until, after } = question;
     const [from, seenBefore = '0'] = after?.split('~') ?? [];
     const values = [partyId, asset, type, since, until, from, seenBefore];

@@ -1,7 +1,8 @@
 /** Server-sent events: one JSON value an event, with a heartbeat so that a dead line is noticed. */
 import { PassThrough, pipeline } from 'node:stream';
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { FastifyReply } from 'fastify';
-import { StatusError } from '../status-error.ts';
+import { StatusError } from './status-error.ts';
 
 const HEARTBEAT_MS = 15_000;
 /** A browser connects again by itself; what hangs for ever does not pile up. */
@@ -26,6 +27,35 @@ export function limitOpen(max: number): (reply: FastifyReply) => boolean {
     reply.raw.once('close', () => (open -= 1));
     return true;
   };
+}
+
+interface Following<Told> {
+  readonly everyMs: number;
+  /** What is no longer a change. */
+  readonly textOf?: (told: Told) => string;
+  /** Told again after so long, though nothing has changed. */
+  readonly silentMsMax?: number;
+  readonly isLast?: (told: Told) => boolean;
+}
+
+/** What `read` gives now, then each change, until it was the last, the signal aborts or there is none. */
+export async function* followChanges<Told>(
+  read: () => Promise<Told | undefined>,
+  { everyMs, textOf = JSON.stringify, silentMsMax = Infinity, isLast = () => false }: Following<Told>,
+  signal: AbortSignal,
+): AsyncGenerator<Told> {
+  let last = { text: '', atMs: 0 };
+  while (!signal.aborted) {
+    const now = await read();
+    if (now === undefined) return;
+    const [text, atMs] = [textOf(now), performance.now()];
+    if (text !== last.text || atMs - last.atMs > silentMsMax) {
+      yield now;
+      last = { text, atMs };
+    }
+    if (isLast(now)) return;
+    await sleep(everyMs, undefined, { signal }).catch(() => undefined);
+  }
 }
 
 /** The open streams of one server. */
