@@ -105,7 +105,7 @@ export const EMPTY_FACTS: MirrorFacts = {
   lakeCommitsDecidedBy: 'store',
 };
 
-const EMPTY_STATUS: StatusStore = {
+export const EMPTY_STATUS: StatusStore = {
   logs: async () => ({ lines: [], next: undefined }),
   facts: async () => EMPTY_FACTS,
   runs: async () => [],
@@ -156,11 +156,4 @@ export const NO_CONSOLE: ConsoleParts = {
   upkeep: async () => CALM,
 };
 
-const NO_JOBS: ApiDeps['jobs'] = {
-  submit: unused,
-  get: unused,
-  list: unused,
-  cancel: unused,
-  progress: unused,
-  openDownload: unused,
-};
+const NO_JOBS: ApiDeps['jobs'] = { submit: unused, list: unused, openDownload: unused };

@@ -76,8 +76,7 @@ export async function addAccess(
 
 async function roleOf(request: FastifyRequest, { keys, checkToken }: Locks): Promise<Role | undefined> {
   const bearer = bearerOf(request.headers.authorization);
-  if (bearer !== undefined) return checkToken(request, bearer);
-  return (await keys.sessionOf(request.headers.cookie))?.role;
+  return bearer === undefined ? keys.roleOf(request.headers.cookie) : checkToken(request, bearer);
 }
 
 /** From a token to a cookie, and back. */

@@ -37,12 +37,6 @@ export function roleOfToken(token: string, { write, read }: Tokens): Role | unde
   return isWrite ? 'write' : isRead ? 'read' : undefined;
 }
 
-interface Session {
-  readonly id: string;
-  readonly endMs: number;
-  readonly role: Role;
-}
-
 /** The sessions of a mirror, as one process knows them. */
 export class Keys {
   readonly #store: SessionStore;
@@ -64,27 +58,28 @@ export class Keys {
   }
 
   /** @param cookies the request's Cookie header */
-  async sessionOf(cookies: string | undefined): Promise<Session | undefined> {
-    if (cookies?.includes(COOKIE_PREFIX) !== true) return undefined;
+  async roleOf(cookies = ''): Promise<Role | undefined> {
+    if (!cookies.includes(COOKIE_PREFIX)) return undefined;
     const session = await this.#read(cookies);
-    return session === undefined || (await this.#store.isEnded(session.id)) ? undefined : session;
+    return session === undefined || (await this.#store.isEnded(session.id)) ? undefined : session.role;
   }
 
   /** @returns the name of the cookie to clear */
-  async close(cookies: string | undefined): Promise<string> {
-    const session = await this.#read(cookies ?? '');
+  async close(cookies = ''): Promise<string> {
+    const session = await this.#read(cookies);
     if (session !== undefined) await this.#store.end(session.id, session.endMs);
     return cookieName(await this.#key());
   }
 
-  async #read(cookies: string): Promise<Session | undefined> {
+  async #read(cookies: string) {
     const key = await this.#key();
     const name = cookieName(key);
     const pair = cookies.split('; ').find((one) => one.startsWith(`${name}=`));
     const [end = '', role = '', id = '', mac = '', rest] = (pair ?? '').slice(name.length + 1).split('.');
     if (rest !== undefined || !isSame(mac, sign(key, `${end}.${role}.${id}`))) return undefined;
     const endMs = Number(end);
-    return endMs > this.#nowMs() && (role === 'read' || role === 'write') ? { id, endMs, role } : undefined;
+    if (endMs <= this.#nowMs() || (role !== 'read' && role !== 'write')) return undefined;
+    return { id, endMs, role } as const;
   }
 }
 

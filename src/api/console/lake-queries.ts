@@ -2,7 +2,7 @@
  * Answers questions to the lake by `ledger-mirror query` in a process of its own: a statement can exhaust or crash that
  * process, never the API. Statements at once, their time and their answers are bounded.
  */
-import { type ChildProcess, type ChildProcessByStdio, spawn } from 'node:child_process';
+import { type ChildProcessByStdio, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { createInterface } from 'node:readline';
 import type { Readable } from 'node:stream';
@@ -66,12 +66,6 @@ const ROWS_MAX = 5_000;
 const ANSWER_CHARACTERS_MAX = 8_000_000;
 const SAID_CHARACTERS_MAX = 4_000;
 
-interface Running {
-  readonly child: ChildProcess;
-  readonly stdout: Readable;
-  readonly ended: Promise<void>;
-}
-
 /** Runs `ledger-mirror query`. */
 export class QueryRunner {
   readonly #process: QueryProcess;
@@ -120,7 +114,7 @@ export class QueryRunner {
     return stdout;
   }
 
-  #start(question: LakeQuestion, format: string, signal: AbortSignal): Running {
+  #start(question: LakeQuestion, format: string, signal: AbortSignal) {
     if (this.#running >= AT_ONCE_MAX)
       throw new StatusError('unavailable', 'the lake answers others right now; try again in a moment');
     this.#running += 1;
@@ -132,7 +126,7 @@ export class QueryRunner {
     return running;
   }
 
-  #spawn(args: readonly string[], signal: AbortSignal | undefined): Running {
+  #spawn(args: readonly string[], signal: AbortSignal | undefined) {
     const { command, env } = this.#process;
     const [program, ...first] = command;
     const child = spawn(program, [...first, ...args], {

@@ -25,14 +25,11 @@ const MESSAGES = new Map([
   ['date_range', 'datanode.api.v2.DateRange'],
 ]);
 const PARAMETERS_MAX = 100;
-const INT_LIMITS = {
-  int32: [-(2n ** 31n), 2n ** 31n - 1n],
-  int64: [-(2n ** 63n), 2n ** 63n - 1n],
-} as const;
-const BOOLEANS = new Map<string, boolean>([
-  ...['1', 't', 'T', 'true', 'TRUE', 'True'].map((text) => [text, true] as const),
-  ...['0', 'f', 'F', 'false', 'FALSE', 'False'].map((text) => [text, false] as const),
-]);
+const INT_BITS = { int32: 31n, int64: 63n } as const;
+const BOOLEANS = {
+  true: ['1', 't', 'T', 'true', 'TRUE', 'True'],
+  false: ['0', 'f', 'F', 'false', 'FALSE', 'False'],
+};
 
 /**
  * @param url the request target, with its query string
@@ -103,14 +100,14 @@ function fieldName(key: string, fields: Fields): string | undefined {
 function readValue(field: string, kind: FieldKind, text: string): Values[FieldKind] {
   if (kind === 'string') return text;
   if (kind === 'bool') {
-    const value = BOOLEANS.get(text);
-    if (value === undefined) throw parseError(field, 'ParseBool', text, 'invalid syntax');
-    return value;
+    const isTrue = BOOLEANS.true.includes(text);
+    if (isTrue || BOOLEANS.false.includes(text)) return isTrue;
+    throw parseError(field, 'ParseBool', text, 'invalid syntax');
   }
   if (!/^[+-]?\d+$/.test(text)) throw parseError(field, 'ParseInt', text, 'invalid syntax');
   const value = BigInt(text.replace(/^\+/, ''));
-  const [min, max] = INT_LIMITS[kind];
-  if (value < min || value > max) throw parseError(field, 'ParseInt', text, 'value out of range');
+  const end = 2n ** INT_BITS[kind];
+  if (value < -end || value >= end) throw parseError(field, 'ParseInt', text, 'value out of range');
   return kind === 'int32' ? Number(value) : value;
 }
 

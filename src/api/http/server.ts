@@ -21,7 +21,8 @@ import { addLedgerExport, type LedgerReader } from '../service/ledger-export.ts'
 import { addLists } from '../service/lists.ts';
 import type { ListStore } from '../service/store/read-store.ts';
 import { addMetrics } from './metrics.ts';
-import { addRuns, addStatus, type RunOrders } from '../mirror/mirror-routes.ts';
+import { addRuns, addStatus } from '../mirror/mirror-routes.ts';
+import type { RunOrders } from '../mirror/start-runs.ts';
 import { addOpenApi } from './openapi.ts';
 import { addExports, type ExportJobs } from '../mirror/export-routes.ts';
 import type { MetricsRegistry } from '../../worker/metrics/metrics-registry.ts';
@@ -86,7 +87,7 @@ export async function buildServer(deps: ApiDeps, options: ApiOptions): Promise<F
   const streams = new EventStreams();
   addLists(server, deps.lists);
   addLedgerExport(server, deps.ledger, log);
-  addExports(server, deps.jobs, streams);
+  addExports(server, deps.jobs, deps, streams);
   addRuns(server, deps.runs, store, streams);
   const status = addStatus(server, store);
   addHealth(server, deps.probes, log);

@@ -5,13 +5,12 @@ import { readInstant } from '../../core/time.ts';
 import { partyName } from '../../ledger/objects/object-keys.ts';
 import { enqueueRun } from '../../runs/enqueue.ts';
 import type { JobDeps } from '../../runs/job.ts';
+import type { RunDocument } from '../../runs/run-document.ts';
 import { RUN } from '../../runs/run-schema.ts';
 import type { Run } from '../../runs/store/run.ts';
 import { TEXT_OR_NULL, UUID } from '../http/routes.ts';
-import { followChanges } from '../http/events.ts';
 import { StatusError } from '../http/status-error.ts';
 import type { Download, Downloads } from './downloads.ts';
-import { FOLLOWING } from './start-runs.ts';
 
 /** Each is a run that is never forgotten, and goes ahead of the nightly ones. */
 const ORDERS_OPEN_MAX = 200;
@@ -77,11 +76,6 @@ export class ExportOrders {
     return { id: run.runId };
   }
 
-  async get(id: string): Promise<ExportStatus | undefined> {
-    const run = await this.#find(id);
-    return run && toStatus(run);
-  }
-
   /** Newest first. */
   async list({ partyId: subject, ...page }: OrdersQuestion): Promise<readonly OrderRecord[]> {
     const runs = await this.#deps.runs.list({ kind: 'export', subject, ...page });
@@ -91,29 +85,13 @@ export class ExportOrders {
     });
   }
 
-  /** Has no effect on an order that has ended. @returns false where there is no such order */
-  async cancel(id: string): Promise<boolean> {
-    const run = await this.#find(id);
-    if (run !== undefined) await this.#deps.runs.requestCancel(run.runId);
-    return run !== undefined;
-  }
-
-  /** The state now, then each change, ending with the order or the signal. */
-  progress(id: string, signal: AbortSignal): AsyncIterable<object> {
-    const read = async () => {
-      const status = await this.get(id);
-      return status && { ...status, progress: await this.#deps.progress.read(id) };
-    };
-    return followChanges(read, FOLLOWING, signal);
-  }
-
   /**
    * undefined while the order has not ended with something to download.
    * @throws StatusError 429 where too many files are being made already
    */
   async openDownload(id: string): Promise<Download | undefined> {
-    const run = await this.#find(id);
-    if (run === undefined || run.verdict === null || run.verdict === 'failed') return undefined;
+    const run = await this.#deps.runs.get(id);
+    if (run?.kind !== 'export' || run.verdict === null || run.verdict === 'failed') return undefined;
     const { assetId, from, to } = askedBy(run);
     const range = {
       partyId: run.subject,
@@ -124,11 +102,6 @@ export class ExportOrders {
     const fileName = `ledger_entries_${partyName(run.subject)}_${assetId ?? 'all'}.csv`;
     return this.#downloads.open(id, fileName, (signal) => this.#deps.stages.readLedger(range, signal));
   }
-
-  async #find(id: string): Promise<Run | undefined> {
-    const run = await this.#deps.runs.get(id);
-    return run?.kind === 'export' ? run : undefined;
-  }
 }
 
 function askedBy({ params }: Run): z.infer<typeof ASKED> {
@@ -136,6 +109,6 @@ function askedBy({ params }: Run): z.infer<typeof ASKED> {
   return { assetId, from, to };
 }
 
-function toStatus({ runId, state, verdict, evidence }: Run): ExportStatus {
+export function toStatus({ runId, state, verdict, evidence }: RunDocument): ExportStatus {
   return { id: runId, state, verdict, evidence };
 }

@@ -3,11 +3,14 @@ import type { IncomingHttpHeaders } from 'node:http';
 import type { FastifyInstance, FastifyReply } from 'fastify';
 import { z } from 'zod';
 import { canonicalPartyId, isExportableParty } from '../../core/ids.ts';
+import type { RunDocument } from '../../runs/run-document.ts';
 import { floorSecond, formatInstant, parseInstant } from '../../core/time.ts';
-import type { EventStreams } from '../http/events.ts';
+import { type EventStreams, followChanges } from '../http/events.ts';
+import type { StatusStore } from '../http/ports.ts';
 import { BY_ID, describeRoutes, named, nameSchemas, UUID } from '../http/routes.ts';
 import { StatusError } from '../http/status-error.ts';
 import type { Download } from './downloads.ts';
+import { FOLLOWING, type RunOrders } from './start-runs.ts';
 import {
   EXPORT_ORDER,
   EXPORT_STATUS,
@@ -15,6 +18,7 @@ import {
   type ExportOrders,
   ORDER_RECORD,
   ORDERS_QUESTION,
+  toStatus,
 } from './export-orders.ts';
 
 /** What the service numbers errors that have no number of their own. */
@@ -24,7 +28,17 @@ const HISTORY_PAGE = z.object({ exports: z.array(named('ExportRecord')) });
 export type ExportJobs = Pick<ExportOrders, keyof ExportOrders>;
 
 /** Adds the routes. */
-export function addExports(server: FastifyInstance, jobs: ExportJobs, streams: EventStreams): void {
+export function addExports(
+  server: FastifyInstance,
+  jobs: ExportJobs,
+  { runs, status: store }: { readonly runs: RunOrders; readonly status: StatusStore },
+  streams: EventStreams,
+): void {
+  const find = async (id: string): Promise<RunDocument> => {
+    const run = await store.run(id);
+    if (run?.kind !== 'export') throw new StatusError('notFound', 'no order has this id');
+    return run;
+  };
   nameSchemas(server, { ExportOrder: EXPORT_ORDER, Export: EXPORT_STATUS, ExportRecord: ORDER_RECORD });
   const add = describeRoutes(server, 'exports');
   add(
@@ -48,14 +62,15 @@ export function addExports(server: FastifyInstance, jobs: ExportJobs, streams: E
     'GET /mirror/exports/:id',
     'How an order stands',
     { params: BY_ID, response: { 200: named('Export') } },
-    async ({ params }) => (await jobs.get(params.id)) ?? unknownOrder(),
+    async ({ params: { id } }) => toStatus(await find(id)),
   );
   add(
     'DELETE /mirror/exports/:id',
     'Cancel an order',
     { params: BY_ID, response: { 204: z.null() } },
-    async ({ params }, reply) => {
-      if (!(await jobs.cancel(params.id))) unknownOrder();
+    async ({ params: { id } }, reply) => {
+      await find(id);
+      await runs.cancel(id);
       return reply.code(204).send();
     },
   );
@@ -64,8 +79,9 @@ export function addExports(server: FastifyInstance, jobs: ExportJobs, streams: E
     'Live progress, as server-sent events',
     { params: BY_ID, produces: ['text/event-stream'] },
     async ({ params: { id } }, reply) => {
-      if ((await jobs.get(id)) === undefined) unknownOrder();
-      return streams.send(reply, (signal) => jobs.progress(id, signal));
+      await find(id);
+      const read = async () => ({ ...toStatus(await find(id)), progress: await runs.progress(id) });
+      return streams.send(reply, (signal) => followChanges(read, FOLLOWING, signal));
     },
   );
   add(
@@ -107,10 +123,6 @@ function readInstant(name: string, text: string | undefined): string | undefined
 
 function refuse(inner: string): StatusError {
   return StatusError.ofHandler('invalidArgument', { code: UNMAPPED, message: 'invalid order', inner });
-}
-
-function unknownOrder(): never {
-  throw new StatusError('notFound', 'no order has this id');
 }
 
 function sendDownload(

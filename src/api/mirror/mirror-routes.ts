@@ -11,7 +11,7 @@ import { MIRROR_STATUS, type StatusStore } from '../http/ports.ts';
 import { BY_ID, describeRoutes, named, nameSchemas, TEXT_OR_NULL, UUID } from '../http/routes.ts';
 import { StatusError } from '../http/status-error.ts';
 import { glance, type MirrorStatus } from './glance.ts';
-import { FOLLOWING, type OrderKey, RUN_ORDER, type RunOrder, type RunStarts } from './start-runs.ts';
+import { FOLLOWING, type OrderKey, RUN_ORDER, type RunOrder, type RunOrders } from './start-runs.ts';
 
 /** Counting a hundred thousand ledgers takes some tenths of a second: all who look share one count. */
 const STATUS_MAX_AGE_MS = 5_000;
@@ -49,8 +49,6 @@ const LOGS = {
   querystring: z.strictObject({ after: DIGITS.default('0') }),
   response: { 200: z.object({ lines: z.array(z.looseObject({})), next: TEXT_OR_NULL }) },
 };
-
-export type RunOrders = Pick<RunStarts, keyof RunStarts>;
 
 /** Adds the route. @returns the shared reading of the status, for the metrics */
 export function addStatus(server: FastifyInstance, store: StatusStore): () => Promise<MirrorStatus> {

@@ -35,6 +35,8 @@ interface Started {
   readonly isNew: boolean;
 }
 
+export type RunOrders = Pick<RunStarts, keyof RunStarts>;
+
 export class RunStarts {
   readonly #jobs: JobDeps;
   readonly #isAttended: (sourceUrl: string | undefined) => Promise<boolean>;

@@ -8,7 +8,7 @@ import { canonicalPartyId, isExportableParty, isHexId } from '../../core/ids.ts'
 import { partyName } from '../../ledger/objects/object-keys.ts';
 import { formatInstant, type Micros, SECOND_MICROS } from '../../core/time.ts';
 import type { Log } from '../../core/log.ts';
-import { CONTENT_TYPE, ledgerBody, ledgerForm } from './ledger-forms.ts';
+import { ledgerBody, ledgerForm } from './ledger-forms.ts';
 import type { LedgerQuestion } from '../../ledger/ledger-range.ts';
 import type { ObjectLedgerReader } from './ledger-reader.ts';
 import { goneSignal, limitOpen } from '../http/events.ts';
@@ -111,7 +111,7 @@ async function streamLedger(
     throw describe(error);
   });
   const body = ledgerBody(form, chunks, (error) => describe(error).body);
-  return reply.header('content-type', CONTENT_TYPE[form]).send(Readable.from(body, { objectMode: false }));
+  return reply.header('content-type', form).send(Readable.from(body, { objectMode: false }));
 }
 
 function exportError(error: unknown, { partyId }: LedgerQuestion): StatusError {

@@ -6,19 +6,15 @@
 import { weightOf } from '../http/compression.ts';
 import type { StatusBody } from '../http/status-error.ts';
 
-export type LedgerForm = 'csv' | 'messages';
+export type LedgerForm = 'text/csv' | 'application/json';
 
 /** Bytes of CSV in one message: a multiple of three, so that only the last carries base64 padding. */
 const MESSAGE_BYTES_MAX = 768 * 1024;
 
-export const CONTENT_TYPE: Readonly<Record<LedgerForm, string>> = {
-  csv: 'text/csv',
-  messages: 'application/json',
-};
-
 /** Messages only for those who name JSON and not CSV, or prefer it; anything else is the service's form. */
 export function ledgerForm(accept: string | undefined): LedgerForm {
-  return weightOf(accept, 'application/json') > weightOf(accept, 'text/csv') ? 'messages' : 'csv';
+  const prefersJson = weightOf(accept, 'application/json') > weightOf(accept, 'text/csv');
+  return prefersJson ? 'application/json' : 'text/csv';
 }
 
 /**
@@ -33,7 +29,7 @@ export async function* ledgerBody(
   let isFirst = true;
   try {
     for await (const chunk of chunks) {
-      if (form === 'csv') {
+      if (form === 'text/csv') {
         yield chunk;
         continue;
       }
@@ -43,7 +39,7 @@ export async function* ledgerBody(
       }
     }
   } catch (error) {
-    yield Buffer.from(JSON.stringify({ error: describe(error) }) + (form === 'csv' ? '' : '\n'));
+    yield Buffer.from(JSON.stringify({ error: describe(error) }) + (form === 'text/csv' ? '' : '\n'));
   }
 }
 

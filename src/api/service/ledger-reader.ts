@@ -96,13 +96,13 @@ export class ObjectLedgerReader {
  */
 function refuseHoles(question: LedgerQuestion, coverage: readonly Coverage[]): void {
   if (coverage.length === 0) throw notMirrored(question, 'it was never exported');
-  const named = new Set(coverage.map((range) => range.assetId).filter((asset) => asset !== undefined));
+  const named = new Set(coverage.map(({ assetId }) => assetId).filter((asset) => asset !== undefined));
   // What is known of every asset is known of each.
-  const everyAsset = coverage.filter((range) => range.assetId === undefined);
-  if (named.size === 0) refuseHole(question, everyAsset);
-  for (const asset of named) {
-    refuseHole(question, [...everyAsset, ...coverage.filter((range) => range.assetId === asset)]);
-  }
+  for (const asset of named.size === 0 ? [undefined] : named)
+    refuseHole(
+      question,
+      coverage.filter(({ assetId }) => assetId === undefined || assetId === asset),
+    );
 }
 
 function refuseHole(question: LedgerQuestion, coverage: readonly Coverage[]): void {

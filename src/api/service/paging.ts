@@ -5,9 +5,11 @@
  * Differences from the service, all on the safe side: a page holds at most `PAGE_ROWS_MAX` rows, also
  * where the service would send everything or fail; and a cursor that the mirror has not made is a 400.
  */
+import type { z } from 'zod';
 import type { Given } from '../http/query-text.ts';
 import { DETAIL, StatusError } from '../http/status-error.ts';
 import type { Cursors } from './cursors.ts';
+import type { PAGE_INFO } from './list-schemas.ts';
 
 const PAGE_ROWS_DEFAULT = 1_000;
 /** As in the service's later releases; the contract's limit. */
@@ -73,12 +75,7 @@ interface Edge {
 /** A page as it is sent. */
 export interface Page {
   readonly edges: readonly Edge[];
-  readonly pageInfo: {
-    readonly hasNextPage: boolean;
-    readonly hasPreviousPage: boolean;
-    readonly startCursor: string;
-    readonly endCursor: string;
-  };
+  readonly pageInfo: z.infer<typeof PAGE_INFO>;
 }
 
 /**

@@ -13,48 +13,60 @@ import type {
 import type { ExportJobs } from '../../../src/api/mirror/export-routes.ts';
 import { StatusError } from '../../../src/api/http/status-error.ts';
 import { waitFor } from '../../support/wait-for.ts';
-import { apiWithoutDatabase } from '../mirror.ts';
+import type { ProgressLine } from '../../../src/runs/progress/progress-line.ts';
+import type { RunDocument } from '../../../src/runs/run-document.ts';
+import { apiWithoutDatabase, EMPTY_STATUS } from '../mirror.ts';
 
 const PARTY = 'ab'.repeat(32);
 const ID = '0199a000-0000-7000-8000-000000000001';
 const OTHER_ID = '0199a000-0000-7000-8000-000000000002';
 const CONTENT = Buffer.from('a,b\n1,2\n3,4\n');
 
+const RUN: RunDocument = {
+  runId: ID,
+  parentRunId: null,
+  kind: 'export',
+  subject: PARTY,
+  state: 'queued',
+  verdict: null,
+  evidence: {},
+  queuedAt: '2023-05-01T00:00:00Z',
+  startedAt: null,
+  finishedAt: null,
+  attempts: 1,
+};
+
 /** One order, worked by the test itself. */
 class OneOrder implements ExportJobs {
   submitted: ExportOrder[] = [];
   status: ExportStatus = { id: ID, state: 'queued', verdict: null, evidence: {} };
   download: Download | undefined;
-  watching = 0;
+  readings = 0;
   isBusy = false;
   questions: OrdersQuestion[] = [];
   records: readonly OrderRecord[] = [];
-  steps: readonly Readonly<Record<string, unknown>>[] = [];
-  neverEnds = false;
+  /** Told one after another; the order ends with the last. */
+  steps: ProgressLine[][] = [];
 
   async submit(order: ExportOrder): Promise<{ id: string }> {
     this.submitted.push(order);
     return { id: ID };
   }
-  async get(id: string): Promise<ExportStatus | undefined> {
-    return id === ID ? this.status : undefined;
-  }
   async list(question: OrdersQuestion): Promise<readonly OrderRecord[]> {
     this.questions.push(question);
     return this.records;
   }
-  async cancel(id: string): Promise<boolean> {
-    if (id === ID) this.status = { ...this.status, state: 'cancelled' };
-    return id === ID;
+  async run(id: string): Promise<RunDocument | undefined> {
+    this.readings += 1;
+    return id === ID ? { ...RUN, ...this.status } : undefined;
   }
-  async *progress(_id: string, signal: AbortSignal): AsyncGenerator<Readonly<Record<string, unknown>>> {
-    this.watching += 1;
-    try {
-      yield* this.steps;
-      if (this.neverEnds) await sleep(60_000, undefined, { signal }).catch(() => undefined);
-    } finally {
-      this.watching -= 1;
-    }
+  async cancel(): Promise<void> {
+    this.status = { ...this.status, state: 'cancelled' };
+  }
+  async progress(): Promise<readonly ProgressLine[]> {
+    const step = this.steps.shift() ?? [];
+    if (this.steps.length === 1) this.status = { ...this.status, state: 'done', verdict: 'complete' };
+    return step;
   }
   async openDownload(id: string): Promise<Download | undefined> {
     if (this.isBusy) throw new StatusError('resourceExhausted', 'try again');
@@ -66,11 +78,14 @@ let jobs = new OneOrder();
 const server = await apiWithoutDatabase({
   jobs: {
     submit: (order) => jobs.submit(order),
-    get: (id) => jobs.get(id),
     list: (question) => jobs.list(question),
-    cancel: (id) => jobs.cancel(id),
-    progress: (id, signal) => jobs.progress(id, signal),
     openDownload: (id) => jobs.openDownload(id),
+  },
+  status: { ...EMPTY_STATUS, run: (id) => jobs.run(id) },
+  runs: {
+    start: () => Promise.reject(new Error('nothing is started here')),
+    cancel: () => jobs.cancel(),
+    progress: () => jobs.progress(),
   },
 });
 const api = await listen(server, { host: '127.0.0.1', port: 0, token: undefined });
@@ -201,26 +216,51 @@ describe('the history of orders', () => {
 });
 
 describe('the events of an order', () => {
+  const line = (done: number): ProgressLine => ({ label: 'export', done: `${done}`, unit: 'rows' });
+
+  async function eventsOf(response: Response): Promise<unknown[]> {
+    const events = (await response.text()).split('\n\n').filter((event) => event.startsWith('data:'));
+    return events.map((event) => JSON.parse(event.slice(5)) as unknown);
+  }
+
   it('tell every step and the end', async () => {
-    jobs.steps = [
-      { state: 'running', bytes: '5' },
-      { state: 'done', verdict: 'complete' },
-    ];
+    jobs.status = { ...jobs.status, state: 'running' };
+    jobs.steps = [[line(1)], [line(2)]];
     const response = await fetch(`${api.url}/mirror/exports/${ID}/events`);
     expect(response.headers.get('content-type')).toBe('text/event-stream');
-    const events = (await response.text()).split('\n\n').filter((event) => event.startsWith('data:'));
-    expect(events.map((event) => JSON.parse(event.slice(5)) as unknown)).toEqual(jobs.steps);
+    expect(await eventsOf(response)).toEqual([
+      { id: ID, state: 'running', verdict: null, evidence: {}, progress: [line(1)] },
+      { id: ID, state: 'done', verdict: 'complete', evidence: {}, progress: [line(2)] },
+    ]);
   });
 
   it('end when nobody listens', async () => {
-    jobs.neverEnds = true;
-    jobs.steps = [{ state: 'running' }];
+    jobs.status = { ...jobs.status, state: 'running' };
     const gone = new AbortController();
     const response = await fetch(`${api.url}/mirror/exports/${ID}/events`, { signal: gone.signal });
     await response.body?.getReader().read();
-    expect(jobs.watching).toBe(1);
+    await waitFor(() => jobs.readings > 3, { what: 'the order to be followed' });
     gone.abort();
-    await waitFor(() => jobs.watching === 0, { what: 'the progress to be let go of' });
+    await waitFor(
+      async () => {
+        const before = jobs.readings;
+        await sleep(1_000);
+        return jobs.readings === before;
+      },
+      { what: 'the order to be let go of' },
+    );
+  });
+
+  it('are refused beyond 64 streams, of whichever kind', async () => {
+    jobs.status = { ...jobs.status, state: 'running' };
+    const gone = new AbortController();
+    const paths = ['exports', 'runs'].map((kind) => `${api.url}/mirror/${kind}/${ID}/events`);
+    const open = Array.from({ length: 64 }, (_, index) =>
+      fetch(paths[index % 2] ?? '', { signal: gone.signal }),
+    );
+    expect(new Set((await Promise.all(open)).map(({ status }) => status))).toEqual(new Set([200]));
+    expect((await fetch(paths[0] ?? '')).status).toBe(429);
+    gone.abort();
   });
 });
 
