@@ -241,14 +241,12 @@ describe('the events of an order', () => {
     await response.body?.getReader().read();
     await waitFor(() => jobs.readings > 3, { what: 'the order to be followed' });
     gone.abort();
-    await waitFor(
-      async () => {
-        const before = jobs.readings;
-        await sleep(1_000);
-        return jobs.readings === before;
-      },
-      { what: 'the order to be let go of' },
-    );
+    const isLetGo = async (): Promise<boolean> => {
+      const before = jobs.readings;
+      await sleep(1_000);
+      return jobs.readings === before;
+    };
+    await expect(waitFor(isLetGo, { what: 'the order to be let go of' })).resolves.toBe(true);
   });
 
   it('are refused beyond 64 streams, of whichever kind', async () => {
