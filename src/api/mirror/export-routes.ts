@@ -3,7 +3,7 @@ import type { IncomingHttpHeaders } from 'node:http';
 import type { FastifyInstance, FastifyReply } from 'fastify';
 import { z } from 'zod';
 import { canonicalPartyId, isExportableParty } from '../../core/ids.ts';
-import type { RunDocument } from '../../runs/run-document.ts';
+import type { RunDocument } from '../../runs/run-schema.ts';
 import { floorSecond, formatInstant, parseInstant } from '../../core/time.ts';
 import { type EventStreams, followChanges } from '../http/events.ts';
 import type { StatusStore } from '../http/ports.ts';

@@ -14,7 +14,7 @@ import type { ExportJobs } from '../../../src/api/mirror/export-routes.ts';
 import { StatusError } from '../../../src/api/http/status-error.ts';
 import { waitFor } from '../../support/wait-for.ts';
 import type { ProgressLine } from '../../../src/runs/progress/progress-line.ts';
-import type { RunDocument } from '../../../src/runs/run-document.ts';
+import type { RunDocument } from '../../../src/runs/run-schema.ts';
 import { apiWithoutDatabase, EMPTY_STATUS } from '../mirror.ts';
 
 const PARTY = 'ab'.repeat(32);
