@@ -12,7 +12,7 @@ import {
   decodePartyId,
   decodeTransferType,
 } from './encodings.ts';
-import { KNOWN_COLUMNS, type KnownColumn, type Layout } from './header.ts';
+import { COLUMN_KINDS, type ColumnKind, KNOWN_COLUMNS, type KnownColumn, type Layout } from './header.ts';
 import type { RowFields } from './row-fields.ts';
 
 /** The columns that make an entry; `effect` follows from them and is kept beside them. */
@@ -32,32 +32,29 @@ export const LINE_COLUMNS: readonly string[] = [
 
 type Decode = (text: string) => string | undefined;
 
-/** How each column's text is read. */
-export const DECODERS: Readonly<Record<EntryColumn, Decode>> = {
-  vega_time: decodeTime,
-  quantity: decodeInteger,
-  transfer_type: decodeTransferType,
-  asset_id: decodeId,
-  account_from_market_id: decodeId,
-  account_from_party_id: decodePartyId,
-  account_from_account_type: decodeAccountType,
-  account_from_balance: decodeInteger,
-  account_to_market_id: decodeId,
-  account_to_party_id: decodePartyId,
-  account_to_account_type: decodeAccountType,
-  account_to_balance: decodeInteger,
+/** How a column's text is read. */
+export const DECODERS: Readonly<Record<ColumnKind, Decode>> = {
+  time: decodeTime,
+  amount: decodeInteger,
+  transfer: decodeTransferType,
+  id: decodeId,
+  party: decodePartyId,
+  account: decodeAccountType,
 };
+
+/** What the values of a column are; undefined of one that nobody knows. */
+function kindOf(name: string): ColumnKind | undefined {
+  return Object.hasOwn(COLUMN_KINDS, name) ? COLUMN_KINDS[name as KnownColumn] : undefined;
+}
 
 /** The columns whose values are parties: any printable text, where the source gives ids of its own. */
 export function isPartyColumn(name: string): boolean {
-  return Object.hasOwn(DECODERS, name) && DECODERS[name as EntryColumn] === decodePartyId;
+  return kindOf(name) === 'party';
 }
 
 /** Columns of whole numbers, whatever their size. */
 export function isAmountColumn(name: string): boolean {
-  return (
-    name === 'effect' || (Object.hasOwn(DECODERS, name) && DECODERS[name as EntryColumn] === decodeInteger)
-  );
+  return kindOf(name) === 'amount';
 }
 
 /** Without them there is no entry. */
@@ -130,9 +127,6 @@ function sortExtra(extra: ExtraValue[]): ExtraValue[] {
   return extra.toSorted(([a], [b]) => (a < b ? -1 : 1));
 }
 
-const UTC_TIME =
-  /^(\d{4}-\d{2}-\d{2})[ T]((?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d)(?:\.(\d{1,6}))?(?:Z|\+00(?::?00)?)$/;
-
 /** Finer than the warehouse's microseconds. */
 const NANOSECONDS = /(\.\d{6})\d{1,3}(?!\d)/;
 
@@ -140,17 +134,6 @@ const NANOSECONDS = /(\.\d{6})\d{1,3}(?!\d)/;
 export function decodeTime(text: string): string | undefined {
   const instant = parseInstant(text.replace(NANOSECONDS, '$1'));
   return instant === undefined ? undefined : formatInstant(instant);
-}
-
-/** In UTC, as nearly every source has it, the text is taken apart; only a new day is read in full. */
-function timeDecoder(): Decode {
-  const decodeDay = remember(decodeTime);
-  return (text) => {
-    const utc = UTC_TIME.exec(text);
-    if (utc === null) return decodeTime(text);
-    const [, day = '', time = '', fraction = ''] = utc;
-    return decodeDay(day) === undefined ? undefined : `${day}T${time}.${fraction.padEnd(6, '0')}Z`;
-  };
 }
 
 interface PlacedColumn {
@@ -167,15 +150,12 @@ export class RowCanonicalizer {
   readonly #unknown: Layout['unknown'];
 
   constructor(layout: Layout) {
-    this.#placed = ENTRY_COLUMNS.map((name) => {
-      const decode = DECODERS[name];
-      return {
-        name,
-        index: layout.index[name],
-        decode: decoderOf(decode),
-        isRequired: REQUIRED_VALUES.has(name),
-      };
-    });
+    this.#placed = ENTRY_COLUMNS.map((name) => ({
+      name,
+      index: layout.index[name],
+      decode: cellDecoder(COLUMN_KINDS[name]),
+      isRequired: REQUIRED_VALUES.has(name),
+    }));
     this.#effectIndex = layout.index.effect;
     this.#unknown = layout.unknown.toSorted((a, b) => (a.name < b.name ? -1 : 1));
   }
@@ -220,20 +200,22 @@ function cellText(cell: string): string {
   return Buffer.from(cell, 'latin1').toString('utf8').replaceAll('""', '"');
 }
 
-function decoderOf(decode: Decode): Decode {
-  if (decode === decodeInteger) return decode;
-  if (decode === decodePartyId) return remember((cell) => decode(cellText(cell)));
-  return decode === decodeTime ? timeDecoder() : remember(decode);
+function cellDecoder(kind: ColumnKind): Decode {
+  const decode = DECODERS[kind];
+  if (kind === 'amount') return decode;
+  return remember(kind === 'party' ? (cell) => decode(cellText(cell)) : decode);
 }
 
 /** Remembers what texts mean; forgets everything when full, so that memory stays flat. */
-function remember(decode: Decode): Decode {
-  const known = new Map<string, string>();
+export function remember<Value extends string | undefined>(
+  decode: (text: string) => Value,
+): (text: string) => Value {
+  const known = new Map<string, Value>();
   return (text) => {
     const remembered = known.get(text);
     if (remembered !== undefined) return remembered;
     const value = decode(text);
-    if (value === undefined) return undefined;
+    if (value === undefined) return value;
     if (known.size >= REMEMBERED_MAX) known.clear();
     known.set(text, value);
     return value;

@@ -23,20 +23,32 @@ export async function* withColumns(
 ): AsyncGenerator<Buffer> {
   const sources = to.map((name) => from.indexOf(name));
   const fields = new RowFields();
-  const rows: string[] = [];
-  const splitter = new RowSplitter((buffer, start, end, next) => {
+  yield* rewriteRows(chunks, (buffer, start, end) => {
     if (fields.scan(buffer, start, end) !== from.length) {
       throw new PermanentError(
         `Cannot bring a row to common columns: it has ${fields.count} fields, its header ${from.length}`,
         { code: 'ROW_FIELDS' },
       );
     }
-    const row = sources.map((source) => (source === -1 ? '' : fields.raw(source))).join(',');
-    rows.push(row, buffer.toString('latin1', end, next));
+    return sources.map((source) => (source === -1 ? '' : fields.raw(source))).join(',');
+  });
+}
+
+/**
+ * Writes each row anew, its line end as it was. Text is latin1, which keeps every byte.
+ * @returns what came after the last line end
+ */
+export async function* rewriteRows(
+  chunks: AsyncIterable<Buffer>,
+  rewrite: (buffer: Buffer, start: number, end: number) => string,
+): AsyncGenerator<Buffer, Buffer, undefined> {
+  const rows: string[] = [];
+  const splitter = new RowSplitter((buffer, start, end, next) => {
+    rows.push(rewrite(buffer, start, end), buffer.toString('latin1', end, next));
   });
   for await (const chunk of chunks) {
     splitter.push(chunk);
-    // Read and written as latin1, which keeps every byte.
     if (rows.length > 0) yield Buffer.from(rows.splice(0).join(''), 'latin1');
   }
+  return splitter.rest();
 }

@@ -3,12 +3,12 @@
  * spellings as they arrive, before anything of them is checked: behind this file there is only one CSV.
  */
 import { PermanentError, RetryableError } from '../core/errors.ts';
-import { effectOf } from './canonical.ts';
+import { effectOf, remember } from './canonical.ts';
+import { rewriteRows } from './common-columns.ts';
 import { decodeId, decodeInteger } from './encodings.ts';
 import { gluedError } from './answer/glued-error.ts';
 import { KNOWN_COLUMNS, type KnownColumn } from './header.ts';
 import { RowFields } from './row-fields.ts';
-import { RowSplitter } from './row-splitter.ts';
 
 export type TimeFormat = 'rfc3339' | 'utc' | 's' | 'ms' | 'us' | 'ns';
 export type IdFormat = 'hex' | '0x' | 'base64';
@@ -39,7 +39,6 @@ const UTC_TIME = /^\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d{1,9})?$/;
 const UNIX_TIME = /^(\d{1,20})(?:\.(\d{1,9}))?$/;
 const FRACTION_DIGITS = { s: 0, ms: 3, us: 6, ns: 9 } as const;
 const BASE64_ID = /^[\w+/-]{43}=?$/;
-const REMEMBERED_MAX = 4_096;
 
 export function hasTimes({ columns }: CsvDialect): boolean {
   return columns.get('vega_time') !== null;
@@ -55,35 +54,22 @@ export async function* translated(
   asked: AskedFor,
 ): AsyncGenerator<Buffer, void, undefined> {
   const fields = new RowFields(dialect.delimiter);
-  const lines: string[] = [];
-  let rows: RowTranslator | undefined;
+  let rows: Translation | undefined;
   let number = 0;
-  const splitter = new RowSplitter((buffer, start, end, next) => {
-    const lineEnd = buffer.toString('latin1', end, next);
-    if (start === end) {
-      lines.push(lineEnd);
-      return;
-    }
+  const rest = yield* rewriteRows(chunks, (buffer, start, end) => {
+    if (start === end) return '';
     const count = fields.scan(buffer, start, end);
+    const failed = count === rows?.count ? undefined : gluedError(buffer.subarray(start, end), 0n);
+    if (failed !== undefined) throw failed;
     if (rows === undefined) {
-      const failed = gluedError(buffer.subarray(start, end), 0n);
-      if (failed !== undefined) throw failed;
-      rows = new RowTranslator(fields, dialect, asked);
-      lines.push(rows.header(), lineEnd);
-      return;
+      rows = translate(fields, dialect, asked);
+      return rows.header;
     }
     number += 1;
-    if (count !== rows.count) {
-      throw gluedError(buffer.subarray(start, end), 0n) ?? unreadable(number, count, rows.count);
-    }
-    lines.push(rows.row(), lineEnd);
+    if (count !== rows.count) throw unreadable(number, count, rows.count);
+    return rows.row();
   });
-  for await (const chunk of chunks) {
-    splitter.push(chunk);
-    if (lines.length > 0) yield Buffer.from(lines.splice(0).join(''), 'latin1');
-  }
   // Whether a last line without its end is a row is for the reader of rows to say: nothing is lost on the way there.
-  const rest = splitter.rest();
   if (rest.length === 0) return;
   const count = fields.scan(rest, 0, rest.length);
   if (rows === undefined) yield headerOf(fields, dialect, asked) ?? rest;
@@ -93,7 +79,7 @@ export async function* translated(
 /** Of a line without its end: undefined where that is no header, or not all of one. */
 function headerOf(fields: RowFields, dialect: CsvDialect, asked: AskedFor): Buffer | undefined {
   try {
-    return Buffer.from(new RowTranslator(fields, dialect, asked).header(), 'latin1');
+    return Buffer.from(translate(fields, dialect, asked).header, 'latin1');
   } catch (error) {
     if (error instanceof PermanentError) return undefined;
     throw error;
@@ -109,120 +95,86 @@ function unreadable(number: number, count: number, wanted: number): RetryableErr
 
 type Write = () => string;
 
-/** Text is read and written as latin1, which keeps every byte. */
-class RowTranslator {
+interface Translation {
+  readonly header: string;
+  /** How many fields a row has. */
   readonly count: number;
-  readonly #fields: RowFields;
-  readonly #dialect: CsvDialect;
-  readonly #asked: AskedFor;
-  readonly #places = new Map<KnownColumn, number>();
-  readonly #unknown: readonly number[];
-  readonly #writes: readonly Write[];
-  readonly #isComma: boolean;
-  readonly #ids = new Map<string, string>();
-
-  /** @param fields of the header */
-  constructor(fields: RowFields, dialect: CsvDialect, asked: AskedFor) {
-    const names = fields.texts();
-    this.count = names.length;
-    this.#fields = fields;
-    this.#dialect = dialect;
-    this.#asked = asked;
-    this.#isComma = dialect.delimiter === ',';
-    for (const column of KNOWN_COLUMNS) {
-      const theirs = dialect.columns.get(column);
-      const at = theirs === null ? -1 : names.indexOf(theirs ?? column);
-      if (at !== -1) this.#places.set(column, at);
-      const isNeeded = NEEDED.includes(column) || (theirs !== undefined && theirs !== null);
-      if (at === -1 && isNeeded && theirs !== null) throw missing(column, theirs ?? column, names);
-    }
-    const taken = new Set(this.#places.values());
-    this.#unknown = names.flatMap((_, at) => (taken.has(at) ? [] : [at]));
-    this.#writes = KNOWN_COLUMNS.map((column) => this.#writer(column));
-  }
-
-  /** Of the header that was scanned last. */
-  header(): string {
-    return [...KNOWN_COLUMNS, ...this.#unknown.map((at) => this.#raw(at))].join(',');
-  }
-
-  /** Of the row that was scanned last. */
-  row(): string {
-    let line = '';
-    for (const [at, write] of this.#writes.entries()) line += at === 0 ? write() : `,${write()}`;
-    for (const at of this.#unknown) line += `,${this.#raw(at)}`;
-    return line;
-  }
-
-  #writer(column: KnownColumn): Write {
-    const at = this.#places.get(column);
-    if (column === 'effect' && at === undefined) return () => this.#effect();
-    if (at === undefined) {
-      const text = this.#default(column);
-      return () => text;
-    }
-    if (column === 'vega_time')
-      return this.#dialect.times === 'rfc3339' ? () => this.#raw(at) : () => this.#time(at);
-    const isId = column.endsWith('_id') && this.#dialect.ids !== 'hex';
-    return isId ? () => this.#id(at) : () => this.#raw(at);
-  }
-
-  /** Of a column that the CSV does not have. */
-  #default(column: KnownColumn): string {
-    if (column === 'vega_time') return NO_TIME;
-    if (column === 'transfer_type') return NO_TRANSFER_TYPE;
-    if (column === 'asset_id') return this.#asked.assetId ?? this.#dialect.assetId ?? '';
-    // A CSV without parties is all of the party that was asked for.
-    const isAlone = column === 'account_from_party_id' && !this.#places.has('account_to_party_id');
-    return isAlone ? this.#asked.partyId : '';
-  }
-
-  #raw(at: number): string {
-    const text = this.#fields.raw(at);
-    // Between semicolons a comma needs no quotes.
-    return this.#isComma || text.startsWith('"') || !text.includes(',')
-      ? text
-      : `"${text.replaceAll('"', '""')}"`;
-  }
-
-  /** Empty where it is none, which is refused as a row without a time. */
-  #time(at: number): string {
-    const text = this.#fields.text(at) ?? '';
-    const { times } = this.#dialect;
-    if (times === 'utc') return UTC_TIME.test(text) ? `${text}+00` : '';
-    return times === 'rfc3339' ? text : unixTime(text, FRACTION_DIGITS[times]);
-  }
-
-  /** In a spelling that is not the one that was set, it goes on as it is, and is refused where it is none. */
-  #id(at: number): string {
-    const text = this.#fields.text(at) ?? '';
-    const known = this.#ids.get(text);
-    if (known !== undefined) return known;
-    if (this.#ids.size >= REMEMBERED_MAX) this.#ids.clear();
-    const id = idText(text, this.#dialect.ids);
-    this.#ids.set(text, id);
-    return id;
-  }
-
-  /** As the releases say it that have the column. */
-  #effect(): string {
-    const party = (column: KnownColumn): string => {
-      const at = this.#places.get(column);
-      return decodeId(at === undefined ? this.#default(column) : this.#id(at)) ?? '';
-    };
-    const quantity = decodeInteger(this.#fields.text(this.#places.get('quantity') ?? 0) ?? '') ?? '';
-    const [from, to] = [party('account_from_party_id'), party('account_to_party_id')];
-    return effectOf(this.#asked.partyId, quantity, from, to) ?? '';
-  }
+  /** The row that `fields` has scanned last. Text is read and written as latin1, which keeps every byte. */
+  row(): string;
 }
 
+/** @param fields of the header, and later of each row */
+function translate(fields: RowFields, dialect: CsvDialect, asked: AskedFor): Translation {
+  const { times } = dialect;
+  const names = fields.texts();
+  const places = placeColumns(names, dialect);
+  const taken = new Set(places.values());
+  const unknown = names.flatMap((_, at) => (taken.has(at) ? [] : [at]));
+
+  const raw = (at: number): string => {
+    const text = fields.raw(at);
+    // Between semicolons a comma needs no quotes.
+    return dialect.delimiter === ',' || text.startsWith('"') || !text.includes(',')
+      ? text
+      : `"${text.replaceAll('"', '""')}"`;
+  };
+  const text = (at: number): string => fields.text(at) ?? '';
+  const id = remember((written) => idText(written, dialect.ids));
+  /** Of a column that the CSV does not have. */
+  const missing: Readonly<Partial<Record<KnownColumn, string | undefined>>> = {
+    vega_time: NO_TIME,
+    transfer_type: NO_TRANSFER_TYPE,
+    asset_id: asked.assetId ?? dialect.assetId,
+    // A CSV without parties is all of the party that was asked for.
+    account_from_party_id: places.has('account_to_party_id') ? undefined : asked.partyId,
+  };
+  /** As the releases say it that have the column. */
+  const effect = (): string => {
+    const [from, to] = (['account_from_party_id', 'account_to_party_id'] as const).map((column) => {
+      const at = places.get(column);
+      return decodeId(at === undefined ? (missing[column] ?? '') : id(text(at))) ?? '';
+    });
+    const quantity = decodeInteger(text(places.get('quantity') ?? 0)) ?? '';
+    return effectOf(asked.partyId, quantity, from ?? '', to ?? '') ?? '';
+  };
+  const writes = KNOWN_COLUMNS.map((column): Write => {
+    const at = places.get(column);
+    if (at === undefined) return column === 'effect' ? effect : () => missing[column] ?? '';
+    if (column === 'vega_time' && times !== 'rfc3339') return () => timeText(text(at), times);
+    return column.endsWith('_id') && dialect.ids !== 'hex' ? () => id(text(at)) : () => raw(at);
+  });
+  for (const at of unknown) writes.push(() => raw(at));
+  return {
+    count: names.length,
+    header: [...KNOWN_COLUMNS, ...unknown.map(raw)].join(','),
+    row: () => writes.map((write) => write()).join(','),
+  };
+}
+
+/** Where each known column stands. @throws PermanentError `COLUMNS_MISSING` */
+function placeColumns(names: readonly string[], { columns }: CsvDialect): ReadonlyMap<KnownColumn, number> {
+  const places = new Map<KnownColumn, number>();
+  for (const column of KNOWN_COLUMNS) {
+    const theirs = columns.get(column);
+    if (theirs === null) continue;
+    const at = names.indexOf(theirs ?? column);
+    if (at !== -1) places.set(column, at);
+    else if (NEEDED.includes(column) || theirs !== undefined)
+      throw missingColumn(column, theirs ?? column, names);
+  }
+  return places;
+}
+
+/** In a spelling that is not the one that was set, it goes on as it is, and is refused where it is none. */
 function idText(text: string, ids: IdFormat): string {
   if (ids === '0x') return /^0x/i.test(text) ? text.slice(2) : text;
   return ids === 'base64' && BASE64_ID.test(text) ? Buffer.from(text, 'base64').toString('hex') : text;
 }
 
-/** A count since 1970 as the service writes a time; no digit of it is lost. */
-function unixTime(text: string, fractionDigits: number): string {
+/** Empty where it is none, which is refused as a row without a time. No digit of it is lost. */
+function timeText(text: string, times: Exclude<TimeFormat, 'rfc3339'>): string {
+  if (times === 'utc') return UTC_TIME.test(text) ? `${text}+00` : '';
+  const fractionDigits = FRACTION_DIGITS[times];
   const [, whole = '', fraction = ''] = UNIX_TIME.exec(text) ?? [];
   if (whole === '') return '';
   const digits = whole.padStart(fractionDigits + 1, '0');
@@ -233,7 +185,7 @@ function unixTime(text: string, fractionDigits: number): string {
   return `${date.toISOString().slice(0, 19).replace('T', ' ')}${part === '' ? '' : `.${part}`}+00`;
 }
 
-function missing(column: KnownColumn, theirs: string, names: readonly string[]): PermanentError {
+function missingColumn(column: KnownColumn, theirs: string, names: readonly string[]): PermanentError {
   const shown = names.join(', ').slice(0, 200);
   return new PermanentError(
     `Cannot read the ledger export: it has no column ${theirs}, only ${shown}; name the one for ${column} in EXPORT_COLUMNS, or say ${column}=none`,

@@ -5,28 +5,30 @@
 import { PermanentError } from '../core/errors.ts';
 import { RowFields } from './row-fields.ts';
 
-/** The columns this project understands, in the warehouse's order. */
-export const KNOWN_COLUMNS = [
-  'vega_time',
-  'quantity',
-  'effect',
-  'transfer_type',
-  'asset_id',
-  'account_from_market_id',
-  'account_from_party_id',
-  'account_from_account_type',
-  'account_from_balance',
-  'account_to_market_id',
-  'account_to_party_id',
-  'account_to_account_type',
-  'account_to_balance',
-] as const;
+/** The columns this project understands, in the warehouse's order, and what their values are. */
+export const COLUMN_KINDS = {
+  vega_time: 'time',
+  quantity: 'amount',
+  effect: 'amount',
+  transfer_type: 'transfer',
+  asset_id: 'id',
+  account_from_market_id: 'id',
+  account_from_party_id: 'party',
+  account_from_account_type: 'account',
+  account_from_balance: 'amount',
+  account_to_market_id: 'id',
+  account_to_party_id: 'party',
+  account_to_account_type: 'account',
+  account_to_balance: 'amount',
+} as const;
 
-export type KnownColumn = (typeof KNOWN_COLUMNS)[number];
+export type KnownColumn = keyof typeof COLUMN_KINDS;
+export type ColumnKind = (typeof COLUMN_KINDS)[KnownColumn];
+export const KNOWN_COLUMNS = Object.keys(COLUMN_KINDS) as readonly KnownColumn[];
+
 /** Releases without `effect` send only what leaves a party; those with it send both sides. */
 export type Sides = 'from' | 'both';
 
-const OPTIONAL: ReadonlySet<KnownColumn> = new Set(['effect']);
 const BYTE_ORDER_MARK = Buffer.from('\uFEFF');
 const COLUMNS_MAX = 256;
 
@@ -60,8 +62,8 @@ export function layoutOf(columns: readonly string[]): Layout {
   const unstorable = columns.filter((name) => name.includes('\0'));
   if (unstorable.length > 0) throw refused('HEADER_NOT_UNDERSTOOD', 'a column has a NUL in its name', {});
   const positions = new Map(columns.map((name, index) => [name, index]));
-  const missing = KNOWN_COLUMNS.filter((name) => !OPTIONAL.has(name) && !positions.has(name));
-  if (missing.length === KNOWN_COLUMNS.length - OPTIONAL.size) {
+  const missing = KNOWN_COLUMNS.filter((name) => name !== 'effect' && !positions.has(name));
+  if (missing.length === KNOWN_COLUMNS.length - 1) {
     throw refused('HEADER_NOT_UNDERSTOOD', `the first line is no header: ${shown(columns)}`, {
       columns: columns.slice(0, 20).map((name) => name.slice(0, 100)),
     });
@@ -69,15 +71,13 @@ export function layoutOf(columns: readonly string[]): Layout {
   if (missing.length > 0) {
     throw refused('COLUMNS_MISSING', `columns are missing: ${shown(missing)}`, { missing, columns });
   }
-  const known = KNOWN_COLUMNS.flatMap((name) => {
-    const index = positions.get(name);
-    return index === undefined ? [] : [[name, index] as const];
-  });
-  const names: ReadonlySet<string> = new Set(KNOWN_COLUMNS);
+  const [known = [], unknown = []] = [true, false].map((isKnown) =>
+    [...positions].filter(([name]) => Object.hasOwn(COLUMN_KINDS, name) === isKnown),
+  );
   return {
     columns,
     index: Object.fromEntries(known) as unknown as Layout['index'],
-    unknown: columns.flatMap((name, index) => (names.has(name) ? [] : [{ name, index }])),
+    unknown: unknown.map(([name, index]) => ({ name, index })),
     sides: positions.has('effect') ? 'both' : 'from',
   };
 }

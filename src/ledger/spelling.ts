@@ -2,15 +2,9 @@
  * How a release writes the values of a CSV: from what the warehouse keeps back to the bytes that the source sent. Nothing
  * is assumed of a release: while a segment is loaded, every row is written again and compared with what was read.
  */
-import { type CanonicalRow, DECODERS, decodeTime, ENTRY_COLUMNS, type EntryColumn } from './canonical.ts';
-import {
-  ACCOUNT_TYPES,
-  decodeAccountType,
-  decodeInteger,
-  decodeTransferType,
-  WORD_OF_BYTE,
-} from './encodings.ts';
-import type { Layout } from './header.ts';
+import { type CanonicalRow, ENTRY_COLUMNS } from './canonical.ts';
+import { ACCOUNT_TYPES, WORD_OF_BYTE } from './encodings.ts';
+import { COLUMN_KINDS, type ColumnKind, type KnownColumn, type Layout } from './header.ts';
 import type { RowFields } from './row-fields.ts';
 
 type Write = (value: string) => string;
@@ -47,30 +41,27 @@ const bytes: Write = (value) => `\\x${BYTE_OF_WORD.get(value) ?? value}`;
 const numbered: Write = (value) =>
   NUMBER_OF_TYPE.get(value) ?? (value.startsWith('#') ? value.slice(1) : value);
 
-const TIMES: Readonly<Record<string, Write>> = {
-  trimmed: time(' ', '+00', true),
-  micros: time(' ', '+00', false),
-  'trimmed-z': time('T', 'Z', true),
-  'micros-z': time('T', 'Z', false),
-};
-const INTEGERS: Readonly<Record<string, Write>> = { plain, quoted: quoted(plain) };
-const IDS: Readonly<Record<string, Write>> = { plain, quoted: quoted(plain), bytes };
-const TRANSFERS: Readonly<Record<string, Write>> = { long: prefixed('TRANSFER_TYPE_'), short: prefixed('') };
-const ACCOUNTS: Readonly<Record<string, Write>> = {
-  number: numbered,
-  short: prefixed(''),
-  long: prefixed('ACCOUNT_TYPE_'),
-  quoted: quoted(prefixed('')),
-};
+const IDS = { plain, quoted: quoted(plain), bytes };
 
-/** Which ways to write a column there are, by name. */
-function waysOf(column: EntryColumn | 'effect'): Readonly<Record<string, Write>> {
-  const decode = column === 'effect' ? decodeInteger : DECODERS[column];
-  if (decode === decodeTime) return TIMES;
-  if (decode === decodeInteger) return INTEGERS;
-  if (decode === decodeTransferType) return TRANSFERS;
-  return decode === decodeAccountType ? ACCOUNTS : IDS;
-}
+/** Which ways to write a value there are, by name. */
+const WAYS: Readonly<Record<ColumnKind, Readonly<Record<string, Write>>>> = {
+  time: {
+    trimmed: time(' ', '+00', true),
+    micros: time(' ', '+00', false),
+    'trimmed-z': time('T', 'Z', true),
+    'micros-z': time('T', 'Z', false),
+  },
+  amount: { plain, quoted: quoted(plain) },
+  id: IDS,
+  party: IDS,
+  transfer: { long: prefixed('TRANSFER_TYPE_'), short: prefixed('') },
+  account: {
+    number: numbered,
+    short: prefixed(''),
+    long: prefixed('ACCOUNT_TYPE_'),
+    quoted: quoted(prefixed('')),
+  },
+};
 
 interface Cell {
   readonly index: number;
@@ -90,13 +81,12 @@ export class SpellingProof {
 
   constructor(layout: Layout) {
     this.#isLost = layout.unknown.length > 0;
-    const places = ENTRY_COLUMNS.map((name, place) => ({ name, place }));
-    this.#cells = [...places, { name: 'effect' as const, place: undefined }].flatMap(({ name, place }) => {
-      const index = layout.index[name];
-      if (index === undefined) return [];
-      const ways = waysOf(name);
-      const isInteger = ways === INTEGERS;
-      return [{ index, place, isInteger, ways: Object.entries(ways), lastValue: undefined, lastText: '' }];
+    const columns = Object.entries(layout.index) as [KnownColumn, number][];
+    this.#cells = columns.map(([name, index]) => {
+      const kind = COLUMN_KINDS[name];
+      const place = name === 'effect' ? undefined : ENTRY_COLUMNS.indexOf(name);
+      const ways = Object.entries(WAYS[kind]);
+      return { index, place, isInteger: kind === 'amount', ways, lastValue: undefined, lastText: '' };
     });
   }
 
@@ -135,20 +125,20 @@ export class SpellingProof {
 
 /** Writes rows as the source did. */
 export class Speller {
-  readonly #columns: readonly { readonly name: EntryColumn | 'effect'; readonly write: Write }[];
+  readonly #columns: readonly { readonly name: KnownColumn; readonly write: Write }[];
 
   /** @param spelling what `SpellingProof` found for these columns */
   constructor(columns: readonly string[], spelling: readonly string[]) {
     this.#columns = columns.map((column, index) => {
-      const name = column as EntryColumn | 'effect';
-      const write = waysOf(name)[spelling[index] ?? ''];
+      const name = column as KnownColumn;
+      const write = WAYS[COLUMN_KINDS[name]][spelling[index] ?? ''];
       if (write === undefined) throw new RangeError(`no way to write ${column}: ${spelling[index]}`);
       return { name, write };
     });
   }
 
   /** With its line end. @param row canonical values by column */
-  line(row: Readonly<Record<EntryColumn | 'effect', string>>): string {
+  line(row: Readonly<Record<KnownColumn, string>>): string {
     return `${this.#columns.map(({ name, write }) => write(row[name])).join(',')}\n`;
   }
 }

@@ -11,7 +11,7 @@ import {
   REQUIRED_VALUES,
 } from '../../ledger/canonical.ts';
 import { decodeId } from '../../ledger/encodings.ts';
-import type { Layout } from '../../ledger/header.ts';
+import { COLUMN_KINDS, type Layout } from '../../ledger/header.ts';
 import type { RowFields } from '../../ledger/row-fields.ts';
 
 const [TEXT, HEX, DIGIT, LETTER] = [1, 2, 4, 8];
@@ -60,10 +60,10 @@ export class RowValues {
       index: layout.index[name],
       kind: isAmountColumn(name) ? 'amount' : name.endsWith('_type') ? 'type' : 'id',
       isRequired: REQUIRED_VALUES.has(name),
-      decode: isPartyColumn(name) && !hasOwnIds ? decodeId : DECODERS[name],
+      decode: isPartyColumn(name) && !hasOwnIds ? decodeId : DECODERS[COLUMN_KINDS[name]],
     }));
     if (effect !== undefined) {
-      const decode = DECODERS.quantity;
+      const decode = DECODERS.amount;
       columns.push({ name: 'effect', index: effect, kind: 'amount', isRequired: false, decode });
     }
     this.#columns = columns;

@@ -9,13 +9,14 @@ import {
   errorBodyLine,
   errorBodyMeta,
   isRecord,
+  notUnderstood,
   readErrorBody,
   sampleOf,
   type SourceErrorBody,
 } from './error-body.ts';
 import { dataEncoding, decodeBase64, encodePlain, type DataEncoding } from './message-data.ts';
 import { storable } from '../../core/json-value.ts';
-import { MESSAGE_BYTES_MAX, MessageSplitter, type SplitMessage } from './message-splitter.ts';
+import { type SplitMessage, splitMessages } from './message-splitter.ts';
 
 export type AnswerForm = 'csv' | 'messages';
 
@@ -30,7 +31,7 @@ const REFUSALS: ReadonlySet<number> = new Set([3, 5, 12, 16]);
 /** Plain CSV bytes from whatever form; iterate once. What was learned of the form is known as it is read. */
 export class AnswerReader implements AsyncIterable<Buffer> {
   readonly #bytes: AsyncIterable<Buffer>;
-  readonly #messageBytesMax: number;
+  readonly #messageBytesMax: number | undefined;
   readonly #delimiter: string;
   form: AnswerForm | undefined;
   /** `result.contentType` of the first message. */
@@ -40,10 +41,10 @@ export class AnswerReader implements AsyncIterable<Buffer> {
   /** That came so far, blank lines apart. */
   csvBytes = 0;
   #encoding: DataEncoding | undefined;
-  #messages = 0;
+  #isFirst = true;
 
   /** @param bytes the answer's body, decompressed, cut anywhere */
-  constructor(bytes: AsyncIterable<Buffer>, messageBytesMax = MESSAGE_BYTES_MAX, delimiter = ',') {
+  constructor(bytes: AsyncIterable<Buffer>, messageBytesMax?: number, delimiter = ',') {
     this.#bytes = bytes;
     this.#delimiter = delimiter;
     this.#messageBytesMax = messageBytesMax;
@@ -63,13 +64,13 @@ export class AnswerReader implements AsyncIterable<Buffer> {
   }
 
   async *#csv(): AsyncGenerator<Buffer, void, undefined> {
-    const splitter = new MessageSplitter(this.#messageBytesMax);
-    for await (const chunk of withoutLead(this.#bytes)) {
-      this.form ??= chunk[0] === 0x7b ? 'messages' : 'csv';
-      if (this.form === 'csv') yield chunk;
-      else for (const message of splitter.push(chunk)) yield* this.#read(message);
-    }
-    splitter.end();
+    const chunks = withoutLead(this.#bytes);
+    const first = await chunks.next();
+    if (first.done === true) return;
+    this.form = first.value[0] === 0x7b ? 'messages' : 'csv';
+    const all = startingWith(first.value, chunks);
+    if (this.form === 'csv') yield* all;
+    else for await (const one of splitMessages(all, this.#messageBytesMax)) yield* this.#read(one);
   }
 
   *#read(message: SplitMessage): Generator<Buffer, void, undefined> {
@@ -78,9 +79,9 @@ export class AnswerReader implements AsyncIterable<Buffer> {
     const failed = isRecord(value) && value['error'] !== undefined && value['error'] !== null;
     if (!isRecord(result) || failed) throw this.#failure(message, value);
     const data = result['data'] ?? '';
-    if (typeof data !== 'string') throw notUnderstood(message.bytes, message.offset);
-    if (this.#messages === 0) this.#keepFirst(result);
-    this.#messages += 1;
+    if (typeof data !== 'string') throw neitherForm(message.bytes, message.offset);
+    if (this.#isFirst) this.#keepFirst(result);
+    this.#isFirst = false;
     this.#encoding ??= dataEncoding(data);
     if (data === '') return;
     yield this.#encoding === 'base64'
@@ -97,7 +98,7 @@ export class AnswerReader implements AsyncIterable<Buffer> {
 
   #failure(message: SplitMessage, value: unknown): Error {
     const body = readErrorBody(value);
-    if (body === undefined) return notUnderstood(message.bytes, message.offset);
+    if (body === undefined) return neitherForm(message.bytes, message.offset);
     return errorInStream(body, message.offset, this.csvBytes);
   }
 }
@@ -118,28 +119,44 @@ function parseMessage({ bytes, offset }: SplitMessage): unknown {
   try {
     if (isUtf8(bytes)) return JSON.parse(bytes.toString('utf8'));
   } catch (error) {
-    throw notUnderstood(bytes, offset, error);
+    throw neitherForm(bytes, offset, error);
   }
-  throw notUnderstood(bytes, offset);
+  throw neitherForm(bytes, offset);
 }
 
-/** Drops a byte order mark and white space in front; every chunk handed on has bytes. */
-async function* withoutLead(bytes: AsyncIterable<Buffer>): AsyncGenerator<Buffer, void, undefined> {
-  let lead: Buffer | undefined = Buffer.alloc(0);
-  for await (const chunk of bytes) {
-    if (lead === undefined) {
-      if (chunk.length > 0) yield chunk;
-      continue;
+async function* startingWith(first: Buffer, rest: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
+  yield first;
+  yield* rest;
+}
+
+/**
+ * Holds the beginning back until `judge` has decided what of it is handed on. No chunk is empty.
+ * @param judge gets what is held so far, and whether that is all
+ */
+async function* afterStart(
+  chunks: AsyncIterable<Buffer>,
+  judge: (start: Buffer, isAll: boolean) => { readonly held: Buffer; readonly isDecided: boolean },
+): AsyncGenerator<Buffer, void, undefined> {
+  let start: Buffer | undefined = Buffer.alloc(0);
+  for await (const chunk of chunks) {
+    let passed = chunk;
+    if (start !== undefined) {
+      const { held, isDecided } = judge(start.length === 0 ? chunk : Buffer.concat([start, chunk]), false);
+      start = isDecided ? undefined : held;
+      passed = held;
     }
-    const joined: Buffer = lead.length === 0 ? chunk : Buffer.concat([lead, chunk]);
-    const start = leadBytes(joined);
-    const rest = joined.subarray(start);
-    // A byte order mark may itself be cut.
-    const isUndecided = rest.length < BOM.length && BOM.subarray(0, rest.length).equals(rest);
-    lead = isUndecided ? rest : undefined;
-    if (!isUndecided) yield rest;
+    if (start === undefined && passed.length > 0) yield passed;
   }
-  if (lead !== undefined && lead.length > 0) yield lead;
+  if (start !== undefined && start.length > 0) yield judge(start, true).held;
+}
+
+/** Drops a byte order mark and white space in front. */
+function withoutLead(bytes: AsyncIterable<Buffer>): AsyncGenerator<Buffer, void, undefined> {
+  return afterStart(bytes, (start) => {
+    const held = start.subarray(leadBytes(start));
+    // A byte order mark may itself be cut.
+    return { held, isDecided: !(held.length < BOM.length && BOM.subarray(0, held.length).equals(held)) };
+  });
 }
 
 function isBlank(bytes: Buffer): boolean {
@@ -161,25 +178,15 @@ function leadBytes(bytes: Buffer): number {
  * with 200, would otherwise be read as a header.
  * @throws RetryableError `ANSWER_NOT_UNDERSTOOD`
  */
-async function* checkedStart(
+function checkedStart(
   chunks: AsyncIterable<Buffer>,
   delimiter: string,
 ): AsyncGenerator<Buffer, void, undefined> {
-  let start: Buffer | undefined = Buffer.alloc(0);
-  for await (const chunk of withoutLead(chunks)) {
-    if (start === undefined) {
-      yield chunk;
-      continue;
-    }
-    start = start.length === 0 ? chunk : Buffer.concat([start, chunk]);
-    if (!start.includes(0x0a) && start.length < FIRST_LINE_BYTES_MAX) continue;
-    refuseOther(start, delimiter);
-    yield start;
-    start = undefined;
-  }
-  if (start === undefined || start.length === 0) return;
-  refuseOther(start, delimiter);
-  yield start;
+  return afterStart(withoutLead(chunks), (start, isAll) => {
+    const isDecided = isAll || start.includes(0x0a) || start.length >= FIRST_LINE_BYTES_MAX;
+    if (isDecided) refuseOther(start, delimiter);
+    return { held: start, isDecided };
+  });
 }
 
 function refuseOther(start: Buffer, delimiter: string): void {
@@ -189,13 +196,11 @@ function refuseOther(start: Buffer, delimiter: string): void {
   if (isNamed && line.includes(delimiter)) return;
   const isParted = isNamed && /[,;\t|]/.test(line.toString('latin1'));
   const hint = isParted ? '; its fields are parted otherwise: set EXPORT_DELIMITER' : '';
-  throw notUnderstood(start, 0, undefined, hint);
+  throw neitherForm(start, 0, undefined, hint);
 }
 
-function notUnderstood(bytes: Buffer, byteOffset: number, cause?: unknown, hint = ''): RetryableError {
+function neitherForm(bytes: Buffer, byteOffset: number, cause?: unknown, hint = ''): RetryableError {
   const sample = sampleOf(bytes);
-  return new RetryableError(
-    `Cannot read the answer: at byte ${byteOffset} it is neither CSV nor a message, but ${JSON.stringify(sample)}${hint}`,
-    { code: 'ANSWER_NOT_UNDERSTOOD', meta: { byteOffset, sample }, cause },
-  );
+  const state = `at byte ${byteOffset} it is neither CSV nor a message, but ${JSON.stringify(sample)}${hint}`;
+  return notUnderstood(state, { byteOffset, sample }, cause);
 }

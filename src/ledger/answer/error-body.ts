@@ -2,6 +2,7 @@
  * The service's error body, `{code, message, details}`: bare, or enveloped in `error`. Both shapes
  * occur on every route, and spacing differs between answers, so only the parsed value is looked at.
  */
+import { RetryableError } from '../../core/errors.ts';
 import { hideSecrets } from '../../core/secrets.ts';
 
 const TEXT_MAX = 500;
@@ -59,6 +60,16 @@ export function errorBodyMeta(body: SourceErrorBody): Record<string, unknown> {
 /** `Internal error: failed to export ledger entries: copying to stdout`: one line for people. */
 export function errorBodyLine(body: SourceErrorBody): string {
   return body.inner === undefined ? body.message : `${body.message}: ${body.inner}`;
+}
+
+/** @param state what stands where, for `Cannot read the answer` */
+export function notUnderstood(
+  state: string,
+  meta: Readonly<Record<string, unknown>>,
+  cause?: unknown,
+): RetryableError {
+  const details = { code: 'ANSWER_NOT_UNDERSTOOD', meta, cause };
+  return new RetryableError(`Cannot read the answer: ${state}`, details);
 }
 
 /** A short piece of what was sent, printable, with whatever looks like a credential masked. */

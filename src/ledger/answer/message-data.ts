@@ -3,7 +3,7 @@
  * JSON makes it base64, others send the text itself. The first payload decides, by its content.
  */
 import { isUtf8 } from 'node:buffer';
-import { RetryableError } from '../../core/errors.ts';
+import { notUnderstood } from './error-body.ts';
 
 export type DataEncoding = 'base64' | 'plain';
 
@@ -45,19 +45,13 @@ function isText(bytes: Buffer): boolean {
 export function decodeBase64(data: string, offset: number): Buffer {
   const chars = data.replaceAll(/\s/g, '');
   if (isBase64(chars)) return Buffer.from(chars, 'base64');
-  throw new RetryableError(
-    `Cannot read the answer: the data of the message at byte ${offset} is not base64 as before`,
-    { code: 'ANSWER_NOT_UNDERSTOOD', meta: { byteOffset: offset } },
-  );
+  const state = `the data of the message at byte ${offset} is not base64 as before`;
+  throw notUnderstood(state, { byteOffset: offset });
 }
 
 /** @throws RetryableError `ANSWER_NOT_UNDERSTOOD` where half a character would be lost in UTF-8 */
 export function encodePlain(data: string, offset: number): Buffer {
-  if (!data.isWellFormed()) {
-    throw new RetryableError(
-      `Cannot read the answer: the data of the message at byte ${offset} holds half a character`,
-      { code: 'ANSWER_NOT_UNDERSTOOD', meta: { byteOffset: offset } },
-    );
-  }
-  return Buffer.from(data, 'utf8');
+  if (data.isWellFormed()) return Buffer.from(data, 'utf8');
+  const state = `the data of the message at byte ${offset} holds half a character`;
+  throw notUnderstood(state, { byteOffset: offset });
 }

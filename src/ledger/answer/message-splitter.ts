@@ -3,10 +3,10 @@
  * so that nothing is parsed twice and a message may be cut anywhere on its way.
  */
 import { PermanentError, RetryableError } from '../../core/errors.ts';
-import { sampleOf } from './error-body.ts';
+import { notUnderstood, sampleOf } from './error-body.ts';
 
 /** Sixty times what the service sends in one message. */
-export const MESSAGE_BYTES_MAX = 64 * 2 ** 20;
+const MESSAGE_BYTES_MAX = 64 * 2 ** 20;
 const DEPTH_MAX = 64;
 
 const QUOTE = 0x22;
@@ -22,78 +22,66 @@ export interface SplitMessage {
   readonly offset: number;
 }
 
-export class MessageSplitter {
-  readonly #bytesMax: number;
-  #pieces: Buffer[] = [];
-  /** Bytes of the message in hand, those in `#pieces`. */
-  #held = 0;
-  /** Bytes of the stream before the message in hand. */
-  #offset = 0;
-  #depth = 0;
+/**
+ * @throws PermanentError `MESSAGE_TOO_LARGE`
+ * @throws RetryableError `ANSWER_NOT_UNDERSTOOD` where something stands between two messages, `SOURCE_BROKE` where
+ *   the stream ends inside one
+ */
+export async function* splitMessages(
+  chunks: AsyncIterable<Buffer>,
+  bytesMax = MESSAGE_BYTES_MAX,
+): AsyncGenerator<SplitMessage, void, undefined> {
+  const nesting = new Nesting();
+  /** Of the message in hand: where it begins, its bytes so far, and how many they are. */
+  let offset = 0;
+  let pieces: Buffer[] = [];
+  let held = 0;
+  for await (const chunk of chunks) {
+    for (let start = 0; start < chunk.length;) {
+      if (held === 0 && isSpace(chunk[start])) {
+        offset += 1;
+        start += 1;
+        continue;
+      }
+      if (held === 0 && chunk[start] !== OPEN_BRACE) {
+        const sample = sampleOf(chunk.subarray(start));
+        const state = `${JSON.stringify(sample)} stands where a message should begin, at byte ${offset}`;
+        throw notUnderstood(state, { byteOffset: offset, sample });
+      }
+      const end = nesting.scan(chunk, start);
+      if (nesting.depth > DEPTH_MAX) {
+        const state = `the message at byte ${offset} is nested deeper than ${DEPTH_MAX} levels`;
+        throw notUnderstood(state, { byteOffset: offset });
+      }
+      held += end - start;
+      if (held > bytesMax) {
+        throw new PermanentError(
+          `Cannot read the answer: the message at byte ${offset} is larger than ${bytesMax} bytes, the limit for one message`,
+          { code: 'MESSAGE_TOO_LARGE', meta: { byteOffset: offset, bytesMax } },
+        );
+      }
+      pieces.push(chunk.subarray(start, end));
+      start = end;
+      if (nesting.depth > 0) continue;
+      yield { bytes: Buffer.concat(pieces), offset };
+      offset += held;
+      [pieces, held] = [[], 0];
+    }
+  }
+  if (held === 0) return;
+  throw new RetryableError(
+    `Cannot read the answer: it ends inside a message that begins at byte ${offset}; it will be asked again`,
+    { code: 'SOURCE_BROKE', meta: { byteOffset: offset, received: held } },
+  );
+}
+
+class Nesting {
+  depth = 0;
   #inString = false;
   #isEscaped = false;
 
-  constructor(bytesMax = MESSAGE_BYTES_MAX) {
-    this.#bytesMax = bytesMax;
-  }
-
-  /**
-   * @throws PermanentError `MESSAGE_TOO_LARGE`
-   * @throws RetryableError `ANSWER_NOT_UNDERSTOOD` where something stands between two messages
-   */
-  *push(chunk: Buffer): Generator<SplitMessage, void, undefined> {
-    let start = 0;
-    while (start < chunk.length) {
-      if (this.#depth === 0) {
-        const next = this.#skipSpace(chunk, start);
-        this.#offset += next - start;
-        start = next;
-        if (start === chunk.length) return;
-      }
-      const end = this.#scan(chunk, start);
-      const piece = chunk.subarray(start, end);
-      if (this.#held + piece.length > this.#bytesMax) throw this.#tooLarge();
-      this.#pieces.push(piece);
-      this.#held += piece.length;
-      start = end;
-      if (this.#depth === 0) yield this.#take();
-    }
-  }
-
-  /** @throws RetryableError `SOURCE_BROKE` where the stream ends inside a message */
-  end(): void {
-    if (this.#depth === 0) return;
-    throw new RetryableError(
-      `Cannot read the answer: it ends inside a message that begins at byte ${this.#offset}; it will be asked again`,
-      { code: 'SOURCE_BROKE', meta: { byteOffset: this.#offset, received: this.#held } },
-    );
-  }
-
-  #take(): SplitMessage {
-    const [only] = this.#pieces;
-    const bytes = this.#pieces.length === 1 && only !== undefined ? only : Buffer.concat(this.#pieces);
-    const message = { bytes, offset: this.#offset };
-    this.#offset += this.#held;
-    this.#pieces = [];
-    this.#held = 0;
-    return message;
-  }
-
-  #skipSpace(chunk: Buffer, from: number): number {
-    let at = from;
-    while (at < chunk.length && isSpace(chunk[at])) at += 1;
-    if (at < chunk.length && chunk[at] !== OPEN_BRACE) {
-      const sample = sampleOf(chunk.subarray(at));
-      throw new RetryableError(
-        `Cannot read the answer: ${JSON.stringify(sample)} stands where a message should begin, at byte ${this.#offset + at - from}`,
-        { code: 'ANSWER_NOT_UNDERSTOOD', meta: { byteOffset: this.#offset + at - from, sample } },
-      );
-    }
-    return at;
-  }
-
-  /** @returns the position behind the message's last byte, or the chunk's end */
-  #scan(chunk: Buffer, from: number): number {
+  /** @returns the position behind the message's last byte, or where it is too deep, or the chunk's end */
+  scan(chunk: Buffer, from: number): number {
     let at = from;
     while (at < chunk.length) {
       if (this.#inString) {
@@ -103,13 +91,10 @@ export class MessageSplitter {
       const byte = chunk[at];
       at += 1;
       if (byte === QUOTE) this.#inString = true;
-      else if (byte === OPEN_BRACE || byte === OPEN_BRACKET) {
-        this.#depth += 1;
-        if (this.#depth > DEPTH_MAX) throw this.#tooDeep();
-      } else if (byte === CLOSE_BRACE || byte === CLOSE_BRACKET) {
-        this.#depth -= 1;
-        if (this.#depth === 0) return at;
-      }
+      else if (byte === OPEN_BRACE || byte === OPEN_BRACKET) this.depth += 1;
+      else if (byte === CLOSE_BRACE || byte === CLOSE_BRACKET) this.depth -= 1;
+      else continue;
+      if (this.depth === 0 || this.depth > DEPTH_MAX) return at;
     }
     return at;
   }
@@ -126,20 +111,6 @@ export class MessageSplitter {
     if (quote === -1) return end;
     this.#inString = isEscaped;
     return quote + 1;
-  }
-
-  #tooLarge(): PermanentError {
-    return new PermanentError(
-      `Cannot read the answer: the message at byte ${this.#offset} is larger than ${this.#bytesMax} bytes, the limit for one message`,
-      { code: 'MESSAGE_TOO_LARGE', meta: { byteOffset: this.#offset, bytesMax: this.#bytesMax } },
-    );
-  }
-
-  #tooDeep(): RetryableError {
-    return new RetryableError(
-      `Cannot read the answer: the message at byte ${this.#offset} is nested deeper than ${DEPTH_MAX} levels`,
-      { code: 'ANSWER_NOT_UNDERSTOOD', meta: { byteOffset: this.#offset } },
-    );
   }
 }
 
