@@ -34,8 +34,7 @@ export const UNREACHABLE_MAX_MS = 60_000;
 /** Longer than the longest pause between two tries: in between, the work went on. */
 const AWAY_FORGOTTEN_MS = 90_000;
 
-export interface WorkRunDeps extends Pick<JobDeps, 'runs' | 'source' | 'log' | 'progress'> {
-  readonly costs: Pick<JobDeps['costs'], 'charge' | 'flush'>;
+export interface WorkRunDeps extends Pick<JobDeps, 'runs' | 'source' | 'log' | 'progress' | 'costs'> {
   readonly tellEveryMs?: number;
 }
 

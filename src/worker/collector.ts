@@ -38,21 +38,9 @@ export function describeService(ambient: Readonly<Record<string, string>>): Read
   return { 'service.name': ambient['OTEL_SERVICE_NAME'] ?? 'ledger-mirror', 'service.version': version() };
 }
 
-/** `name=value,name=value`, values percent-encoded, as OpenTelemetry defines it. */
+/** `name=value,name=value`, values percent-encoded, as OpenTelemetry defines it: a query with other separators. */
 function readHeaders(text: string): Record<string, string> {
-  const pairs = text.split(',').filter((pair) => pair.includes('='));
-  return Object.fromEntries(
-    pairs.map((pair) => {
-      const at = pair.indexOf('=');
-      return [pair.slice(0, at).trim(), decodePercent(pair.slice(at + 1).trim())];
-    }),
-  );
-}
-
-function decodePercent(value: string): string {
-  try {
-    return decodeURIComponent(value);
-  } catch {
-    return value;
-  }
+  const query = text.replaceAll('&', '%26').replaceAll('+', '%2B').replaceAll(',', '&');
+  const pairs = [...new URLSearchParams(query)].map(([name, value]) => [name.trim(), value.trim()] as const);
+  return Object.fromEntries(pairs.filter(([name, value]) => name !== '' && value !== ''));
 }

@@ -6,7 +6,6 @@ import { readRow, readRows } from '../../postgres/transaction.ts';
 /** A process that has not been heard of for this long is taken for dead. */
 export const WORKER_SILENT_MS = 10_000;
 const FORGOTTEN_AFTER_MS = 3_600_000;
-const IS_ALIVE = sql`heartbeat_at > clock_timestamp() - ${WORKER_SILENT_MS} * interval '1 millisecond'`;
 
 interface Schedule {
   readonly pattern: string;
@@ -60,23 +59,18 @@ export class WorkerRegistry {
 
   /** @param sourceUrl only workers that ask this source; absent: any */
   async anyAlive(sourceUrl: string | null = null): Promise<boolean> {
-    const { isAny } = await readRow(
-      this.#db,
-      'look for workers',
-      sql<{ isAny: boolean }>`
-        select exists (select from mirror.workers
-          where ${IS_ALIVE} and (${sourceUrl}::text is null or source_url = ${sourceUrl})) as "isAny"`,
-    );
-    return isAny;
+    return (await this.facts(sourceUrl)).workers > 0;
   }
 
-  facts(): Promise<WorkerFacts> {
+  facts(sourceUrl: string | null = null): Promise<WorkerFacts> {
     return readRow(
       this.#db,
       'look for workers',
       sql<WorkerFacts>`
         with alive as (
-          select * from mirror.workers where ${IS_ALIVE})
+          select * from mirror.workers
+           where heartbeat_at > clock_timestamp() - ${WORKER_SILENT_MS} * interval '1 millisecond'
+             and (${sourceUrl}::text is null or source_url = ${sourceUrl}))
         select (select count(*) from alive)::int as workers,
                exists (select from mirror.runs where kind = 'nightly' and slot is not null) as "isScheduled",
                (select schedules->'nightly' from alive order by started_at desc limit 1) as schedule`,
