@@ -73,9 +73,9 @@ const MIRROR_FACTS = z.object({
 
 /** The same, with what is concluded from it. */
 export const MIRROR_STATUS = MIRROR_FACTS.extend({
-  whole: z.boolean(),
-  complete: z.boolean(),
-  hasNetwork: z.boolean(),
+  whole: z.boolean().describe('Both lists, and the ledger of every listed party, are proven complete.'),
+  complete: z.boolean().describe('The same for the configured parties, and no more is claimed.'),
+  hasNetwork: z.boolean().describe('`network`, a party without a ledger, is one of the listed parties.'),
   sentence: z.string(),
   attention: z.array(z.looseObject({})),
 });

@@ -1,5 +1,6 @@
 /** The mirror's state in one sentence, and what needs a person. Pure: the console and `status` show it. */
-import type { ListFacts, MirrorFacts, StreamStatus } from '../http/ports.ts';
+import type { z } from 'zod';
+import type { ListFacts, MIRROR_STATUS, MirrorFacts, StreamStatus } from '../http/ports.ts';
 
 /** What a person should do something about, and what that is. */
 export interface Attention {
@@ -16,16 +17,10 @@ export type Action =
   | { readonly does: 'evidence'; readonly kind: 'sync' | 'nightly'; readonly subject?: string }
   | { readonly does: 'ask again' };
 
-export interface MirrorStatus extends MirrorFacts {
-  /** Every list, and the ledger of every listed party, is proven complete and nothing of it was lost. */
-  readonly whole: boolean;
-  /** The same for what is configured: with NIGHTLY_PARTIES a part of the parties, and no more is claimed. */
-  readonly complete: boolean;
-  /** `network`, a party without a ledger, is one of the rows of the list of parties. */
-  readonly hasNetwork: boolean;
-  readonly sentence: string;
-  readonly attention: readonly Attention[];
-}
+export type MirrorStatus = MirrorFacts &
+  Omit<z.infer<typeof MIRROR_STATUS>, keyof MirrorFacts | 'attention'> & {
+    readonly attention: readonly Attention[];
+  };
 
 /** How each stream is called, what brings it up to date, and who does so. */
 const STREAMS = {

@@ -8,13 +8,13 @@ import { canonicalPartyId, isExportableParty, isHexId } from '../../core/ids.ts'
 import { partyName } from '../../ledger/objects/object-keys.ts';
 import { formatInstant, type Micros, SECOND_MICROS } from '../../core/time.ts';
 import type { Log } from '../../core/log.ts';
-import { ledgerBody, ledgerForm } from './ledger-forms.ts';
 import type { LedgerQuestion } from '../../ledger/ledger-range.ts';
 import type { ObjectLedgerReader } from './ledger-reader.ts';
+import { weightOf } from '../http/compression.ts';
 import { goneSignal, limitOpen } from '../http/events.ts';
 import { readQuery } from '../http/query-text.ts';
 import { describeRoutes } from '../http/routes.ts';
-import { DETAIL, sendJson, StatusError } from '../http/status-error.ts';
+import { DETAIL, sendJson, type StatusBody, StatusError } from '../http/status-error.ts';
 
 /** Each holds an object open; the service allows 250 a client. */
 const OPEN_EXPORTS_MAX = 32;
@@ -36,6 +36,12 @@ const QUERY = z.object({
   ),
   'dateRange.endTimestamp': INSTANT.describe('The same, exclusive.'),
 });
+
+/** Bytes of CSV in one message: a multiple of three, so that only the last carries base64 padding. */
+const MESSAGE_BYTES_MAX = 768 * 1024;
+
+/** The CSV as it is, or the result/error messages of the interface document, one JSON message a line. */
+type LedgerForm = 'text/csv' | 'application/json';
 
 /** Nothing is read before the first chunk is asked for. */
 export type LedgerReader = Pick<ObjectLedgerReader, 'read'>;
@@ -131,4 +137,47 @@ function fileName({ partyId, assetId, from, to }: LedgerQuestion): string {
   const start = from === undefined ? '' : `_${instant(from)}`;
   const end = to === undefined ? '' : `-${instant(to)}`;
   return `ledger_entries_${partyName(partyId)}${asset}${start}${end}.csv`;
+}
+
+/** Messages only for those who name JSON and not CSV, or prefer it; anything else is the service's form. */
+function ledgerForm(accept: string | undefined): LedgerForm {
+  const prefersJson = weightOf(accept, 'application/json') > weightOf(accept, 'text/csv');
+  return prefersJson ? 'application/json' : 'text/csv';
+}
+
+/**
+ * A failure after the first byte can no longer change the status; it ends the stream as the service ends it, with the
+ * error in the place of the next bytes.
+ * @param describe turns what went wrong into the error that the client is told
+ * @returns the body; it ends normally also where `chunks` failed
+ */
+async function* ledgerBody(
+  form: LedgerForm,
+  chunks: AsyncIterable<Buffer>,
+  describe: (error: unknown) => StatusBody,
+): AsyncGenerator<Buffer> {
+  let isFirst = true;
+  try {
+    for await (const chunk of chunks) {
+      if (form === 'text/csv') {
+        yield chunk;
+        continue;
+      }
+      for (let start = 0; start < chunk.length; start += MESSAGE_BYTES_MAX) {
+        yield message(chunk.subarray(start, start + MESSAGE_BYTES_MAX), isFirst);
+        isFirst = false;
+      }
+    }
+  } catch (error) {
+    yield Buffer.from(JSON.stringify({ error: describe(error) }) + (form === 'text/csv' ? '' : '\n'));
+  }
+}
+
+/** The interface wants `extensions` set in the first message; the mirror has none to tell. */
+function message(data: Buffer, isFirst: boolean): Buffer {
+  const extensions = isFirst ? ',"extensions":[]' : '';
+  return Buffer.from(
+    `{"result":{"contentType":"text/csv","data":"${data.toString('base64')}"${extensions}}}\n`,
+    'latin1',
+  );
 }
