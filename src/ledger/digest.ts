@@ -86,12 +86,6 @@ export class RowDigest {
       .join('');
   }
 
-  reset(): void {
-    this.#limbs.fill(0);
-    this.#rows = 0;
-    this.#sinceCarry = 0;
-  }
-
   /** Brings every limb below 2^32; what runs over the last one falls away: that is the modulus. */
   #carry(): void {
     let carry = 0;

@@ -42,10 +42,4 @@ export class RowSum {
     const line = Buffer.from(header.toString('latin1').replace(/\r?\n$/, ''), 'latin1');
     return rowForm(line, [...this.#zones].map(formatZone));
   }
-
-  reset(): void {
-    this.digest.reset();
-    this.#zones.clear();
-    this.#lastZone = Number.NaN;
-  }
 }

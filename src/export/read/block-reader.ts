@@ -83,7 +83,7 @@ class BlockReader {
     isSorted: true,
   };
   /** Of the rows in the newest second of the tail. */
-  readonly #newestSum = new RowSum();
+  #newestSum = new RowSum();
   #newestSecond = Number.NEGATIVE_INFINITY;
   #unread:
     | {
@@ -164,7 +164,7 @@ class BlockReader {
     else runs.push(span.index, start, next);
     const { tailEnd } = this.#question;
     if (tailEnd === undefined || second < this.#newestSecond || second >= tailEnd) return;
-    if (second > this.#newestSecond) this.#newestSum.reset();
+    if (second > this.#newestSecond) this.#newestSum = new RowSum();
     this.#newestSecond = second;
     this.#newestSum.add(hash, zoneSeconds);
   }

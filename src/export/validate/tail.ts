@@ -24,7 +24,7 @@ export class Tail {
   readonly #bytesMax: number;
   /** In seconds. */
   readonly end: number;
-  readonly #newest = new RowSum();
+  #newest = new RowSum();
   #newestSecond = Number.NEGATIVE_INFINITY;
 
   /**
@@ -58,7 +58,7 @@ export class Tail {
     }
     if (newest === undefined || newest.second < this.#newestSecond) return;
     if (newest.second > this.#newestSecond) {
-      this.#newest.reset();
+      this.#newest = new RowSum();
       this.#newestSecond = newest.second;
     }
     this.#newest.merge(newest.sum);

@@ -17,13 +17,8 @@ const ID = /^[0-9a-f]{64}$/i;
 const NO_ASSET = -1;
 const JSON_TYPE: Headers = [['Content-Type', 'application/json']];
 
-interface ExportRequest {
-  readonly partyId: string;
-  readonly assetId: string | undefined;
-  /** Half-open, on whole seconds: what is below a second is cut off, of both. */
-  readonly from: Micros | undefined;
-  readonly to: Micros | undefined;
-}
+/** Its range is half-open, on whole seconds: what is below a second is cut off, of both. */
+type ExportRequest = ReturnType<typeof exportRequest>;
 
 /**
  * @param call the number of this call
@@ -64,7 +59,7 @@ export function answerExport(
  * What an export is asked for.
  * @throws ServiceError 400: a parameter that cannot be read, or is missing, or is no id
  */
-function exportRequest(query: Query, assetRequired: boolean): ExportRequest {
+function exportRequest(query: Query, assetRequired: boolean) {
   const from = query.int64('date_range.start_timestamp');
   const to = query.int64('date_range.end_timestamp');
   const partyId = query.text('party_id') ?? '';

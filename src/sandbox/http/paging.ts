@@ -82,26 +82,20 @@ export function readPageParameters(query: Query): PageParameters {
 /** Checks the parameters; what does not belong together is mostly ignored, as the service does. */
 export function pageRequest(given: PageParameters): PageRequest {
   const { first, after, last, before } = given;
-  const newestFirst = given.newestFirst ?? true;
   if (after !== undefined && before !== undefined) {
     throw invalidPagination('cannot set both a before and after cursor');
   }
-  if (first !== undefined || (last === undefined && after !== undefined)) {
-    const cursor = decodeCursor('after', after);
-    return { isBackward: false, rowsMax: checkedRows(first), cursor, newestFirst };
-  }
-  if (last !== undefined || before !== undefined) {
-    const cursor = decodeCursor('before', before);
-    return { isBackward: true, rowsMax: checkedRows(last), cursor, newestFirst };
-  }
+  // `first` wins over `last`; a cursor of the other direction is then not even looked at.
+  const isBackward = first === undefined && (last !== undefined || before !== undefined);
+  const [rows, text] = isBackward ? [last, before] : [first, after];
+  const cursor = text === undefined ? undefined : decodeCursor(isBackward ? 'before' : 'after', text);
   // Nothing at all gets a default page; only an order gets every row there is.
-  const rowsMax = given.newestFirst === undefined ? PAGE_ROWS_DEFAULT : undefined;
-  return { isBackward: false, rowsMax, cursor: undefined, newestFirst };
-}
-
-function checkedRows(rows = PAGE_ROWS_DEFAULT): number {
-  if (rows <= 0) throw invalidPagination('pagination limit must be greater than 0');
-  return rows;
+  const isUnlimited = rows === undefined && text === undefined && given.newestFirst !== undefined;
+  const rowsMax = isUnlimited ? undefined : (rows ?? PAGE_ROWS_DEFAULT);
+  if (rowsMax !== undefined && rowsMax <= 0) {
+    throw invalidPagination('pagination limit must be greater than 0');
+  }
+  return { isBackward, rowsMax, cursor, newestFirst: given.newestFirst ?? true };
 }
 
 function invalidPagination(inner: string): ServiceError {
@@ -109,8 +103,7 @@ function invalidPagination(inner: string): ServiceError {
 }
 
 /** Go's standard base64: padded, nothing else in between (line ends excepted). */
-function decodeCursor(name: 'after' | 'before', value: string | undefined): string | undefined {
-  if (value === undefined) return undefined;
+function decodeCursor(name: 'after' | 'before', value: string): string {
   const failed = `failed to decode ${name} cursor`;
   if (value === '') throw invalidPagination(`${failed}: cursor is empty`);
   const text = value.replaceAll(/[\r\n]/g, '');
