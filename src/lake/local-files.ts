@@ -14,7 +14,7 @@ import type { LakeTable } from './tables/columns.ts';
 import type { AddFile } from './delta/actions.ts';
 import { fileKey } from './delta/listing.ts';
 import type { LakeAccess } from './local/duckdb.ts';
-import { fetchObject } from './local/fetch-object.ts';
+import { fetchObject } from './local/scratch.ts';
 import { rootOf } from './tables/tables.ts';
 
 const KEPT_FOLDER = 'fetched';

@@ -1,8 +1,7 @@
 /** The lake as an operator sees it: its tables, what is wrong with their logs, and going back to a moment. */
 import { PermanentError, UsageError } from '../core/errors.ts';
-import { whoDecides } from './build/committer.ts';
 import { statesOf, TableWriter } from './build/table-writer.ts';
-import { inWorkshop, type LakeDeps, publishTables, type Workshop } from './build/workshop.ts';
+import { inWorkshop, type LakeDeps, publishTables, whoDecides, type Workshop } from './build/workshop.ts';
 import { type FilesTotal, type TableState, totalOfFiles } from './delta/actions.ts';
 import { findBrokenCheckpoints } from './delta/checkpoint.ts';
 import { checkpointKey, listObjects, logAmong } from './delta/listing.ts';

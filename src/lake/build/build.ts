@@ -12,7 +12,6 @@ import { rootOf, SHAPES } from '../tables/tables.ts';
 import { type Build, csvRows, fetchCsv, type LakeProgress } from './build-context.ts';
 import { buildEntries } from './build-entries.ts';
 import { buildSummaries } from './build-summaries.ts';
-import type { Committer } from './committer.ts';
 import { statesOf, TableWriter } from './table-writer.ts';
 import { inWorkshop, type LakeDeps, publishTables, type Workshop } from './workshop.ts';
 
@@ -27,7 +26,7 @@ export interface LakeBuild extends FilesTotal {
   readonly changed: readonly LakeTable[];
   /** Files that nothing names any more and whose time was over. */
   readonly removedFiles: number;
-  readonly commitsDecidedBy: Committer['decidedBy'];
+  readonly commitsDecidedBy: Workshop['committer']['decidedBy'];
 }
 
 /**

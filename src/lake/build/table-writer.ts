@@ -8,7 +8,7 @@ import { logAmong } from '../delta/listing.ts';
 import { readTable } from '../delta/log.ts';
 import { statisticsJson } from '../delta/statistics.ts';
 import { interruptible } from '../local/duckdb.ts';
-import { fileFacts } from '../local/fetch-object.ts';
+import { fileFacts } from '../local/scratch.ts';
 import { builderPath, storedFile } from '../local-files.ts';
 import { hasStatistics, type LakeTable } from '../tables/columns.ts';
 import { copyStatement, newMetaData, rootOf, SHAPES, withNewColumns } from '../tables/tables.ts';

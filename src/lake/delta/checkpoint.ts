@@ -11,7 +11,7 @@ import type { DuckDBConnection } from '@duckdb/node-api';
 import { z } from 'zod';
 import { errorCode, isRetryable, PermanentError } from '../../core/errors.ts';
 import type { LakeAccess } from '../local/duckdb.ts';
-import { fetchObject, fileFacts } from '../local/fetch-object.ts';
+import { fetchObject, fileFacts } from '../local/scratch.ts';
 import { literal } from '../local/sql.ts';
 import { type Action, parseAction, type TableState } from './actions.ts';
 import { checkpointKey, hintKey, type LogListing } from './listing.ts';

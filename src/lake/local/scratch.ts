@@ -1,10 +1,14 @@
-/** Folders on the local disk that live as long as what uses them. */
+/** Files on the local disk: folders that live as long as what uses them, and objects that come from the store. */
+import { createReadStream, createWriteStream } from 'node:fs';
 import { mkdtemp, readdir, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
+import { pipeline } from 'node:stream/promises';
+import { ByteSums, type FileFacts, measure } from '../../core/byte-sums.ts';
 import { makeFolders } from '../../core/folders.ts';
+import type { ObjectStore } from '../../objects/object-store.ts';
 
 const PREFIX = 'lake-';
-/** No build and no query lasts that long, and no load is that far from its build: its process was killed. */
+/** No build and no query lasts that long: its process was killed. */
 const LEFT_BEHIND_MS = 24 * 3_600_000;
 
 /** A new folder below `parent`, removed with all that is in it. */
@@ -15,19 +19,34 @@ export async function scratchFolder(parent: string): Promise<AsyncDisposable & {
 }
 
 /** Removes the folders of builds and queries that were killed. */
-export function sweepScratch(parent: string): Promise<void> {
-  return sweepFolder(parent, PREFIX);
-}
-
-/** Removes what has been left behind in a folder. */
-export async function sweepFolder(folder: string, prefix = ''): Promise<void> {
-  await makeFolders(folder);
-  for (const name of await readdir(folder)) {
-    if (!name.startsWith(prefix)) continue;
-    const path = join(folder, name);
+export async function sweepScratch(parent: string): Promise<void> {
+  await makeFolders(parent);
+  for (const name of await readdir(parent)) {
+    if (!name.startsWith(PREFIX)) continue;
+    const path = join(parent, name);
     // One that cannot be looked at stays: it must not keep a build from its own.
     const facts = await stat(path).catch(() => undefined);
     if (facts !== undefined && Date.now() - facts.mtimeMs > LEFT_BEHIND_MS)
       await rm(path, { recursive: true, force: true });
   }
+}
+
+const READ_BYTES = 2 ** 20;
+
+/** Size and SHA-256 of a local file. */
+export function fileFacts(path: string, signal: AbortSignal): Promise<FileFacts> {
+  return measure(createReadStream(path, { signal, highWaterMark: READ_BYTES }));
+}
+
+/** Copies an object to a new local file. @returns what was read */
+export async function fetchObject(
+  objects: ObjectStore,
+  key: string,
+  path: string,
+  signal: AbortSignal,
+): Promise<FileFacts> {
+  const sums = new ByteSums();
+  const source = await objects.read(key, signal);
+  await pipeline(source, sums.through(), createWriteStream(path, { flags: 'wx', mode: 0o600 }), { signal });
+  return sums.facts();
 }

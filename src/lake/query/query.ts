@@ -1,14 +1,15 @@
 /** Read-only SQL over the lake: one statement, a time limit, results at the reader's pace. */
 import { once } from 'node:events';
 import { createReadStream } from 'node:fs';
+import { join } from 'node:path';
 import type { Writable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import type { DuckDBPreparedStatement, DuckDBResult } from '@duckdb/node-api';
 import { PermanentError, UsageError } from '../../core/errors.ts';
-import { interruptible } from '../local/duckdb.ts';
+import { interruptible, openDuckDb } from '../local/duckdb.ts';
+import { literal } from '../local/sql.ts';
 import type { Lake } from './lake.ts';
 import { TEXT_FORMS } from './query-output.ts';
-import { writeParquet } from './query-parquet.ts';
 import { prepareReading } from './statement.ts';
 
 export const QUERY_TIMEOUT_MS = 60_000;
@@ -32,7 +33,7 @@ export interface QueryOptions {
  * Runs one statement and writes its result. The writable is not ended.
  * @returns how many rows it wrote
  * @throws UsageError where the SQL is wrong, or would do more than read
- * @throws PermanentError `QUERY_TIMEOUT`, or `DUCKDB` where it failed while running
+ * @throws PermanentError `QUERY_TIMEOUT`, `QUERY_COLUMNS` where two columns of Parquet have one name, or `DUCKDB` where it failed while running
  */
 export async function runQuery(
   lake: Pick<Lake, 'connection'>,
@@ -105,6 +106,7 @@ async function write(output: Writable, text: string, signal: AbortSignal): Promi
   await once(output, 'drain', { signal });
 }
 
+/** As one file, written by an engine of its own: the one that answers may write nothing. */
 async function sendParquet(
   result: DuckDBResult,
   folder: string | undefined,
@@ -112,7 +114,36 @@ async function sendParquet(
   signal: AbortSignal,
 ): Promise<bigint> {
   if (folder === undefined) throw new TypeError('Parquet needs a folder');
-  const { path, rows } = await writeParquet(result, folder, signal);
+  const names = result.columnNames();
+  refuseTwins(names);
+  await using engine = await openDuckDb(folder);
+  const columns = names.map((name, index) => `${identifier(name)} ${result.columnType(index).toString()}`);
+  // In a file of its own: a large result spills instead of filling the memory.
+  await engine.connection.run(`attach ${literal(join(folder, 'result.duckdb'))} as spool`);
+  await engine.connection.run(`create table spool.result (${columns.join(', ')})`);
+  const appender = await engine.connection.createAppender('result', 'main', 'spool');
+  let rows = 0n;
+  for await (const chunk of result) {
+    signal.throwIfAborted();
+    appender.appendDataChunk(chunk);
+    rows += BigInt(chunk.rowCount);
+  }
+  appender.closeSync();
+  const path = join(folder, 'result.parquet');
+  await engine.connection.run(`copy spool.result to ${literal(path)} (format parquet, compression zstd)`);
   await pipeline(createReadStream(path), output, { end: false, signal });
   return rows;
+}
+
+function identifier(name: string): string {
+  return `"${name.replaceAll('"', '""')}"`;
+}
+
+function refuseTwins(names: readonly string[]): void {
+  const twin = names.find((name, index) => names.indexOf(name) !== index);
+  if (twin === undefined) return;
+  throw new PermanentError(
+    `Cannot write Parquet: two columns are called ${JSON.stringify(twin)}; give one of them another name with AS`,
+    { code: 'QUERY_COLUMNS', meta: { column: twin } },
+  );
 }

@@ -14,7 +14,7 @@ import { type Moment, MOMENTS_PREFIX, readMoment } from '../moment.ts';
 import type { RecordedTable } from '../store/lake-store.ts';
 import { LAKE_TABLES, type LakeTable } from '../tables/columns.ts';
 import { LAKE_PREFIX, rootOf } from '../tables/tables.ts';
-import { compareWithWarehouse, problem } from './verify-values.ts';
+import { compareWithWarehouse, type Report } from './verify-values.ts';
 
 const ATTEMPTS_MAX = 3;
 
@@ -41,15 +41,15 @@ export async function verifyLake(
 async function verifyMoment(
   deps: LakeDeps,
   moment: Moment | undefined,
-  options: LakeCheckOptions,
+  { deep, parts = 1 }: LakeCheckOptions,
   signal: AbortSignal,
 ): Promise<LakeFindings> {
   const { repository, objects } = deps;
   const recorded = await repository.recorded();
   const problems: Problem[] = [];
+  const report: Report = (code, subject, message) => problems.push({ code, subject, message });
   if (moment === undefined) {
-    if (recorded.length > 0)
-      problems.push(problem('LAKE_MISSING', MOMENTS_PREFIX, 'the lake that was built is gone'));
+    if (recorded.length > 0) report('LAKE_MISSING', MOMENTS_PREFIX, 'the lake that was built is gone');
     const loaded = new Set((await repository.segmentMonths()).map(({ segmentId }) => segmentId));
     return { files: 0, filesRead: 0, rows: 0n, problems, segmentsBehind: loaded.size };
   }
@@ -58,34 +58,30 @@ async function verifyMoment(
   const found = { ...engine, objects, signal, listed, moment, recorded };
   const live = new Map<LakeTable, readonly AddFile[]>();
   for (const table of LAKE_TABLES) {
-    const checked = await checkTable(found, table);
-    problems.push(...checked.problems);
-    live.set(table, [...(checked.state?.live.values() ?? [])]);
+    const state = await checkTable(found, table, report);
+    live.set(table, [...(state?.live.values() ?? [])]);
   }
   const files = [...live].flatMap(([table, adds]) => adds.map((add) => storedFile(table, add)));
   const keys = files.map(({ key }) => key);
-  const turn = await repository.filesToProve(keys, options.parts ?? 1);
+  const turn = await repository.filesToProve(keys, parts);
   const proven: string[] = [];
   const sizes = new Map(listed.map(({ key, bytes }) => [key, bytes]));
   for (const file of files) {
-    const faults = turn.has(file.key) ? await checkFile(found, file) : checkSize(file, sizes);
-    problems.push(...faults);
-    if (faults.length === 0 && turn.has(file.key)) proven.push(file.key);
+    if (!turn.has(file.key)) checkSize(file, sizes.get(file.key), report);
+    else if (await isIntact(found, file, report)) proven.push(file.key);
   }
   await repository.noteProven(proven, keys);
   const { rows } = totalOfFiles([...live.values()].flat());
-  const counts = { files: files.length, filesRead: turn.size, rows };
-  if (problems.length > 0) return { ...counts, problems, segmentsBehind: 0 };
   const entries = live.get('ledger_entries') ?? [];
-  return { ...counts, ...(await compareWithWarehouse(deps, found, { moment, entries, deep: options.deep })) };
+  const segmentsBehind =
+    problems.length > 0 ? 0 : await compareWithWarehouse(deps, found, { moment, entries, deep }, report);
+  return { files: files.length, filesRead: turn.size, rows, problems, segmentsBehind };
 }
 
-function checkSize({ key, bytes }: StoredFile, sizes: ReadonlyMap<string, bigint>): readonly Problem[] {
-  const listed = sizes.get(key);
-  if (listed === bytes) return [];
-  return listed === undefined
-    ? [problem('OBJECT_MISSING', key, 'a version names it, and it is not in the store')]
-    : [problem('LAKE_FILE_CORRUPT', key, `it has ${listed} bytes, published were ${bytes}`)];
+function checkSize({ key, bytes }: StoredFile, listed: bigint | undefined, report: Report): void {
+  if (listed === undefined) report('OBJECT_MISSING', key, 'a version names it, and it is not in the store');
+  else if (listed !== bytes)
+    report('LAKE_FILE_CORRUPT', key, `it has ${listed} bytes, published were ${bytes}`);
 }
 
 /** The lake as it was found. */
@@ -95,56 +91,62 @@ interface FoundLake extends LakeAccess {
   readonly listed: readonly ListedObject[];
 }
 
+/** @returns the table, where it can be read */
 async function checkTable(
   found: FoundLake,
   table: LakeTable,
-): Promise<{ readonly state?: TableState; readonly problems: readonly Problem[] }> {
+  report: Report,
+): Promise<TableState | undefined> {
   const { moment, recorded, listed } = found;
   const root = rootOf(table);
   const last = recorded.find((known) => known.table === table);
   const named = moment.tables[table];
-  if (named === undefined && last === undefined) return { problems: [] };
+  if (named === undefined && last === undefined) return undefined;
   try {
     const log = logAmong(root, listed);
     const state = await readTable(found, log, named?.version);
-    if (state === undefined || named === undefined)
-      return { problems: [problem('LAKE_TABLE_MISSING', root, 'the table that was built is gone')] };
-    const broken = (await findBrokenCheckpoints(found, log)).map((checkpoint) =>
-      problem('LAKE_CHECKPOINT_BROKEN', root, `${checkpoint.state}; 'ledger-mirror lake' takes it away`),
-    );
-    return { state, problems: [...identityProblems(root, state, moment, last), ...broken] };
+    if (state === undefined || named === undefined) {
+      report('LAKE_TABLE_MISSING', root, 'the table that was built is gone');
+      return undefined;
+    }
+    checkIdentity(root, state, moment, last, report);
+    for (const broken of await findBrokenCheckpoints(found, log))
+      report('LAKE_CHECKPOINT_BROKEN', root, `${broken.state}; 'ledger-mirror lake' takes it away`);
+    return state;
   } catch (error) {
     if (!(error instanceof PermanentError)) throw error;
-    return { problems: [problem(errorCode(error), root, errorLine(error))] };
+    report(errorCode(error), root, errorLine(error));
+    return undefined;
   }
 }
 
-function identityProblems(
+function checkIdentity(
   root: string,
   { metaData, txns }: TableState,
   { tables, mirrorId }: Moment,
   last: RecordedTable | undefined,
-): readonly Problem[] {
+  report: Report,
+): void {
   const isNamed = Object.values(tables).some((named) => named?.id === metaData.id);
-  if (!isNamed || (last !== undefined && last.tableId !== metaData.id))
-    return [problem('LAKE_FOREIGN', root, 'it is not the table that this mirror built')];
   const build = txns.get(appIdOf(mirrorId))?.version ?? -1;
-  if (last === undefined || build >= last.build) return [];
-  return [
-    problem('LAKE_TABLE_OLDER', root, `it is as build ${build} left it, the last one was ${last.build}`),
-  ];
+  if (!isNamed || (last !== undefined && last.tableId !== metaData.id))
+    report('LAKE_FOREIGN', root, 'it is not the table that this mirror built');
+  else if (last !== undefined && build < last.build)
+    report('LAKE_TABLE_OLDER', root, `it is as build ${build} left it, the last one was ${last.build}`);
 }
 
-async function checkFile(
+async function isIntact(
   { objects, signal }: FoundLake,
   { key, bytes, sha256 }: StoredFile,
-): Promise<readonly Problem[]> {
+  report: Report,
+): Promise<boolean> {
   try {
     const found = await measure(await objects.read(key, signal));
-    if (found.bytes === bytes && (sha256 ?? found.sha256) === found.sha256) return [];
-    return [problem('LAKE_FILE_CORRUPT', key, 'its bytes are not those that were published')];
+    if (found.bytes === bytes && (sha256 ?? found.sha256) === found.sha256) return true;
+    report('LAKE_FILE_CORRUPT', key, 'its bytes are not those that were published');
   } catch (error) {
     if (!(error instanceof PermanentError)) throw error;
-    return [problem(errorCode(error), key, error.message)];
+    report(errorCode(error), key, error.message);
   }
+  return false;
 }
