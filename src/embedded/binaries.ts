@@ -10,15 +10,13 @@ import {
   mkdirSync,
   mkdtempSync,
   readFileSync,
-  readdirSync,
   renameSync,
   rmSync,
-  statSync,
   symlinkSync,
 } from 'node:fs';
 import { createRequire } from 'node:module';
 import { homedir } from 'node:os';
-import { basename, dirname, join, relative } from 'node:path';
+import { dirname, join, relative } from 'node:path';
 import { PermanentError, errorCode } from '../core/errors.ts';
 import type { Account } from './account.ts';
 
@@ -56,8 +54,9 @@ export function findBinaries(account: Account, folders = systemFolders): Binarie
   const ofSystem = folders(packaged.major)
     .filter((folder) => existsSync(join(folder, 'bin', 'initdb')))
     .map((folder) => probe(folder, account))
-    .find((found) => 'major' in found && found.major === packaged.major && found.minor >= packaged.minor);
-  return ofSystem !== undefined && 'major' in ofSystem ? ofSystem : packaged;
+    .filter((found) => 'major' in found)
+    .find(({ major, minor }) => major === packaged.major && minor >= packaged.minor);
+  return ofSystem ?? packaged;
 }
 
 /** In place, or copied once to a cache folder. */
@@ -65,10 +64,8 @@ function packagedBinaries(account: Account): Binaries {
   const packageDir = platformPackage();
   const inPlace = join(packageDir, 'native');
   // Where node_modules is read-only the links cannot be made; then the probe fails and the copy serves.
-  if (makeLinks(inPlace)) {
-    const found = probe(inPlace, account);
-    if ('major' in found) return found;
-  }
+  const first = makeLinks(inPlace) ? probe(inPlace, account) : undefined;
+  if (first !== undefined && 'major' in first) return first;
   const copy = copyOnce(packageDir);
   const found = probe(copy, account);
   if ('major' in found) return found;
@@ -134,8 +131,9 @@ function copyOnce(packageDir: string): string {
     staging = mkdtempSync(join(root, 'copy-'));
     cpSync(join(packageDir, 'native'), join(staging, 'native'), { recursive: true, verbatimSymlinks: true });
     makeLinks(join(staging, 'native'));
-    makeReadable(staging);
-    makeReadable(root);
+    // A strict umask leaves folders that the server's user could not enter.
+    chmodSync(root, 0o755);
+    spawnSync('chmod', ['-R', 'a+rX', staging]);
     renameSync(join(staging, 'native'), copy);
   } catch (error) {
     // Another process was faster: its copy is as good.
@@ -153,14 +151,4 @@ function copyOnce(packageDir: string): string {
 /** Root's copy lies where only root can write, since another user executes it. */
 function cacheRoot(): string {
   return process.getuid?.() === 0 ? '/var/cache/ledger-mirror' : join(homedir(), '.cache', 'ledger-mirror');
-}
-
-/** A strict umask leaves folders that the server's user could not enter. */
-function makeReadable(dir: string): void {
-  chmodSync(dir, 0o755);
-  for (const entry of readdirSync(dir, { withFileTypes: true })) {
-    const path = join(dir, entry.name);
-    if (entry.isDirectory()) makeReadable(path);
-    else if (entry.isFile()) chmodSync(path, statSync(path).mode | (basename(dir) === 'bin' ? 0o555 : 0o444));
-  }
 }

@@ -13,14 +13,12 @@ interface KeptServer {
   restart(signal: AbortSignal): Promise<void>;
 }
 
-interface KeeperLimits {
-  readonly lookEveryMs: number;
+const LIMITS = {
+  lookEveryMs: 2_000,
   /** So many restarts, successful or not, within `windowMs`; after that the server is left alone. */
-  readonly restartsMax: number;
-  readonly windowMs: number;
-}
-
-const LIMITS: KeeperLimits = { lookEveryMs: 2_000, restartsMax: 5, windowMs: 10 * 60_000 };
+  restartsMax: 5,
+  windowMs: 10 * 60_000,
+};
 
 /** Works until it is disposed of, which waits for a restart under way; it keeps no process alive by itself. */
 export function keepServer(server: KeptServer, log: Pick<Log, 'warn'>, limits = LIMITS): AsyncDisposable {
@@ -37,7 +35,7 @@ export function keepServer(server: KeptServer, log: Pick<Log, 'warn'>, limits = 
 async function keep(
   server: KeptServer,
   log: Pick<Log, 'warn'>,
-  { lookEveryMs, restartsMax, windowMs }: KeeperLimits,
+  { lookEveryMs, restartsMax, windowMs }: typeof LIMITS,
   signal: AbortSignal,
 ): Promise<void> {
   let restartsMs: number[] = [];

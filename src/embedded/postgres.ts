@@ -144,12 +144,12 @@ function notOurs(home: string, cause?: unknown): PermanentError {
 }
 
 async function inTurn<Result>(
-  cluster: Cluster,
+  { home }: Cluster,
   signal: AbortSignal,
   work: () => Promise<Result>,
 ): Promise<Result> {
   using held = new DisposableStack();
-  held.use(await waitForLock(join(cluster.home, 'turn.lock'), TURN_TIMEOUT_MS, signal));
+  held.use(await waitForLock(join(home, 'turn.lock'), TURN_TIMEOUT_MS, signal));
   return await work();
 }
 
@@ -157,13 +157,9 @@ async function inTurn<Result>(
 function keep(cluster: Cluster, port: number, log: EmbeddedPostgresOptions['log']): AsyncDisposable {
   const restart = async (signal: AbortSignal): Promise<void> => {
     const server = await inTurn(cluster, signal, () => ensureServer(cluster, signal));
-    const facts = { serverPid: server.pid, port: server.port, dir: cluster.dir };
+    const facts = { serverPid: server.pid, port: server.port, oldPort: port, dir: cluster.dir };
     if (server.port === port) log.warn(facts, 'Embedded Postgres had ended, and runs again');
-    else
-      log.warn(
-        { ...facts, oldPort: port },
-        'Embedded Postgres had ended, and runs on another port: start again',
-      );
+    else log.warn(facts, 'Embedded Postgres had ended, and runs on another port: start again');
   };
   const isGone = (): boolean => existsSync(cluster.dir) && findServer(cluster.dir) === undefined;
   return keepServer({ isGone, restart, boundLog: () => boundLog(cluster) }, log);
