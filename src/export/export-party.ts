@@ -24,7 +24,11 @@ export async function exportParty(
   if (!demandsAsset(profile, request.seenTime)) {
     try {
       const outcome = await exportLedger(request, deps, signal);
-      if (outcome.requests > 0) await unlearnDemand(deps);
+      // It answered without one.
+      if (outcome.requests > 0 && profile.assetRequired === true) {
+        const known = await deps.repository.profile();
+        await deps.repository.learn({ ...known, assetRequired: undefined, assetAskedAt: undefined });
+      }
       return outcome;
     } catch (error) {
       if (errorCode(error) !== 'ASSET_REQUIRED') throw error;
@@ -33,23 +37,6 @@ export async function exportParty(
     }
   }
   return exportAssets(request, deps, signal);
-}
-
-/** It answered without one. */
-async function unlearnDemand({ repository }: PartyExportDeps): Promise<void> {
-  const profile = await repository.profile();
-  if (profile.assetRequired !== true) return;
-  await repository.learn({ ...profile, assetRequired: undefined, assetAskedAt: undefined });
-}
-
-/** What a new asset holds is asked for from the beginning: behind what is new of those that are known. */
-async function knownFirst(
-  assets: readonly string[],
-  partyId: string,
-  { repository }: PartyExportDeps,
-): Promise<readonly string[]> {
-  const known = new Set((await repository.coverage({ partyId })).map(({ assetId }) => assetId));
-  return assets.toSorted((one, other) => Number(known.has(other)) - Number(known.has(one)));
 }
 
 const NO_ASSETS = 'set SOURCE_ASSETS: the source demands an asset, and none is known';
@@ -62,11 +49,14 @@ async function exportAssets(
   deps: PartyExportDeps,
   signal: AbortSignal,
 ): Promise<ExportOutcome> {
-  const configured = deps.assets ?? [];
-  const assets = configured.length > 0 ? configured : await deps.repository.knownAssets();
+  const { assets: configured = [], repository } = deps;
+  const isConfigured = configured.length > 0;
+  const assets = isConfigured ? configured : await repository.knownAssets();
+  const known = new Set((await repository.coverage(request)).map(({ assetId }) => assetId));
   const outcomes: ExportOutcome[] = [];
   const failures: PermanentError[] = [];
-  for (const assetId of await knownFirst(assets, request.partyId, deps)) {
+  // What a new asset holds is asked for from the beginning: behind what is new of those that are known.
+  for (const assetId of assets.toSorted((one, other) => Number(known.has(other)) - Number(known.has(one)))) {
     try {
       outcomes.push(await exportLedger({ ...request, assetId }, deps, signal));
     } catch (error) {
@@ -78,24 +68,20 @@ async function exportAssets(
   }
   const [failure] = failures;
   if (failure !== undefined) throw failure;
-  const isNone = assets.length === 0;
   const replacedRows = outcomes.reduce((sum, outcome) => sum + outcome.replacedRows, 0n);
   return {
-    verdict: worst([
-      configured.length === 0 ? 'incomplete' : 'complete',
-      ...outcomes.map((outcome) => outcome.verdict),
-    ]),
+    verdict: worst([isConfigured ? 'complete' : 'incomplete', ...outcomes.map(({ verdict }) => verdict)]),
     rows: outcomes.reduce((sum, outcome) => sum + outcome.rows, 0n),
     replacedRows,
     bytes: outcomes.reduce((sum, outcome) => sum + outcome.bytes, 0n),
     requests: outcomes.reduce((sum, outcome) => sum + outcome.requests, 0),
     objectKeys: outcomes.flatMap((outcome) => outcome.objectKeys),
     evidence: {
-      ...(configured.length > 0 ? {} : { reason: isNone ? NO_ASSETS : SEEN_ASSETS }),
+      ...(isConfigured ? {} : { reason: assets.length === 0 ? NO_ASSETS : SEEN_ASSETS }),
       party: request.partyId,
       assets: [...assets],
       replacedRows: String(replacedRows),
-      assetsFrom: configured.length > 0 ? 'SOURCE_ASSETS' : 'seen so far',
+      assetsFrom: isConfigured ? 'SOURCE_ASSETS' : 'seen so far',
       units: outcomes.map((outcome) => outcome.evidence),
     },
   };

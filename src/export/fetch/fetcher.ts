@@ -10,8 +10,7 @@ import type { Step } from '../publish/publish.ts';
 import { type ExportDeps, WAIT_MS, waitedTooLong } from '../request.ts';
 import type { SpoolFile } from '../spool/range-spool.ts';
 import type { ExportLease } from '../store/leases.ts';
-import { emptyRange, isHeaderAlone } from './last-line.ts';
-import { type Probe, readProbe } from './probe.ts';
+import { emptyRange, isHeaderAlone, type Probe, readProbe } from './probe.ts';
 import { type Outgrown, receive, type Received, type Receiving } from './receive.ts';
 
 /** Failures of the source on the way to its first row: its query takes too long, or breaks. */
@@ -214,17 +213,17 @@ function tooLarge(
   const mayBound = asked.profile.known !== undefined;
   const mayShrink = range !== undefined && wouldShrink(asked, windows.ifOutgrown(seen, range), mayBound);
   if (!mayShrink) throw error;
-  return { state: 'outgrown', bytes: seen.bytes, seen, traits: undefined };
+  return { state: 'outgrown', seen, traits: undefined };
 }
 
 /** Only where smaller answers can be had: from a release that applies both bounds, or may turn out to. */
 function mayCancel(asked: Asked, windows: WindowPlan, receiving: Receiving, seen: Seen): boolean {
   const { plan, profile } = asked;
-  const { layout, leavingSecond } = receiving;
+  const { traits } = receiving;
   const range = closedRange(plan);
-  if (range === undefined || layout === undefined || profile.bounds === 'broken') return false;
-  const mayBound = layout.sides === 'from' || profile.bounds === 'right';
-  if (!mayBound && profile.known === undefined && leavingSecond === undefined) return false;
+  if (range === undefined || traits === undefined || profile.bounds === 'broken') return false;
+  const mayBound = traits.layout.sides === 'from' || profile.bounds === 'right';
+  if (!mayBound && profile.known === undefined && traits.leavingSecond === undefined) return false;
   const lost = windows.ifOutgrown(seen, range);
   return lost.isAffordable && wouldShrink(asked, lost, true);
 }

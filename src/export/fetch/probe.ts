@@ -1,8 +1,5 @@
-/**
- * Asks the source whether it applies a start and an end together: for a few seconds around an entry that
- * is known to have left a party. The releases that get it wrong send none that left, and all that came.
- */
-import { SECOND_MICROS } from '../../core/time.ts';
+/** Requests that only tell something of the source itself. */
+import { DAY_MICROS, floorSecond, type Micros, SECOND_MICROS } from '../../core/time.ts';
 import { readHeader } from '../../ledger/header.ts';
 import { RowSplitter } from '../../ledger/row-splitter.ts';
 import type { ExportAnswer, ExportScope, WindowRequest } from '../ports.ts';
@@ -15,7 +12,11 @@ const PROBE_MICROS = 3n * SECOND_MICROS;
 
 export type Probe = WindowRequest & { readonly from: bigint };
 
-/** @returns undefined where no entry is known to ask for */
+/**
+ * Whether the source applies a start and an end together: asked for a few seconds around an entry that
+ * is known to have left a party. The releases that get it wrong send none that left, and all that came.
+ * @returns undefined where no entry is known to ask for
+ */
 export function probeRequest({ known }: SourceProfile): Probe | undefined {
   if (known === undefined) return undefined;
   const { partyId, listedAs, assetId, second } = known;
@@ -49,4 +50,28 @@ export async function readProbe(
   // A last row may lack its line end. Cut or not, its time says enough.
   splitter.push(Buffer.from('\n'));
   return found ?? 'broken';
+}
+
+/**
+ * Whether a source leaves the line end of its last line out. A last line without one may have been cut, in whatever form
+ * and framing it came, for the source itself may cut its text. An answer that has no entries shows it: the same header
+ * line to its last byte, and no line end behind it.
+ * @returns a range in the source's future, in which no party has entries
+ */
+export function emptyRange(
+  now: Micros,
+  { boundsDemanded }: SourceProfile,
+): Pick<WindowRequest, 'from' | 'to'> {
+  const from = floorSecond(now) + DAY_MICROS;
+  return boundsDemanded === true ? { from, to: from + DAY_MICROS } : { from };
+}
+
+/** @param header of the answer in doubt, without its line end */
+export async function isHeaderAlone(answer: ExportAnswer, header: string): Promise<boolean> {
+  let text = '';
+  for await (const chunk of answer.chunks) {
+    text += chunk.toString('latin1');
+    if (text.length > header.length) return false;
+  }
+  return text === header;
 }

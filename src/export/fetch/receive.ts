@@ -7,7 +7,10 @@ import { RetryableError } from '../../core/errors.ts';
 import { gluedError } from '../../ledger/answer/glued-error.ts';
 import { type Layout, readHeader } from '../../ledger/header.ts';
 import { RowSplitter } from '../../ledger/row-splitter.ts';
-import type { RowSum } from '../../ledger/row-sum.ts';
+import { secondOf } from '../plan/ranges.ts';
+import type { AskPlan } from '../plan/remaining.ts';
+import type { Seen } from '../plan/window-plan.ts';
+import type { ExportAnswer, ExportScope, WindowRequest } from '../ports.ts';
 import { BlockCutter } from '../read/block-cutter.ts';
 import { BlockFlight } from '../read/block-flight.ts';
 import {
@@ -18,13 +21,9 @@ import {
   type UnreadRow,
 } from '../read/block-reader.ts';
 import type { Unreadable } from '../read/row-filter.ts';
-import type { SpoolOptions } from '../spool/range-spool.ts';
-import { AnswerRows, type ReceivedSegment } from '../spool/answer-rows.ts';
-import type { Seen } from '../plan/window-plan.ts';
-import type { ExportAnswer, WindowRequest, ExportScope } from '../ports.ts';
-import type { AskPlan } from '../plan/remaining.ts';
 import { BLOCK_SIZES, type RowPool } from '../read/row-pool.ts';
-import { secondOf } from '../plan/ranges.ts';
+import { AnswerRows, type ReceivedSegment } from '../spool/answer-rows.ts';
+import type { SpoolOptions } from '../spool/range-spool.ts';
 import { Tail } from '../validate/tail.ts';
 
 const LINE_END = Buffer.from('\n');
@@ -48,36 +47,26 @@ export interface ReceiveOptions extends SpoolOptions {
 }
 
 /** How far an answer has come. */
-export type Receiving = Pick<Receiver, 'bytes' | 'rows' | 'layout' | 'leavingSecond' | 'seen'>;
+export type Receiving = Pick<Receiver, 'bytes' | 'rows' | 'traits' | 'seen'>;
 
 /** What the whole of an answer says about the release that gave it. */
-export interface Traits {
+export interface Traits extends Readonly<Pick<AnswerRows, 'farOutside' | 'leaving' | 'leavingSecond'>> {
   readonly layout: Layout;
   /** The header line as sent, with its line end. */
   readonly header: Buffer;
-  /** Rows of the party far outside the bounds that were asked for: they are not applied. */
-  readonly farOutside: number;
-  /** Rows in the range that was asked for that left the party. */
-  readonly leaving: number;
-  readonly leavingSecond: number | undefined;
 }
 
-export interface Received extends Traits {
+type RowTotals = Pick<
+  AnswerRows,
+  'before' | 'beforeFrom' | 'known' | 'rows' | 'newestSecond' | 'oldestSecond'
+>;
+
+export interface Received extends Traits, Readonly<RowTotals> {
   readonly state: 'complete';
   readonly segments: readonly ReceivedSegment[];
   readonly tail: Tail | undefined;
-  /** The sum of the rows before the first part: what the overlap's tail must equal. */
-  readonly before: RowSum;
-  /** How many of them are out of an account of the party. */
-  readonly beforeFrom: number;
   /** Rows that were not asked for. */
   readonly leftOut: { readonly party: bigint; readonly asset: bigint; readonly range: bigint };
-  /** Rows that lie between the parts, known already. */
-  readonly known: number;
-  readonly bytes: number;
-  readonly rows: number;
-  readonly newestSecond: number | undefined;
-  readonly oldestSecond: number | undefined;
   readonly contentType: string | undefined;
   readonly extensions: readonly unknown[];
   /** The transport said where it ends. */
@@ -92,7 +81,6 @@ export interface Outgrown {
   readonly state: 'outgrown';
   /** Absent where not even its header came. */
   readonly traits: Traits | undefined;
-  readonly bytes: number;
   readonly seen: Seen;
 }
 
@@ -112,7 +100,9 @@ export async function receive(
   await using receiver = new Receiver(scope, plan, question, options);
   for await (const chunk of untilBroken(answer.chunks, () => receiver.settle())) {
     await receiver.push(chunk);
-    if (!options.mayGoOn(receiver)) return await receiver.cancelled();
+    if (options.mayGoOn(receiver)) continue;
+    await receiver.settle();
+    return { state: 'outgrown', traits: receiver.traits, seen: receiver.seen() };
   }
   return await receiver.end(answer);
 }
@@ -130,28 +120,32 @@ async function* untilBroken(
   }
 }
 
-const UNREADABLE_CODES: Readonly<Record<Unreadable, string>> = {
-  fields: 'ROW_FIELDS',
-  time: 'ROW_TIME',
-  spelling: 'ROW_PARTY',
-  value: 'ROW_VALUE',
+/** What is wrong with a row: its code, and in words. */
+const UNREADABLE: Readonly<
+  Record<Unreadable, readonly [code: string, describe: (row: UnreadRow, layout?: Layout) => string]>
+> = {
+  fields: [
+    'ROW_FIELDS',
+    ({ fieldCount }, layout) =>
+      `has ${fieldCount} fields where the header has ${layout?.columns.length ?? 0}`,
+  ],
+  time: ['ROW_TIME', () => 'has no time between 1970 and 9998'],
+  spelling: ['ROW_PARTY', () => 'names a party in a spelling that is not known'],
+  value: ['ROW_VALUE', ({ column = 'a column' }) => `has a value of ${column} that no known release writes`],
 };
 
 class Receiver implements AsyncDisposable {
-  readonly #scope: ExportScope;
   readonly #options: ReceiveOptions;
-  readonly #sizes: typeof BLOCK_SIZES;
   readonly #cutter = new BlockCutter();
   readonly #flight: BlockFlight | undefined;
-  /** What is kept; and what was asked for, with room for a time that is not exported. */
-  readonly #kept: Seconds;
-  readonly #asked: Seconds;
   readonly #tail: Tail | undefined;
   readonly #totals: AnswerRows;
+  /** What the rows are held against: with the header's layout, once it came. */
+  readonly #question: Omit<RowQuestion, 'layout'>;
   #header: Buffer | undefined;
-  #question: RowQuestion | undefined;
+  #layout: Layout | undefined;
   /** All that came, and what of it was read. */
-  #bytes = 0;
+  bytes = 0;
   #offset = 0;
 
   constructor(
@@ -160,76 +154,62 @@ class Receiver implements AsyncDisposable {
     question: Pick<WindowRequest, 'from' | 'to'>,
     options: ReceiveOptions,
   ) {
-    this.#scope = scope;
     this.#options = options;
-    this.#sizes = options.rowPool?.sizes ?? BLOCK_SIZES;
-    this.#kept = secondsOf(plan.question);
-    const asked = secondsOf(question);
-    this.#asked = { from: asked.from - PAD_SECONDS, to: asked.to + PAD_SECONDS };
+    const { rowPool, tailBytesMax } = options;
     const closedEnd = plan.closed.at(-1)?.to;
-    this.#tail =
-      closedEnd === undefined
-        ? undefined
-        : new Tail(plan.question.from ?? 0n, closedEnd, plan.isWindow ? options.tailBytesMax : undefined);
+    if (closedEnd !== undefined)
+      this.#tail = new Tail(plan.question.from ?? 0n, closedEnd, plan.isWindow ? tailBytesMax : undefined);
     this.#totals = new AnswerRows(plan, this.#tail, options);
-    if (options.rowPool !== undefined) {
-      this.#flight = new BlockFlight(options.rowPool, (rows, findings) => this.#take(rows, findings));
-    }
-  }
-
-  get bytes(): number {
-    return this.#bytes;
+    const [asked, kept] = [secondsOf(question), secondsOf(plan.question)];
+    this.#question = {
+      scope,
+      // With room for a time that is not exported.
+      asked: { from: asked.from - PAD_SECONDS, to: asked.to + PAD_SECONDS },
+      kept,
+      borders: bordersOf([kept.from, kept.to, ...this.#totals.borders]),
+      tailEnd: this.#tail?.end,
+    };
+    if (rowPool !== undefined)
+      this.#flight = new BlockFlight(rowPool, (rows, findings) => this.#take(rows, findings));
   }
 
   get rows(): number {
     return this.#totals.rows;
   }
 
-  get layout(): Layout | undefined {
-    return this.#question?.layout;
-  }
-
-  /** Of the newest entry that left the party. */
-  get leavingSecond(): number | undefined {
-    return this.#totals.leavingSecond;
+  /** Undefined before the header came. */
+  get traits(): Traits | undefined {
+    const { farOutside, leaving, leavingSecond } = this.#totals;
+    const [layout, header] = [this.#layout, this.#header];
+    return layout && header && { layout, header, farOutside, leaving, leavingSecond };
   }
 
   seen(): Seen {
-    return {
-      bytes: this.#bytes,
-      stretches: this.#totals.stretches(),
-      sortedTo: this.#totals.sortedTo,
-    };
+    return { bytes: this.bytes, stretches: this.#totals.stretches(), sortedTo: this.#totals.sortedTo };
   }
 
   async push(chunk: Buffer): Promise<void> {
-    this.#bytes += chunk.length;
-    const { beginningBytes, blockBytes } = this.#sizes;
+    this.bytes += chunk.length;
+    const { beginningBytes, blockBytes } = this.#options.rowPool?.sizes ?? BLOCK_SIZES;
     for (let from = 0; from < chunk.length; from += blockBytes) {
       this.#cutter.push(chunk.subarray(from, from + blockBytes));
-      await this.#read(this.#bytes > beginningBytes ? this.#flight : undefined);
+      if (this.#flight === undefined || this.bytes <= beginningBytes) await this.#readHere();
+      else await this.#read(blockBytes, (question, rows) => this.#flight?.send(question, rows));
     }
   }
 
   /** Resolves when all whole rows that came are read. @throws what is wrong with them */
   async settle(): Promise<void> {
     await this.#flight?.landed();
-    await this.#read();
-  }
-
-  async cancelled(): Promise<Outgrown> {
-    await this.settle();
-    return { state: 'outgrown', traits: this.#traits, bytes: this.#bytes, seen: this.seen() };
+    await this.#readHere();
   }
 
   async end(answer: ExportAnswer): Promise<Received> {
     await this.settle();
     const openLine = await this.#readOpenLine();
     const { rest } = this.#cutter;
-    if (rest.length > 0) {
-      throw gluedError(rest, BigInt(this.#offset)) ?? this.#truncated(rest);
-    }
-    const traits = this.#traits;
+    if (rest.length > 0) throw gluedError(rest, BigInt(this.#offset)) ?? this.#truncated(rest);
+    const { traits } = this;
     if (traits === undefined) {
       throw new RetryableError(
         'Cannot export: the source answered 200 with nothing, not even a header; ask again',
@@ -240,20 +220,19 @@ class Receiver implements AsyncDisposable {
     return {
       state: 'complete',
       ...traits,
-      segments: await this.#totals.finish(),
-      tail: this.#tail,
       before,
       beforeFrom,
-      leftOut: { party: BigInt(left.party), asset: BigInt(left.asset), range: BigInt(left.range) },
       known,
-      bytes: this.#offset,
       rows,
       newestSecond,
       oldestSecond,
+      openLine,
+      leftOut: { party: BigInt(left.party), asset: BigInt(left.asset), range: BigInt(left.range) },
+      segments: await this.#totals.finish(),
+      tail: this.#tail,
       contentType: answer.contentType,
       extensions: answer.extensions(),
       isFramed: answer.isFramed,
-      openLine,
       seen: this.seen(),
     };
   }
@@ -269,44 +248,38 @@ class Receiver implements AsyncDisposable {
     if (rest.length === 0 || gluedError(rest, 0n) !== undefined) return undefined;
     const header = (this.#header ?? rest).toString('latin1').replace(/\r?\n$/, '');
     if ((await this.#options.leavesLineEndOut?.(header)) !== true) return undefined;
-    const sum = hash('sha256', rest, 'hex');
     this.#cutter.push(LINE_END);
-    await this.#read();
-    return sum;
+    await this.#readHere();
+    return hash('sha256', rest, 'hex');
   }
 
-  get #traits(): Traits | undefined {
-    const [layout, header] = [this.layout, this.#header];
-    const { farOutside, leaving, leavingSecond } = this.#totals;
-    return layout && header && { layout, header, farOutside, leaving, leavingSecond };
+  #readHere(): Promise<void> {
+    return this.#read(0, (question, rows) => this.#take(rows, readBlock(question, rows)));
   }
 
-  /** Reads the whole rows that came: here, or once they fill a block, on a thread. */
-  async #read(flight?: BlockFlight): Promise<void> {
-    const block = this.#cutter.take(flight === undefined ? 0 : this.#sizes.blockBytes);
+  /** Has the whole rows read that came, once they are of so many bytes. The header is no row. */
+  async #read(
+    bytesMin: number,
+    read: (question: RowQuestion, rows: Buffer) => Promise<unknown> | undefined,
+  ): Promise<void> {
+    const block = this.#cutter.take(bytesMin);
     if (block === undefined) return;
-    const isFirst = this.#question === undefined;
-    const question = (this.#question ??= this.#readHeader(block));
-    const rows = isFirst ? block.subarray(this.#offset) : block;
-    if (flight === undefined) await this.#take(rows, readBlock(question, rows));
-    else await flight.send(question, rows);
+    const isFirst = this.#layout === undefined;
+    const layout = (this.#layout ??= this.#readHeader(block));
+    await read({ ...this.#question, layout }, isFirst ? block.subarray(this.#offset) : block);
   }
 
-  #readHeader(block: Buffer): RowQuestion {
-    const { line, next } = firstRow(block);
-    const failed = gluedError(block.subarray(0, next), 0n);
+  #readHeader(block: Buffer): Layout {
+    let line = block;
+    new RowSplitter((buffer, start, end, next) => {
+      if (this.#header !== undefined) return;
+      line = buffer.subarray(start, end);
+      this.#header = Buffer.from(buffer.subarray(start, next));
+    }).push(block);
+    this.#offset = this.#header?.length ?? 0;
+    const failed = gluedError(block.subarray(0, this.#offset), 0n);
     if (failed !== undefined) throw failed;
-    const layout = readHeader(line);
-    this.#header = Buffer.from(block.subarray(0, next));
-    this.#offset = next;
-    return {
-      scope: this.#scope,
-      layout,
-      asked: this.#asked,
-      kept: this.#kept,
-      borders: bordersOf([this.#kept.from, this.#kept.to, ...this.#totals.borders]),
-      tailEnd: this.#tail?.end,
-    };
+    return readHeader(line);
   }
 
   /** Adds what was found, and sends the rows on their way into the spool: resolves when there is room for more. */
@@ -317,58 +290,40 @@ class Receiver implements AsyncDisposable {
     return this.#totals.write(this.#header ?? Buffer.alloc(0), rows, findings);
   }
 
-  #notUnderstood({ finding, fieldCount, column, start, end }: UnreadRow, buffer: Buffer): Error {
+  #notUnderstood(row: UnreadRow, buffer: Buffer): Error {
+    const { finding, start, end } = row;
     const offset = this.#offset + start;
     const failed = gluedError(buffer.subarray(start, start + ERROR_SAMPLE_BYTES), BigInt(offset));
     if (failed !== undefined) return failed;
-    const states: Readonly<Record<Unreadable, string>> = {
-      fields: `has ${fieldCount} fields where the header has ${this.layout?.columns.length ?? 0}`,
-      time: 'has no time between 1970 and 9998',
-      spelling: 'names a party in a spelling that is not known',
-      value: `has a value of ${column ?? 'a column'} that no known release writes`,
-    };
-    const state = states[finding];
+    const [code, describe] = UNREADABLE[finding];
+    const sample = buffer.toString('latin1', start, Math.min(end, start + 160));
     return new RetryableError(
-      `Cannot export: row ${this.#totals.rows + 1} at byte ${offset} ${state}; nothing was published, ask again`,
-      {
-        code: UNREADABLE_CODES[finding],
-        meta: {
-          ...this.#where(offset),
-          sample: buffer.toString('latin1', start, Math.min(end, start + 160)),
-        },
-      },
+      `Cannot export: row ${this.rows + 1} at byte ${offset} ${describe(row, this.#layout)}; nothing was published, ask again`,
+      { code, meta: { ...this.#where(offset), sample } },
     );
   }
 
   #truncated(rest: Buffer): RetryableError {
     return new RetryableError(
-      `Cannot export: the answer ends in the middle of row ${this.#totals.rows + 1} at byte ${this.#offset + rest.length}; nothing was published, ask again`,
+      `Cannot export: the answer ends in the middle of row ${this.rows + 1} at byte ${this.#offset + rest.length}; nothing was published, ask again`,
       { code: 'SOURCE_TRUNCATED', meta: this.#where() },
     );
   }
 
   #where(byteOffset = this.#offset): Record<string, unknown> {
-    const range = [this.#kept.from, this.#kept.to].map((second) =>
+    const { scope, kept } = this.#question;
+    const asked = [kept.from, kept.to].map((second) =>
       Number.isFinite(second) ? new Date(second * 1000).toISOString() : null,
     );
-    return { ...this.#scope, byteOffset, row: this.#totals.rows + 1, asked: range };
+    return { ...scope, byteOffset, row: this.rows + 1, asked };
   }
 }
 
-function secondsOf({ from, to }: Pick<WindowRequest, 'from' | 'to'>): { from: number; to: number } {
+function secondsOf({ from, to }: Pick<WindowRequest, 'from' | 'to'>): Seconds {
   return {
-    from: from === undefined ? Number.NEGATIVE_INFINITY : secondOf(from),
-    to: to === undefined ? Number.POSITIVE_INFINITY : secondOf(to),
+    from: from === undefined ? -Infinity : secondOf(from),
+    to: to === undefined ? Infinity : secondOf(to),
   };
-}
-
-/** Without its line end, and where the next one begins. */
-function firstRow(rows: Buffer): { readonly line: Buffer; readonly next: number } {
-  let first: { readonly line: Buffer; readonly next: number } | undefined;
-  new RowSplitter((buffer, start, end, next) => {
-    first ??= { line: buffer.subarray(start, end), next };
-  }).push(rows);
-  return first ?? { line: rows, next: rows.length };
 }
 
 function bordersOf(seconds: readonly number[]): number[] {

@@ -6,7 +6,10 @@ export interface Range {
   readonly to: Micros;
 }
 
-export function overlaps(left: Range, right: Range): boolean {
+export function overlaps<Instant extends Micros | number>(
+  left: { readonly from: Instant; readonly to: Instant },
+  right: { readonly from: Instant; readonly to: Instant },
+): boolean {
   return left.from < right.to && right.from < left.to;
 }
 

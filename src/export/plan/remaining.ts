@@ -108,23 +108,18 @@ function planOnce(
 ): AskPlan | undefined {
   const known = coverage.filter((row) => isKnown(row, target));
   const others = coverage.filter((row) => !known.includes(row));
-  const closedEnd = target.to === undefined ? target.closedTo : earlier(target.to, target.closedTo);
-  const wanted = subtract({ from: target.from, to: closedEnd }, known);
-  const taken = take(wanted, others, known, target);
-  const { open, supersedes, trims } = taken;
-  const standing = supersedes.filter((row) => mayStand(row, target) && isInside(row, taken.closed));
+  const closedEnd = earlier(target.to ?? NO_END, target.closedTo);
+  const taken = take(subtract({ from: target.from, to: closedEnd }, known), others, known, target);
+  const standing = taken.supersedes.filter((row) => mayStand(row, target) && isInside(row, taken.closed));
   const closed = standing.reduce(divide, taken.closed);
-  const first = closed[0]?.from ?? open?.from;
+  const first = closed[0]?.from ?? taken.open?.from;
   if (first === undefined) return undefined;
   const overlap = overlapAt(first, known, target);
-  const from = overlap?.tail.from ?? first;
-  const last = open === undefined ? closed.at(-1)?.to : open.to;
+  const last = taken.open === undefined ? closed.at(-1)?.to : taken.open.to;
   return {
-    question: questionOf(from, last, profile, target.now),
+    ...taken,
+    question: questionOf(overlap?.tail.from ?? first, last, profile, target.now),
     closed,
-    open,
-    supersedes,
-    trims,
     overlap,
     standing,
     isWindow: target.isWindow === true,
@@ -175,8 +170,6 @@ function divide(ranges: readonly Range[], inner: Range): Range[] {
   });
 }
 
-type Taken = Pick<AskPlan, 'closed' | 'open' | 'supersedes' | 'trims'>;
-
 /**
  * What cannot be kept in part is replaced whole, and the range grows until it holds all of it: an object that is
  * not believed, what a person asks for again, and the present, which the answer brings anyway. Of everything else the
@@ -187,23 +180,29 @@ function take(
   others: readonly Coverage[],
   known: readonly Coverage[],
   target: Target,
-): Taken {
-  const touchedRows: Coverage[] = [];
+): Pick<AskPlan, 'closed' | 'open' | 'supersedes' | 'trims'> {
+  const rows: Coverage[] = [];
   for (let closed = union(wanted); ;) {
-    const open = openPart(target, known, touchedRows);
-    const touched = others.filter((row) => !touchedRows.includes(row) && touches(row, closed, open));
-    if (touched.length === 0) return { closed, open, ...divided(touchedRows, closed, open) };
-    touchedRows.push(...touched);
-    const grown = touched.map((row) => replacedPart(row, target)).filter((part) => part !== undefined);
-    closed = union([...closed, ...grown]);
+    const open = openPart(target, known, rows);
+    const taken = open === undefined ? closed : [...closed, { from: open.from, to: open.to ?? NO_END }];
+    const touched = others.filter(
+      (row) => !rows.includes(row) && taken.some((range) => overlaps(range, row)),
+    );
+    if (touched.length === 0) {
+      const trims = rows
+        .map((row) => ({ row, keeps: subtract(row, taken) }))
+        // Of a present that reaches beyond what is closed now, the answer brings the rest as well.
+        .filter(({ row, keeps }) => keeps.length > 0 && !(row.open && open !== undefined));
+      return {
+        closed,
+        open,
+        trims,
+        supersedes: rows.filter((row) => !trims.some((trim) => trim.row === row)),
+      };
+    }
+    rows.push(...touched);
+    closed = union([...closed, ...touched.flatMap((row) => replacedPart(row, target) ?? [])]);
   }
-}
-
-function touches(row: Coverage, closed: readonly Range[], open: AskPlan['open']): boolean {
-  return (
-    closed.some((range) => overlaps(range, row)) ||
-    (open !== undefined && row.to > open.from && (open.to === undefined || row.from < open.to))
-  );
 }
 
 /** Of a segment that is only asked for again in part, the rest stays. */
@@ -217,20 +216,6 @@ function replacedPart(row: Coverage, target: Target): Range | undefined {
     : { from: later(from, again.from), to: earlier(to, again.to) };
 }
 
-function divided(
-  rows: readonly Coverage[],
-  closed: readonly Range[],
-  open: AskPlan['open'],
-): Pick<Taken, 'supersedes' | 'trims'> {
-  const taken = [...closed, ...(open === undefined ? [] : [{ from: open.from, to: open.to ?? NO_END }])];
-  const trims = rows
-    .map((row) => ({ row, keeps: subtract(row, taken) }))
-    // Of a present that reaches beyond what is closed now, the answer brings the rest as well.
-    .filter(({ row, keeps }) => keeps.length > 0 && !(row.open && open !== undefined));
-  const trimmed = new Set(trims.map(({ row }) => row));
-  return { supersedes: rows.filter((row) => !trimmed.has(row)), trims };
-}
-
 /** What lies behind everything closed. Where an old open segment is replaced, up to the present again. */
 function openPart(
   target: Target,
@@ -239,9 +224,8 @@ function openPart(
 ): { from: Micros; to?: Micros } | undefined {
   if (target.isWindow === true) return undefined;
   const to = touched.some((row) => row.open) ? undefined : target.to;
-  const from = [...known, ...touched]
-    .filter((row) => !row.open)
-    .reduce((latest, row) => later(latest, row.to), later(target.from, target.closedTo));
+  const ends = [...known, ...touched].filter((row) => !row.open).map((row) => row.to);
+  const from = ends.reduce(later, later(target.from, target.closedTo));
   if (to === undefined) return { from };
   return from < to ? { from, to } : undefined;
 }
@@ -261,12 +245,13 @@ function overlapAt(first: Micros, known: readonly Coverage[], target: Target): O
   const row = known.find((candidate) => candidate.to === first && candidate.assetId === target.assetId);
   if (row?.tail === undefined) return undefined;
   const { tail, sides } = row;
-  if (tail.rows === 0 && target.isSilent === true) return { to: first, tail, sides };
-  if (tail.rows > 0) return { to: first, tail, sides, mayBeGone: whyGone(row, tail, target) };
-  // Of both sides none was there: one of them must not be either.
+  const overlap = { to: first, tail, sides };
+  if (tail.rows > 0) return { ...overlap, mayBeGone: whyGone(row, tail, target) };
+  if (target.isSilent === true) return overlap;
   return {
     to: first,
     tail: { ...tail, from: emptySince(row, known) },
+    // Of both sides none was there: one of them must not be either.
     sides: sides === 'both' ? 'unknown' : sides,
     isStartless: true,
   };

@@ -1,5 +1,7 @@
 /** How many bytes of a stream lie where in time, in bounded memory. */
 
+import { overlaps } from './ranges.ts';
+
 /** At least so many bytes lie between two seconds, `to` exclusive. Plain data, so that a plan can keep it. */
 export interface Stretch {
   readonly from: number;
@@ -65,15 +67,11 @@ export function findBorder(stretches: readonly Stretch[], bytesMax: number): num
 
 /** What two streams showed of the same rows: the later one is believed wherever both showed some. */
 export function mergeSeen(earlier: readonly Stretch[], later: readonly Stretch[]): Stretch[] {
-  const apart = earlier.filter((old) => !later.some((fresh) => meets(old, fresh)));
+  const apart = earlier.filter((old) => !later.some((fresh) => overlaps(old, fresh)));
   return [...apart, ...later].toSorted((one, other) => one.from - other.from);
 }
 
 /** Whether an answer has less in some stretch than is known to be there. */
 export function hasLess(answer: readonly Stretch[], known: readonly Stretch[]): boolean {
-  return known.some((one) => sumBytes(answer.filter((part) => meets(part, one))) < one.bytes);
-}
-
-function meets(one: Stretch, other: Stretch): boolean {
-  return one.from < other.to && other.from < one.to;
+  return known.some((one) => sumBytes(answer.filter((part) => overlaps(part, one))) < one.bytes);
 }

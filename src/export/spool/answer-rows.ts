@@ -56,7 +56,10 @@ export class AnswerRows implements AsyncDisposable {
 
   /** Where what is summed apart begins and ends. */
   get borders(): number[] {
-    return [...this.#parts.flatMap(({ spool }) => [spool.from, spool.to]), ...(this.#tail?.borders ?? [])];
+    return [
+      ...this.#parts.flatMap(({ spool }) => [spool.from, spool.to]),
+      ...(this.#tail === undefined ? [] : [this.#tail.from, this.#tail.end]),
+    ];
   }
 
   /** The last second, where none came before an earlier one. */

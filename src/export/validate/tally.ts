@@ -19,7 +19,7 @@ export class Tally {
   readonly #kept: object[] = [];
 
   count(received: Received | Outgrown): void {
-    this.bytes += received.bytes;
+    this.bytes += received.seen.bytes;
     if (received.state === 'outgrown') this.#cancelled += 1;
     else {
       this.rows += received.rows;
