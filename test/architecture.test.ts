@@ -84,7 +84,7 @@ const RULES: Readonly<Record<string, Rule>> = {
     packages: ['zod'],
   },
   'src/lake/delta': { ...stage('@duckdb/node-api', 'zod'), values: [...PURE, 'src/lake/local'] },
-  'src/source': adapter('undici'),
+  'src/source': adapter('undici', 'p-retry'),
   'src/postgres': { ...adapter('pg', 'kysely', 'pg-copy-streams', 'uuid'), values: [...PURE, 'migrations'] },
   'src/objects': adapter('@aws-sdk/client-s3'),
   'src/state': adapter('pg', 'ioredis'),

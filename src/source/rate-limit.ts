@@ -9,6 +9,8 @@ import type { BanStore, Clock, RateState, Route, SourceObserver, WaitReason } fr
 export const WAIT_MAX_MS = 5 * 60_000;
 const BAN_CACHE_MS = 1_000;
 const BUDGET = 'source';
+/** While requests follow one upon another, the turns of so much time are reserved together. */
+const TOGETHER_MS = 250;
 
 export const SYSTEM_CLOCK: Clock = {
   nowMs: () => performance.now(),
@@ -30,9 +32,11 @@ export class RateLimiter {
   readonly #storedBan: () => Promise<Micros | undefined>;
   #bannedUntil: Micros = 0n;
   #quietUntilMs = 0;
+  readonly #turns: Turns;
 
   constructor(options: RateLimiterOptions) {
     this.#options = options;
+    this.#turns = new Turns(options);
     this.#storedBan = sharedLoad(() => options.bans.get(), BAN_CACHE_MS);
   }
 
@@ -42,11 +46,10 @@ export class RateLimiter {
    *   would take longer than five minutes
    */
   async pass(route: Route, signal: AbortSignal): Promise<void> {
-    const { clock, state, ratePerSecond } = this.#options;
     signal.throwIfAborted();
     await this.#wait(route, 'ban', await this.#banMs(), signal);
-    await this.#wait(route, 'rate', this.#quietUntilMs - clock.nowMs(), signal);
-    await this.#wait(route, 'rate', (await state.reserve(BUDGET, ratePerSecond)).waitMs, signal);
+    await this.#wait(route, 'rate', this.#quietUntilMs - this.#options.clock.nowMs(), signal);
+    await this.#wait(route, 'rate', await this.#turns.next(), signal);
   }
 
   /** The source says that its own budget is spent for so long. */
@@ -71,6 +74,51 @@ export class RateLimiter {
     if (waitMs > WAIT_MAX_MS) throw tooLong(reason, waitMs);
     this.#options.observer.onWait({ route, reason, waitMs });
     await this.#options.clock.sleep(waitMs, signal);
+  }
+}
+
+/**
+ * The turns of this process in the budget of all. Asked for one by one; while each is used in time, for twice as
+ * many at once, so that a fast night does not ask the store as often as the source. One that is not used is lost.
+ */
+class Turns {
+  readonly #options: Pick<RateLimiterOptions, 'ratePerSecond' | 'state' | 'clock'>;
+  readonly #intervalMs: number;
+  readonly #togetherMax: number;
+  #left = 0;
+  #nextMs = 0;
+  #together = 0;
+  #reserving: Promise<void> | undefined;
+
+  constructor(options: Pick<RateLimiterOptions, 'ratePerSecond' | 'state' | 'clock'>) {
+    this.#options = options;
+    this.#intervalMs = 1_000 / options.ratePerSecond;
+    this.#togetherMax = Math.max(1, Math.floor(TOGETHER_MS / this.#intervalMs));
+  }
+
+  /** @returns how long to wait until the next */
+  async next(): Promise<number> {
+    for (;;) {
+      const nowMs = this.#options.clock.nowMs();
+      if (this.#left > 0 && nowMs - this.#nextMs <= TOGETHER_MS) {
+        const waitMs = Math.max(0, this.#nextMs - nowMs);
+        this.#left -= 1;
+        this.#nextMs += this.#intervalMs;
+        return waitMs;
+      }
+      // Whoever comes while more are reserved gets one of them, if they suffice.
+      await (this.#reserving ??= this.#reserve(nowMs).finally(() => (this.#reserving = undefined)));
+    }
+  }
+
+  async #reserve(nowMs: number): Promise<void> {
+    const { state, ratePerSecond } = this.#options;
+    const wasUsed = this.#left === 0 && nowMs - this.#nextMs <= TOGETHER_MS;
+    this.#together = wasUsed ? Math.min(Math.max(1, this.#together * 2), this.#togetherMax) : 1;
+    // One turn of a slower budget is as many of this one.
+    const { waitMs } = await state.reserve(BUDGET, ratePerSecond / this.#together);
+    this.#nextMs = this.#options.clock.nowMs() + waitMs;
+    this.#left = this.#together;
   }
 }
 

@@ -69,7 +69,7 @@ const OTHER_NAMES: Source = {
   expected: (entry, party) => [
     (entry.time / 1000n) * 1000n,
     ...named(entry, party),
-    '{"memo":"paid, as agreed"}',
+    '{"memo": "paid, as agreed"}',
   ],
 };
 
@@ -101,7 +101,7 @@ const NO_TIMES: Source = {
     ASSET,
     party,
     '',
-    String.raw`{"note":"a \"note\", quoted"}`,
+    String.raw`{"note": "a \"note\", quoted"}`,
   ],
 };
 

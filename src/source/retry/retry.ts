@@ -1,4 +1,5 @@
 /** Tries a call again as the policy says, within limits of attempts and time. */
+import pRetry from 'p-retry';
 import { errorCode, errorLine, PermanentError, RetryableError, UnreachableError } from '../../core/errors.ts';
 import type { Clock } from '../ports.ts';
 import { WAIT_MAX_MS } from '../rate-limit.ts';
@@ -21,6 +22,8 @@ export const LIST_RETRIES: RetryLimits = {
   onlyCheap: false,
 };
 export const EXPORT_RETRIES: RetryLimits = { ...LIST_RETRIES, onlyCheap: true };
+/** Where no connection can be opened, time is the limit; this only bounds the loop. */
+const UNREACHABLE_ATTEMPTS_MAX = 1_000;
 
 export interface RetryDeps {
   readonly clock: Clock;
@@ -40,19 +43,25 @@ export async function withRetries<Result>(
   work: (attempt: number) => Promise<Result>,
 ): Promise<Result> {
   const startMs = clock.nowMs();
-  let first: unknown;
-  for (let attempt = 1; ; attempt += 1) {
-    signal.throwIfAborted();
-    try {
-      return await work(attempt);
-    } catch (error) {
-      if (signal.aborted) throw error;
-      first ??= error;
-      const waitMs = chooseWaitMs(error, attempt, limits, clock.nowMs() - startMs);
-      if (waitMs === undefined) throw attempt === 1 ? error : summed(error, attempt, first);
-      onRetry(error as Error, attempt, waitMs);
-      await clock.sleep(waitMs, signal);
-    }
+  let [attempts, first]: [number, unknown] = [0, undefined];
+  const shouldRetry = async (error: Error): Promise<boolean> => {
+    first ??= error;
+    const waitMs = chooseWaitMs(error, attempts, limits, clock.nowMs() - startMs);
+    if (waitMs === undefined) return false;
+    onRetry(error, attempts, waitMs);
+    await clock.sleep(waitMs, signal);
+    return true;
+  };
+  try {
+    return await pRetry((attempt) => work((attempts = attempt)), {
+      // The limits and delays are the policy's, taken in shouldRetry.
+      retries: UNREACHABLE_ATTEMPTS_MAX,
+      minTimeout: 0,
+      signal,
+      shouldRetry: ({ error }) => shouldRetry(error),
+    });
+  } catch (error) {
+    throw signal.aborted || attempts < 2 ? error : summed(error, attempts, first);
   }
 }
 
