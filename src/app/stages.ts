@@ -35,7 +35,7 @@ import { LoadStore } from '../load/store/load-store.ts';
 import { RebuildStore } from '../load/store/rebuild-store.ts';
 import { VerifyStore } from '../load/store/verify-store.ts';
 import { ListStore } from '../list-sync/store/list-store.ts';
-import { exportLine, lakeLine, loadLine, syncLine, verifyLine } from '../runs/progress/progress-lines.ts';
+import { exportLine, lakeLine, loadLine, syncLine, verifyLine } from '../runs/progress/lines-of-stages.ts';
 
 /** Asked for its time alone; as small as the source serves pages safely. */
 const CLOCK_QUESTION = { list: 'parties', newestFirst: true, size: 2 } as const;

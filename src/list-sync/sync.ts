@@ -7,7 +7,7 @@ import { RetryableError } from '../core/errors.ts';
 import type { VerdictWithEvidence } from '../core/verdict.ts';
 import { waitFor } from '../core/waiting.ts';
 import { askPage, Tally, type SyncContext, type SyncDeps, type SyncMode } from './context.ts';
-import { readToEnd } from './end.ts';
+import { readToEnd } from './list-end.ts';
 import { describeSync, type Evidence, type Standing } from './evidence.ts';
 import { doubt, DoubtSeen, EndNotShown, OverlapMissing, type Accepted } from './guards.ts';
 import type { ListName } from './ports.ts';

@@ -14,7 +14,7 @@ import { makeFolders } from '../core/folders.ts';
 import { checkKey, checkPrefix } from '../ledger/objects/object-keys.ts';
 import type { ConditionSupport, ListedObject, ObjectStore, StoreCapabilities } from './object-store.ts';
 import { Spool } from './spool.ts';
-import { tryOutStore } from './trial.ts';
+import { tryOutStore } from './try-out-store.ts';
 
 const SPOOL_FOLDER = '.spool';
 /** Hard links do not exist (some network and FAT mounts), or the file lies on another filesystem. */

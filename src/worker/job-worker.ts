@@ -5,7 +5,7 @@ import { reconcileRuns } from '../runs/enqueue.ts';
 import type { JobDeps } from '../runs/job.ts';
 import { sendNotices } from '../runs/report/notify.ts';
 import { handleJob } from './registry.ts';
-import { keepSchedules, makeUpMissed, SCHEDULED, type Schedules } from '../runs/nightly/scheduled.ts';
+import { keepSchedules, makeUpMissed, SCHEDULED, type Schedules } from '../runs/nightly/start-scheduled.ts';
 import { QUEUE_NAMES, type QueueName } from '../queue/backend.ts';
 import type { Queues } from '../queue/queues.ts';
 import { WORKER_SILENT_MS, type WorkerRegistry } from './store/worker-registry.ts';

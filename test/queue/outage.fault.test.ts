@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import { createLog } from '../../src/core/log.ts';
 import type { QueueBackend } from '../../src/queue/backend.ts';
-import { openPostgresBackend, openRedisBackend } from '../../src/queue/backends.ts';
+import { openPostgresBackend, openRedisBackend } from '../../src/queue/redis-and-postgres.ts';
 import { Queues } from '../../src/queue/queues.ts';
 import { openFreshDatabase } from '../support/database.ts';
 import { startOwnRedis } from '../support/servers/redis.ts';

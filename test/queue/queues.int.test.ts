@@ -4,7 +4,7 @@ import { afterAll, describe, expect, it } from 'vitest';
 import { PermanentError, RetryableError } from '../../src/core/errors.ts';
 import { createLog } from '../../src/core/log.ts';
 import type { QueueBackend } from '../../src/queue/backend.ts';
-import { openPostgresBackend, openRedisBackend } from '../../src/queue/backends.ts';
+import { openPostgresBackend, openRedisBackend } from '../../src/queue/redis-and-postgres.ts';
 import { Queues, type NewJob } from '../../src/queue/queues.ts';
 import type { WorkedJob } from '../../src/queue/queue-worker.ts';
 import { freshDatabase } from '../support/database.ts';

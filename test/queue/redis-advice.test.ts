@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { redisAdvice } from '../../src/queue/backends.ts';
+import { redisAdvice } from '../../src/queue/redis-and-postgres.ts';
 
 const info = (version: string, policy = 'noeviction', aof = 1): string =>
   `# Server\r\nredis_version:${version}\r\n# Memory\r\nmaxmemory_policy:${policy}\r\n# Persistence\r\naof_enabled:${aof}\r\n`;

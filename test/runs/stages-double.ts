@@ -5,7 +5,7 @@ import { findListedParties } from '../../src/list-sync/store/list-state.ts';
 import { handleJob } from '../../src/worker/registry.ts';
 import { createLog } from '../../src/core/log.ts';
 import type { VerdictWithEvidence } from '../../src/core/verdict.ts';
-import { openPostgresBackend } from '../../src/queue/backends.ts';
+import { openPostgresBackend } from '../../src/queue/redis-and-postgres.ts';
 import { QUEUE_NAMES } from '../../src/queue/backend.ts';
 import { Queues } from '../../src/queue/queues.ts';
 import { openWarehouse, type Warehouse } from '../../src/postgres/database.ts';

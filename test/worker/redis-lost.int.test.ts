@@ -4,7 +4,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { enqueueRun, reconcileRuns } from '../../src/runs/enqueue.ts';
 import type { Run } from '../../src/runs/store/run.ts';
 import { startSandbox, type Sandbox } from '../support/sandbox.ts';
-import { keepSchedules, type Schedules } from '../../src/runs/nightly/scheduled.ts';
+import { keepSchedules, type Schedules } from '../../src/runs/nightly/start-scheduled.ts';
 import { type RealApp, startRealApp } from '../app/real-app.ts';
 import { startOwnRedis } from '../support/servers/redis.ts';
 import { waitFor } from '../support/wait-for.ts';

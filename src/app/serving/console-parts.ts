@@ -8,7 +8,7 @@ import { shownSettings } from '../../config/shown-settings.ts';
 import { sharedLoad } from '../../core/shared-load.ts';
 import { QUEUE_NAMES } from '../../queue/backend.ts';
 import { describeNightly } from '../../runs/nightly/nightly-preview.ts';
-import { nextScheduledMs } from '../../runs/nightly/schedule.ts';
+import { nextScheduledMs } from '../../runs/nightly/scheduled-times.ts';
 import { exportKey } from '../../runs/progress/progress-hints.ts';
 import type { App } from '../app.ts';
 import { openConsoleLake } from './console-lake.ts';

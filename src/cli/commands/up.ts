@@ -6,7 +6,7 @@ import { requireWritable } from '../../app/data-dir.ts';
 import { startApi } from '../../app/serving/serve.ts';
 import { startWorkerHealth } from '../../app/serving/worker-health.ts';
 import { requireSource } from '../../config/environment.ts';
-import { startFirstRun } from '../../runs/nightly/scheduled.ts';
+import { startFirstRun } from '../../runs/nightly/start-scheduled.ts';
 import type { CommandContext, CommandResult } from '../context.ts';
 
 interface Parts {

@@ -17,7 +17,7 @@ import { checkKey, checkPrefix } from '../../ledger/objects/object-keys.ts';
 import type { ConditionSupport, ListedObject, ObjectStore, StoreCapabilities } from '../object-store.ts';
 import { Spool } from '../spool.ts';
 import { prefixOf, storeUrl } from '../store-url.ts';
-import { tryOutStore } from '../trial.ts';
+import { tryOutStore } from '../try-out-store.ts';
 import { openS3Client } from './client.ts';
 import { isConditionUnknown, isMissing, isTaken, retryOf, s3Error, statusOf } from './errors.ts';
 import { getObject, type Range, readObject, type Target } from './reading.ts';

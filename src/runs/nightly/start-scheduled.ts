@@ -5,7 +5,7 @@ import { enqueueRun } from '../enqueue.ts';
 import { JOBS, type JobContext, type JobDeps } from '../job.ts';
 import { readScheduledTime } from '../store/run-facts.ts';
 import { otherSource } from '../work-run.ts';
-import { lastScheduledMs, nextScheduledMs, type Schedule } from './schedule.ts';
+import { lastScheduledMs, nextScheduledMs, type Schedule } from './scheduled-times.ts';
 
 /** The queue may be this late before a scheduled time counts as missed. */
 const LATE_MS = 2 * 60_000;
