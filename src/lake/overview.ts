@@ -46,14 +46,16 @@ export async function describeLake(
     const log = logAmong(rootOf(table), listed);
     const broken = (await findBrokenCheckpoints(access, log)).map(({ key }) => key);
     for (const key of broken) await objects.remove(key, signal);
-    const state = await readTable(access, log);
+    const checkpoints = log.checkpoints.filter(
+      (version) => !broken.includes(checkpointKey(log.root, version)),
+    );
+    const state = await readTable(access, { ...log, checkpoints });
     if (state === undefined) continue;
-    const whole = log.checkpoints.find((version) => !broken.includes(checkpointKey(log.root, version)));
     tables.push({
       table,
       path: `${objects.url}/${log.root}`,
       version: state.version,
-      oldestVersion: log.commits[0] === 0 ? 0 : (whole ?? state.version),
+      oldestVersion: log.commits[0] === 0 ? 0 : (checkpoints[0] ?? state.version),
       ...totalOfFiles([...state.live.values()]),
       committedAt: state.committedMs === 0 ? undefined : new Date(state.committedMs).toISOString(),
       mended: broken.length,

@@ -73,7 +73,7 @@ export async function verify(
   const verification = new Verification(deps, signal, onProgress);
   await verification.checkSegments(await repository.segmentsToProve(parts), deep);
   const store = isFull ? await checkStore(repository, objects, signal) : { problems: [], notRecorded: 0 };
-  verification.add(...store.problems, ...(await repository.inconsistencies(signal, isFull)));
+  verification.add([...store.problems, ...(await repository.inconsistencies(signal, isFull))]);
   await verification.checkLake({ deep, parts });
   const { problems, problemCount, checked } = verification;
   return {
@@ -184,7 +184,7 @@ class Verification {
     const { files: lakeFiles, filesRead: lakeFilesRead, rows: lakeRows, segmentsBehind } = found;
     Object.assign(this.checked, { lakeFiles, lakeFilesRead, lakeRows, lakeSegmentsBehind: segmentsBehind });
     this.#onProgress?.(this.checked);
-    this.add(...found.problems);
+    this.add(found.problems);
   }
 
   /** Exports and loads go on meanwhile: what was replaced since it was listed is no problem. */
@@ -192,10 +192,10 @@ class Verification {
     const [now] = await this.#deps.repository.segmentsById([segment.segmentId]);
     this.#suspects.add(segment.segmentId);
     if (now === undefined || (segment.isLoaded && !now.isLoaded)) return;
-    this.add({ code, subject: segment.objectKey, message });
+    this.add([{ code, subject: segment.objectKey, message }]);
   }
 
-  add(...problems: readonly Problem[]): void {
+  add(problems: readonly Problem[]): void {
     this.problemCount += problems.length;
     this.problems.push(...problems.slice(0, PROBLEMS_KEPT_MAX - this.problems.length));
   }

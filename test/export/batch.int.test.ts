@@ -109,6 +109,19 @@ test('a party that another has taken over is named, and the others are written',
   expect(await covered(opened)).toEqual([FIRST, THIRD]);
 });
 
+test('a party whose lease was lost before it was given back leaves the next one alone', async () => {
+  await using opened = await open();
+  const next = 'c1'.repeat(32);
+  const { batch, world } = opened;
+  // As an export does whose lease has run out.
+  batch.release = async () => undefined;
+  await opened.export(FIRST);
+  await takeOverExport(world.pool, FIRST);
+  world.source.entries = entries('2023-05-01 00:00:00+00', 20).map((entry) => ({ ...entry, from: next }));
+  expect((await opened.export(next)).verdict).toBe('complete');
+  expect(await covered(opened)).toEqual([next]);
+});
+
 test('a party whose coverage has changed meanwhile is named, and the others are written', async () => {
   await using opened = await open();
   for (const party of PARTIES) await opened.export(party);

@@ -68,6 +68,13 @@ export function describeObjectStore(
       expect((await buffer(await store.read('contract/same', signal))).toString()).toBe('one');
     });
 
+    test('takes an empty object twice', async () => {
+      await using store = await open();
+      for (let time = 0; time < 2; time += 1)
+        await store.publishBytes('contract/empty', Buffer.alloc(0), signal);
+      expect((await store.head('contract/empty', signal))?.bytes).toBe(0n);
+    });
+
     test('tells of a conditional write whether its bytes are stored', async () => {
       await using store = await open();
       const [content, other] = [Buffer.from('one'), Buffer.from('two')];

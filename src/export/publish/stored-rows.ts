@@ -33,7 +33,8 @@ export async function copyStoredRows(
   const { objectKey } = row;
   try {
     const { sum, layout } = await copyRows(objectKey, spools, objects, signal);
-    if (sum.rows === Number(row.rows) && sum.hex() === row.content?.digest) return layout;
+    const isWhole = sum.rows === Number(row.rows) && sum.hex() === row.content?.digest;
+    if (isWhole && layout !== undefined) return layout;
     throw unreadable(action, objectKey);
   } catch (error) {
     signal.throwIfAborted();
@@ -43,13 +44,13 @@ export async function copyStoredRows(
   }
 }
 
-/** @returns the sum of all rows, copied or not */
+/** @returns the sum of all rows, copied or not; no layout where not even the header line is there */
 async function copyRows(
   objectKey: string,
   spools: readonly RangeSpool[],
   objects: ObjectStore,
   signal: AbortSignal,
-): Promise<{ readonly sum: RowDigest; readonly layout: Layout }> {
+): Promise<{ readonly sum: RowDigest; readonly layout: Layout | undefined }> {
   const [sum, fields, time] = [new RowDigest(), new RowFields(), new VegaTimeReader()];
   let header: Buffer = Buffer.alloc(0);
   let layout: Layout | undefined;
@@ -73,7 +74,7 @@ async function copyRows(
     splitter.push(chunk as Buffer);
     for (const spool of spools) await spool.flush(header);
   }
-  return { sum, layout: layout ?? readHeader(header) };
+  return { sum, layout };
 }
 
 function isDamage(error: unknown): boolean {

@@ -106,6 +106,8 @@ export class BatchStore extends ExportStore implements AsyncDisposable {
   }
 
   override async acquire(scope: ExportScope): Promise<ExportLease | undefined> {
+    // One whose lease was lost was never given back: what it had is not written in another's name.
+    this.#inHand = undefined;
     const leased = this.#waiting.get(scope.partyId);
     this.#waiting.delete(scope.partyId);
     const { leaseMs, marginMs } = LEASE_TIMES;
@@ -164,7 +166,7 @@ export class BatchStore extends ExportStore implements AsyncDisposable {
       inHand.publication = publication;
       return;
     }
-    await this.#goAlone();
+    if (inHand !== undefined) await this.#goAlone();
     await super.commit(lease, publication);
   }
 

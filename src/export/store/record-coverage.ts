@@ -30,7 +30,7 @@ const ACTION = 'record what is covered';
 const CHANGES_MAX = 32;
 const SPOOL_PREFIX = 'coverage.';
 /** Written together: a line by itself would cost compression ten times its time. */
-const PARTIES_AT_ONCE = 200;
+const PARTIES_AT_ONCE = 50;
 
 const ANY = 'select from mirror.exports where coverage_seq <> recorded_seq limit 1';
 const NUMBER = `update mirror.identity set publication_seq = publication_seq + 1

@@ -74,7 +74,9 @@ async function verifyMoment(
   const { rows } = totalOfFiles([...live.values()].flat());
   const entries = live.get('ledger_entries') ?? [];
   const segmentsBehind =
-    problems.length > 0 ? 0 : await compareWithWarehouse(deps, found, { moment, entries, deep }, report);
+    problems.length > 0
+      ? 0
+      : await compareWithWarehouse(deps, found, { moment, entries, isWhole: parts === 1, deep }, report);
   return { files: files.length, filesRead: turn.size, rows, problems, segmentsBehind };
 }
 

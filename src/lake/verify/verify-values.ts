@@ -24,23 +24,32 @@ interface CountedRows {
   readonly rows: bigint;
 }
 
+interface Compared {
+  readonly moment: Moment;
+  readonly entries: readonly AddFile[];
+  readonly isWhole: boolean;
+  readonly deep: boolean;
+}
+
 /**
- * Goes by what the log says of each file, which counted its rows when it was written; the files of other writers are read.
+ * A whole run counts the rows of each segment in the files. Another goes by what the log says of each file, which counted
+ * its rows when it was written, and reads the files of other writers only.
  * @param entries the files of `ledger_entries`
  * @returns how many segments were loaded or unloaded since the last build
  */
 export async function compareWithWarehouse(
   { repository, scratchDir }: LakeDeps,
   access: LakeAccess,
-  { moment, entries, deep }: { moment: Moment; entries: readonly AddFile[]; deep: boolean },
+  { moment, entries, isWhole, deep }: Compared,
   report: Report,
 ): Promise<number> {
   const { objects, signal } = access;
   const loaded = await repository.segmentMonths();
-  const foreign = entries.filter((add) => taggedFile(add) === undefined);
+  const logged = isWhole ? [] : entries.flatMap((add) => taggedFile(add) ?? []);
+  const read = isWhole ? entries : entries.filter((add) => taggedFile(add) === undefined);
   const counted = [
-    ...entries.flatMap((add) => taggedFile(add) ?? []).map((file) => ({ ...file, place: file.add.path })),
-    ...(await countBySegment(foreign, { ...access, scratchDir })),
+    ...logged.map((file) => ({ ...file, place: file.add.path })),
+    ...(await countBySegment(read, { ...access, scratchDir })),
   ];
   if (!deep) return compare(loaded, counted, report).behind;
   await using lake = await openLake({ objects, scratchDir }, signal);

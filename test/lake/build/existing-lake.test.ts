@@ -188,4 +188,13 @@ describe('a lake that exists', () => {
     await buildLake(world.deps, signal);
     expect(await readdir(log)).toEqual(['00000000000000000000.json']);
   });
+
+  it('mends a broken checkpoint above its last commit at the first look', async () => {
+    const world = await built(segment(1));
+    const log = join(world.folder, ENTRIES, '_delta_log');
+    await writeFile(join(log, '00000000000000000099.checkpoint.parquet'), 'PAR1 no more PAR1');
+    const { tables } = await describeLake(world.deps, signal);
+    expect(tables.find(({ table }) => table === 'ledger_entries')).toMatchObject({ mended: 1, version: 0 });
+    expect(await readdir(log)).toEqual(['00000000000000000000.json']);
+  });
 });
