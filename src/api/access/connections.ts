@@ -37,6 +37,8 @@ export function addBounds(server: FastifyInstance): void {
     if (isHealthPath(request)) return;
     const isLogin = request.method === 'POST' && pathOf(request) === '/login';
     if (!isOpenPath(request)) strangers.delete(request.raw.socket);
+    // Gone while the gate looked: it would never be counted down.
+    if (reply.raw.destroyed) return;
     const kind = isLogin ? 'logins' : 'requests';
     open[kind] += 1;
     reply.raw.once('close', () => (open[kind] -= 1));

@@ -17,11 +17,12 @@ export function goneSignal(reply: FastifyReply): AbortSignal {
   return gone.signal;
 }
 
-/** @returns takes one of so many places for an answer until it is over; false where all are taken */
+/** @returns takes one of so many places for an answer until it is over; false where all are taken or its client is gone */
 export function limitOpen(max: number): (reply: FastifyReply) => boolean {
   let open = 0;
   return (reply) => {
-    if (open >= max) return false;
+    // What is closed already never says so again: its place would not be given back.
+    if (reply.raw.destroyed || open >= max) return false;
     open += 1;
     // A client that leaves its last bytes unread still has its answer.
     reply.raw.once('close', () => (open -= 1));

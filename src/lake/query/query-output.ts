@@ -2,7 +2,14 @@
  * Results of queries as text, row by row. Amounts, heights and times come out exactly: as digits in a table and
  * in CSV, as text in JSON; only integers that every reader of JSON keeps exactly are numbers there.
  */
-import { type DuckDBType, type DuckDBValue, JsonDuckDBValueConverter } from '@duckdb/node-api';
+import {
+  type DuckDBType,
+  DuckDBTypeId,
+  type DuckDBValue,
+  type DuckDBValueConverter,
+  type Json,
+  JsonDuckDBValueConverter,
+} from '@duckdb/node-api';
 
 export interface ResultColumn {
   readonly name: string;
@@ -121,8 +128,22 @@ function valueText(value: DuckDBValue): string {
 function jsonValue(value: DuckDBValue, type: DuckDBType): unknown {
   const isCount = typeof value === 'bigint' && /^U?BIGINT$/.test(String(type));
   if (isCount && BigInt.asIntN(53, value) === value) return Number(value);
-  return JsonDuckDBValueConverter(value, type, JsonDuckDBValueConverter);
+  return toJson(value, type, toJson);
 }
+
+/** As the engine writes them: JSON has no better form of their own. */
+const AS_TEXT = new Set([
+  DuckDBTypeId.INTERVAL,
+  DuckDBTypeId.MAP,
+  DuckDBTypeId.UNION,
+  DuckDBTypeId.ARRAY,
+  DuckDBTypeId.VARIANT,
+]);
+
+const toJson: DuckDBValueConverter<Json> = (value, type, converter) =>
+  value !== null && AS_TEXT.has(type.typeId)
+    ? String(value)
+    : JsonDuckDBValueConverter(value, type, converter);
 
 /** Two columns of one name would hide each other in a JSON object. */
 function uniqueNames(columns: readonly ResultColumn[]): readonly string[] {

@@ -1,7 +1,9 @@
 /** Strangers that hold connections open, on real sockets: whoever else asks must still be answered. */
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
+import fastify from 'fastify';
 import { afterEach, describe, expect, it, onTestFinished } from 'vitest';
+import { addBounds } from '../../../src/api/access/connections.ts';
 import { listen } from '../../../src/api/http/listen.ts';
 import { apiWithoutDatabase } from '../mirror.ts';
 
@@ -61,6 +63,23 @@ describe('260 strangers that log in slowly', () => {
     await expect.poll(async () => (await login(url)).status).toBe(503);
     expect(await statusOf(url, '/mirror/status')).toBe(200);
   });
+});
+
+it('256 clients that hang up while the gate looks them up leave nothing counted', async () => {
+  const server = fastify();
+  onTestFinished(() => server.close());
+  let goneCount = 0;
+  server.addHook('onRequest', async ({ url, raw }) => {
+    if (url !== '/slow') return;
+    if (!raw.socket.closed) await once(raw.socket, 'close');
+    goneCount += 1;
+  });
+  addBounds(server);
+  server.get('/slow', () => 'slow').get('/fast', () => 'fast');
+  const url = new URL(await server.listen({ host: '127.0.0.1', port: 0 }));
+  for (const socket of await hold(url, 256, 'GET /slow HTTP/1.1\r\nHost: localhost\r\n\r\n')) socket.end();
+  await expect.poll(() => goneCount).toBe(256);
+  expect(await statusOf(url, '/fast')).toBe(200);
 });
 
 describe('more idle connections than one address may hold', () => {

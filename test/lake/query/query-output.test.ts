@@ -1,0 +1,36 @@
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { Writable } from 'node:stream';
+import { expect, it, onTestFinished } from 'vitest';
+import { openDuckDb } from '../../../src/lake/local/duckdb.ts';
+import { runQuery } from '../../../src/lake/query/query.ts';
+
+it('in JSON, what is neither a list nor a struct is as the engine writes it, nested or not', async () => {
+  const spill = await mkdtemp(join(tmpdir(), 'ledger-mirror output '));
+  onTestFinished(() => rm(spill, { recursive: true }));
+  await using engine = await openDuckDb(spill);
+  const chunks: Buffer[] = [];
+  const output = new Writable({ write: (chunk: Buffer, _, done) => (chunks.push(chunk), done()) });
+  await runQuery(
+    engine,
+    `select interval '1 day' as day, max(vega_time) - min(vega_time) as span, [interval '1 hour'] as list,
+       {'of': interval '2 months', 'n': 1::bigint} as struct, map {'a': 1} as map, array_value(1, 2) as fixed,
+       union_value(num := 2) as either, null::interval as nothing, count(*) as rows
+     from values (timestamp '2026-11-01 00:00:00'), (timestamp '2026-11-03 01:02:03.000004') as t(vega_time)`,
+    { format: 'ndjson' },
+    output,
+    new AbortController().signal,
+  );
+  expect(JSON.parse(Buffer.concat(chunks).toString())).toEqual({
+    day: '1 day',
+    span: '2 days 01:02:03.000004',
+    list: ['01:00:00'],
+    struct: { of: '2 months', n: '1' },
+    map: "{'a': 1}",
+    fixed: '[1, 2]',
+    either: '2',
+    nothing: null,
+    rows: 2,
+  });
+});
