@@ -75,7 +75,7 @@ async function execute(
   const handle = await load();
   let result: CommandResult;
   {
-    const { log, ...terminal } = openTerminal(stderr, level);
+    const { log, ...terminal } = openTerminal(stderr, level, isQuiet);
     // Restored before anything else is written to it.
     using progress = terminal.progress;
     result = await handle(options as never, { ...environment, config, log, isJson, progress });

@@ -11,7 +11,7 @@ export async function nightly(
   options: { readonly dryRun: boolean },
   context: CommandContext,
 ): Promise<CommandResult> {
-  const { config, log } = context;
+  const { config, log, stderr } = context;
   requireSource(config);
   await using app = await openApp(context);
   if (options.dryRun) {
@@ -23,7 +23,11 @@ export async function nightly(
   // Settings given to this command reach only the process that works the run.
   if (await app.workers.anyAlive(app.jobs.source?.url))
     log.warn({ runId }, 'Nightly run started; the worker of another process works it, with its own settings');
-  else log.info({ runId }, 'Nightly run started');
+  else {
+    log.info({ runId }, 'Nightly run started');
+    // There the log tells only what needs attention, and `cancel` needs the id.
+    if (stderr.isTTY === true) stderr.write(`Nightly run ${runId} started\n`);
+  }
   return runResult(await followRun(app, run, context));
 }
 

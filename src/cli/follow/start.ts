@@ -68,8 +68,8 @@ export async function verifyHere(
   } catch (error) {
     if (signal.aborted) await jobs.runs.markCancelled(runId);
     throw error;
-  } finally {
-    view.finish();
   }
-  return (await jobs.runs.get(runId)) ?? run;
+  const ended = (await jobs.runs.get(runId)) ?? run;
+  view.finish(ended.verdict ?? undefined);
+  return ended;
 }

@@ -13,8 +13,8 @@ import { Screen, type TerminalStream } from './screen.ts';
 export interface RunView {
   /** @param lines none where nothing is known at the moment: what was shown stays */
   show(lines: readonly ProgressLine[]): void;
-  /** The run is over, and so is every line of it; what is shown later is nothing. */
-  finish(): void;
+  /** The run is over, and so is every line of it; what is shown later is nothing. `outcome`: its verdict */
+  finish(outcome?: string): void;
 }
 
 export interface Progress extends Disposable {
@@ -31,14 +31,15 @@ const BAR_CHARACTERS = 20;
 const SPINNER = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏'];
 
 /**
- * What a command writes to `stream`: bars and readable logs on a terminal, JSON lines otherwise; no bars where `level`
- * is silent. @returns `progress` to be disposed of, which gives the terminal back
+ * What a command writes to `stream`: bars and readable logs on a terminal, JSON lines otherwise; no bars where it is to
+ * be quiet. @returns `progress` to be disposed of, which gives the terminal back
  */
 export function openTerminal(
   stream: TerminalStream & { readonly isTTY?: boolean },
   level: LogLevel,
+  isQuiet = false,
 ): { log: Log; progress: Progress } {
-  const screen = stream.isTTY === true && level !== 'silent' ? new Screen(stream) : undefined;
+  const screen = stream.isTTY === true && !isQuiet ? new Screen(stream) : undefined;
   const destination = screen && { write: (line: string) => screen.write(readableLog(line)) };
   const log = createLog(level, destination && { destination });
   return { log, progress: createProgress(log, screen) };
@@ -63,12 +64,12 @@ export function createProgress(log: Log, screen?: Screen): Progress {
     openView: () => {
       const own = new Map<string, Task>();
       let isOver = false;
-      const endAllBut = (lines: readonly ProgressLine[]): void => {
+      const endAllBut = (lines: readonly ProgressLine[], outcome?: string): void => {
         for (const [label, task] of own) {
           if (lines.some((line) => line.label === label)) continue;
           own.delete(label);
           tasks.delete(task);
-          if (task.latest.isPart !== true) display.finished(task);
+          if (task.latest.isPart !== true) display.finished(task, outcome);
         }
       };
       return {
@@ -81,9 +82,9 @@ export function createProgress(log: Log, screen?: Screen): Progress {
             task.update(line);
           }
         },
-        finish: () => {
+        finish: (outcome) => {
           isOver = true;
-          endAllBut([]);
+          endAllBut([], outcome);
         },
       };
     },
@@ -99,7 +100,7 @@ export function createProgress(log: Log, screen?: Screen): Progress {
 interface Display {
   readonly everyMs: number;
   started?(task: Task): void;
-  finished(task: Task): void;
+  finished(task: Task, outcome: string | undefined): void;
   /** Called `everyMs`. */
   show(tasks: readonly Task[]): void;
 }
@@ -140,10 +141,11 @@ class Task {
 function drawOn(screen: Screen): Display {
   return {
     everyMs: REDRAW_MS,
-    finished: ({ label, latest, elapsedMs }) =>
-      screen.write(
-        `✓ ${label}  ${formatQuantity(latest.done, latest.unit)} in ${formatDuration(elapsedMs)}\n`,
-      ),
+    finished: ({ label, latest, elapsedMs }, outcome) => {
+      const mark = outcome === undefined || outcome === 'complete' ? '✓' : '!';
+      const did = `${formatQuantity(latest.done, latest.unit)} in ${formatDuration(elapsedMs)}`;
+      screen.write(`${mark} ${label}  ${did}${outcome === undefined ? '' : `  ${printable(outcome)}`}\n`);
+    },
     show: (tasks) => {
       const room = screen.linesMax;
       const shown = tasks.length > room ? tasks.slice(0, room - 1) : tasks;
@@ -178,7 +180,7 @@ function logTo(log: Log): Display {
   return {
     everyMs: LOG_EVERY_MS,
     started: (task) => log.info({ task: task.label }, 'Started'),
-    finished: (task) => log.info(facts(task), 'Finished'),
+    finished: (task, outcome) => log.info({ ...facts(task), outcome }, 'Finished'),
     show: (tasks) => {
       for (const task of tasks.slice(0, LOGGED_TASKS_MAX)) log.info(facts(task), 'Progress');
       const left = tasks.length - LOGGED_TASKS_MAX;

@@ -93,6 +93,32 @@ describe('on a terminal', () => {
     expect(terminal.isCursorVisible).toBe(true);
   });
 
+  test('tells a verdict at the end, and that it is not the good one', () => {
+    const terminal = new FakeTerminal();
+    using progress = createProgress(createLog('silent'), new Screen(terminal));
+    for (const verdict of ['failed', 'complete']) {
+      const view = progress.openView();
+      view.show([{ label: 'verify', done: '3', unit: 'files' }]);
+      view.finish(verdict);
+    }
+    expect(terminal.shown).toEqual([
+      expect.stringMatching(/^! verify {2}3 files in .* {2}failed$/),
+      expect.stringMatching(/^✓ verify {2}3 files in .* {2}complete$/),
+    ]);
+  });
+
+  test.each([
+    [false, 1],
+    [true, 0],
+  ])('draws without a log too, but not where it is to be quiet (%s)', (isQuiet, lines) => {
+    const terminal = new FakeTerminal();
+    const opened = openTerminal(terminal, 'silent', isQuiet);
+    using progress = opened.progress;
+    progress.openView().show([{ label: 'parties', done: '3', unit: 'rows' }]);
+    vi.advanceTimersByTime(500);
+    expect(terminal.shown).toHaveLength(lines);
+  });
+
   test('never draws more lines or columns than the window has', () => {
     const terminal = new FakeTerminal();
     terminal.rows = 6;
