@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto';
 import { fc } from '../support/properties.ts';
 import { describe, expect, it } from 'vitest';
 import { parseInstant } from '../../src/core/time.ts';
@@ -115,6 +116,32 @@ describe('the ledger', () => {
       ),
       { numRuns: 20 },
     );
+  });
+});
+
+describe('the whole network', () => {
+  it('stays what it was: data of an earlier run keeps its genesis and must not meet another network', () => {
+    const options = { seed: 'golden', parties: 200, historyMs: 86_400_000, entriesMean: 30 };
+    const whole = new Network(sandboxSettings(options));
+    const { parties, checkpoints, ledger } = whole;
+    const { block, time } = whole.head();
+    const hash = createHash('sha256');
+    for (const { id, txHash, firstSeen } of parties.rows(0, parties.countBy(block))) {
+      hash.update(`${id} ${txHash} ${firstSeen}\n`);
+    }
+    for (let position = 0; position < checkpoints.visible(block, time).to; position += 1) {
+      const row = checkpoints.row(position);
+      hash.update(`${row.atBlock} ${row.hash} ${row.blockHash}\n`);
+    }
+    const account = ({ owner, type, market }: Movement['from']): string => `${owner}:${type}:${market}`;
+    for (let party = 0; party < options.parties; party += 2) {
+      for (const { from, to, ...entry } of ledger.movementsOfPair(party, { from: 1, to: block })) {
+        const balances = `${entry.fromBalance} ${entry.toBalance}`;
+        const what = `${entry.type} ${entry.asset} ${entry.quantity}`;
+        hash.update(`${entry.block} ${what} ${account(from)} ${account(to)} ${balances}\n`);
+      }
+    }
+    expect(hash.digest('hex')).toBe('33e69ca01b09330de0d29d8d52b0d27c7b6c6bbcdffa416cac2cd71f62f8a3f1');
   });
 });
 

@@ -34,17 +34,24 @@ export function openCheckpoints({ seed, settings, chain, ids }: Foundation): Che
   const { tieRows, checkpointRetentionMs } = settings;
   /** Between two checkpoint heights. */
   const spacingBlocks = chain.blocksIn(settings.checkpointIntervalMs);
-  /** How many rows the heights of a stretch have: each tied one begins a section of its own. */
+  /** Each tied height lies somewhere in a section of its own of the stretch. */
   const sectionHeights = Math.floor(STRETCH_HEIGHTS / tieRows.length);
-  const rowsOfStretch = Array.from({ length: STRETCH_HEIGHTS }, (_, height) =>
-    height % sectionHeights === 0 ? (tieRows[height / sectionHeights] ?? 1) : 1,
-  );
-  let stretchRows = 0;
-  const rowsWithin = rowsOfStretch.map((rows) => (stretchRows += rows) - rows);
+  const stretchRows = tieRows.reduce((sum, rows) => sum + rows - 1, STRETCH_HEIGHTS);
+
+  function rowsOf(nthHeight: number): number {
+    const within = nthHeight % STRETCH_HEIGHTS;
+    const section = Math.floor(within / sectionHeights);
+    const word = noise(seed, STREAM.checkpointTies, nthHeight - within + section);
+    const isTied = within === section * sectionHeights + (word % sectionHeights);
+    return (isTied ? tieRows[section] : undefined) ?? 1;
+  }
 
   /** How many rows the heights before the nth have. */
   function rowsBefore(nth: number): number {
-    return Math.floor(nth / STRETCH_HEIGHTS) * stretchRows + (rowsWithin[nth % STRETCH_HEIGHTS] ?? 0);
+    const within = nth % STRETCH_HEIGHTS;
+    let rows = Math.floor(nth / STRETCH_HEIGHTS) * stretchRows;
+    for (let height = nth - within; height < nth; height += 1) rows += rowsOf(height);
+    return rows;
   }
 
   function floor(block: number): number {
@@ -69,9 +76,13 @@ export function openCheckpoints({ seed, settings, chain, ids }: Foundation): Che
     },
     row(position, turn = 0) {
       let height = Math.floor(position / stretchRows) * STRETCH_HEIGHTS;
-      while (rowsBefore(height + 1) <= position) height += 1;
-      const before = rowsBefore(height);
-      const rows = rowsBefore(height + 1) - before;
+      let before = rowsBefore(height);
+      let rows = rowsOf(height);
+      while (before + rows <= position) {
+        before += rows;
+        height += 1;
+        rows = rowsOf(height);
+      }
       const block = (height + 1) * spacingBlocks;
       const nth = distinct(height, (position - before + turn) % rows);
       return {

@@ -82,10 +82,10 @@ export function cycleMovements(seed: number, pair: number, cycle: number, span: 
   const market = (first >>> 1) % MARKETS;
   for (const purse of [payer, taker]) purse.balance = levelOf(seed, purse.account.owner, cycle);
   const ledger = new CycleLedger(asset, span.block);
-  const amount = amountOf(asset, first);
+  const [amount, afterAmount] = amountOf(asset, first);
 
   const kind = (first >>> 8) % 20;
-  if (kind < 11) trade(ledger, span, market, payer, taker, amount);
+  if (kind < 11) trade(ledger, span, market, payer, taker, amount, scramble(afterAmount) % 1000);
   else if (kind < 14) churn(ledger, market, payer, amount);
   else if (kind < 16) settleNothing(ledger, market, payer);
   else ledger.move('TRANSFER_FUNDS_SEND', payer, taker, amount);
@@ -104,12 +104,13 @@ function trade(
   payer: Purse,
   taker: Purse,
   margin: bigint,
+  lossPermille: number,
 ): void {
   const [payerMargin, takerMargin] = [marginOf(payer, market), marginOf(taker, market)];
   const fees = openPurse(NETWORK, ACCOUNT_TYPE.feesMaker, market);
   const settlement = openPurse(NETWORK, ACCOUNT_TYPE.settlement, market);
   const fee = margin / 500n;
-  const loss = (margin * (margin % 1000n)) / 1000n;
+  const loss = (margin * BigInt(lossPermille)) / 1000n;
 
   ledger.move('MARGIN_LOW', payer, payerMargin, margin);
   ledger.move('MARGIN_LOW', taker, takerMargin, margin);
@@ -186,10 +187,11 @@ function levelOf(seed: number, party: number, cycle: number): bigint {
   return amountOfUnits(assetOfCycle(cycle), LEVEL_UNITS + word, scramble(word));
 }
 
-/** An amount of any magnitude, less than a quarter of what a balance has at least. */
-function amountOf(asset: number, first: number): bigint {
+/** An amount of any magnitude, less than a quarter of what a balance has at least, and the last roll it took. */
+function amountOf(asset: number, first: number): [amount: bigint, roll: number] {
   const [second, third] = [scramble(first), scramble(scramble(first))];
-  return amountOfUnits(asset, second >>> (2 + (third % 20)), scramble(third));
+  const fourth = scramble(third);
+  return [amountOfUnits(asset, second >>> (2 + (third % 20)), fourth), fourth];
 }
 
 /** So many units of an asset and, by `word`, a part of one with digits everywhere. */
