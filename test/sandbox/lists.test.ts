@@ -96,6 +96,12 @@ describe('which page a request gets', () => {
     expect(second).toMatchObject({ ids: [], next: false, previous: true });
   });
 
+  it('is empty oldest first behind a cursor beyond the newest party, even of `network`', async () => {
+    const beyond = base64(`{"ID":"ff","TxHash":"01","VegaTime":"2023-05-01T05:00:00Z"}`);
+    const query = { 'pagination.newestFirst': 'false', 'pagination.after': beyond };
+    expect(await page(sandbox, 'parties', query)).toMatchObject({ ids: [], next: false, previous: false });
+  });
+
   it('drops the first row where a cursor is empty or its row is gone', async () => {
     const far = base64(`{"ID":"ff","TxHash":"01","VegaTime":"9999-12-31T00:00:00Z"}`);
     expect(

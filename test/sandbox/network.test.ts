@@ -144,6 +144,16 @@ describe('the rate limit', () => {
     expect(admitted).toEqual([...Array.from({ length: 10 }, () => true), false]);
   });
 
+  it('forgets of more than 10,000 clients those that were silent the longest', () => {
+    const admit = openRateLimiter({ ...limit, burst: 2 }, () => 0);
+    for (const address of ['silent', 'silent', 'lively']) admit(address);
+    for (let other = 0; other < 9998; other += 1) admit(`other ${other}`);
+    admit('lively');
+    admit('one more');
+    expect(admit('lively').refused?.status).toBe(429);
+    expect(admit('silent').refused).toBeUndefined();
+  });
+
   it('speaks as the service does, and does not count exports', async () => {
     await using sandbox = await startSandbox({
       ...SMALL,

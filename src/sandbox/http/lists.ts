@@ -31,7 +31,7 @@ export function openPartyList({ parties, chain, settings }: Network, head: Head)
     edges: (from, to) => {
       const rows = parties.rows(from, Math.min(to, count));
       const edges = Array.from(rows, (row) => describeParty(row, settings.zoneMinutes));
-      return to > count ? [...edges, NETWORK_EDGE] : edges;
+      return to > count && to > from ? [...edges, NETWORK_EDGE] : edges;
     },
     place: (cursor) => {
       const { id = '', txhash = '', vegatime } = readCursor(partyCursor, cursor, partiesFailed);

@@ -5,6 +5,9 @@
 import type { RateLimit } from '../options.ts';
 import { ServiceError } from './errors.ts';
 
+/** Beyond these, the clients that were silent the longest are forgotten. */
+const CLIENTS_MAX = 10_000;
+
 interface Bucket {
   tokens: number;
   refilledMs: number;
@@ -40,7 +43,11 @@ export function openRateLimiter(
     const nowMs = now();
     const full = (): Bucket => ({ tokens: limit.burst, refilledMs: nowMs });
     const client = clients.get(address) ?? { calls: full(), refusals: full(), bannedUntilMs: 0 };
+    // Moved to the end: the map's first key is then the client that was silent the longest.
+    clients.delete(address);
     clients.set(address, client);
+    const [oldest] = clients.keys();
+    if (clients.size > CLIENTS_MAX && oldest !== undefined) clients.delete(oldest);
     const headers = (remaining: number): [string, string][] => [
       ['Ratelimit-Limit', `${limit.perSecond}`],
       ['Ratelimit-Remaining', `${remaining}`],
