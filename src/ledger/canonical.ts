@@ -127,6 +127,9 @@ function sortExtra(extra: ExtraValue[]): ExtraValue[] {
   return extra.toSorted(([a], [b]) => (a < b ? -1 : 1));
 }
 
+const UTC_TIME =
+  /^(\d{4}-\d{2}-\d{2})[ T]((?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d)(?:\.(\d{1,6}))?(?:Z|\+00(?::?00)?)$/;
+
 /** Finer than the warehouse's microseconds. */
 const NANOSECONDS = /(\.\d{6})\d{1,3}(?!\d)/;
 
@@ -134,6 +137,17 @@ const NANOSECONDS = /(\.\d{6})\d{1,3}(?!\d)/;
 export function decodeTime(text: string): string | undefined {
   const instant = parseInstant(text.replace(NANOSECONDS, '$1'));
   return instant === undefined ? undefined : formatInstant(instant);
+}
+
+/** In UTC, as nearly every source has it, the text is taken apart; only a new day is read in full. */
+function timeDecoder(): Decode {
+  const decodeDay = remember(decodeTime);
+  return (text) => {
+    const utc = UTC_TIME.exec(text);
+    if (utc === null) return decodeTime(text);
+    const [, day = '', time = '', fraction = ''] = utc;
+    return decodeDay(day) === undefined ? undefined : `${day}T${time}.${fraction.padEnd(6, '0')}Z`;
+  };
 }
 
 interface PlacedColumn {
@@ -203,6 +217,7 @@ function cellText(cell: string): string {
 function cellDecoder(kind: ColumnKind): Decode {
   const decode = DECODERS[kind];
   if (kind === 'amount') return decode;
+  if (kind === 'time') return timeDecoder();
   return remember(kind === 'party' ? (cell) => decode(cellText(cell)) : decode);
 }
 
