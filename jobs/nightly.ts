@@ -6,6 +6,7 @@ import { claimScheduled, SCHEDULED } from '../src/runs/nightly/start-scheduled.t
 import { sendNotices } from '../src/runs/report/notify.ts';
 import { workRun } from '../src/runs/work-run.ts';
 import { runDocument } from '../src/runs/run-document.ts';
+import type { Completeness } from '../src/runs/store/completeness.ts';
 
 const payload = z.union([
   z.strictObject({ runId: z.uuid() }),
@@ -24,7 +25,11 @@ export const nightlyJob: JobDefinition<z.infer<typeof payload>> = {
       deps,
       context,
       (run, call) => runNightly(run, deps, call),
-      async (run, ended, signal) => deps.stages.publishReport(run, ended, await deps.completeness(), signal),
+      async (run, ended, signal) => {
+        // The reading that the verdict was computed from, where there is one.
+        const read = ended.evidence['covers'] as Completeness | undefined;
+        return deps.stages.publishReport(run, ended, read ?? (await deps.completeness()), signal);
+      },
     );
     const ended = await deps.runs.get(runId);
     if (ended?.state === 'done') deps.log.info({ report: runDocument(ended) }, 'Nightly report');

@@ -4,6 +4,7 @@ import { RetryableError, UnreachableError } from '../core/errors.ts';
 import type { Log } from '../core/log.ts';
 import { within } from '../core/waiting.ts';
 import {
+  type BullJob,
   type BullProcessor,
   type BullQueue,
   type BullWorker,
@@ -111,8 +112,10 @@ export class Queues {
 
   /** Jobs that wait or are worked, without canaries. */
   async open(queue: QueueName): Promise<number> {
-    const { jobs } = await this.depth(queue);
-    return OPEN.reduce((sum, state) => sum + (jobs[state] ?? 0), 0);
+    const counts = await this.counts(queue);
+    const count = OPEN.reduce((sum, state) => sum + (counts[state] ?? 0), 0);
+    if (count > LOOKED_AT_MAX) return count;
+    return (await this.#look(queue, OPEN)).filter(isWork).length;
   }
 
   /** Makes the schedule where it is missing or differs. @returns whether it was made */
@@ -139,15 +142,13 @@ export class Queues {
 
   async depth(queue: QueueName): Promise<Depth> {
     const jobs = await this.counts(queue);
-    const look = () => this.#queue(queue).getJobs(['waiting', 'prioritized'], 0, LOOKED_AT_MAX - 1, true);
-    const next = await bounded(`look at the queue ${queue}`, look);
-    const canaries = next.filter((job) => job?.name === CANARY).length;
+    const next = await this.#look(queue, ['waiting', 'prioritized']);
+    const asked = next.filter(isWork);
+    const prioritized = Math.max(0, (jobs['prioritized'] ?? 0) - (next.length - asked.length));
     // One reading of the clock: with two, an empty queue can be a millisecond old.
     const nowMs = Date.now();
-    // A job that ends between the count and the look is no longer there.
-    const ages = next.flatMap((job) => (job && job.name !== CANARY ? [nowMs - job.timestamp] : []));
-    const prioritized = Math.max(0, (jobs['prioritized'] ?? 0) - canaries);
-    return { queue, jobs: { ...jobs, prioritized }, oldestMs: Math.max(0, ...ages) };
+    const oldestMs = Math.max(0, ...asked.map((job) => nowMs - job.timestamp));
+    return { queue, jobs: { ...jobs, prioritized }, oldestMs };
   }
 
   /** The queues as BullMQ knows them, for its board. */
@@ -241,6 +242,14 @@ export class Queues {
     this.#options.log[isNews ? 'warn' : 'debug']({ err: error, queue }, 'Queue connection failed');
   }
 
+  /** The first jobs of each state, canaries too. */
+  async #look(queue: QueueName, states: readonly (typeof OPEN)[number][]): Promise<readonly BullJob[]> {
+    const look = () => this.#queue(queue).getJobs([...states], 0, LOOKED_AT_MAX - 1, true);
+    const jobs: readonly (BullJob | undefined)[] = await bounded(`look at the queue ${queue}`, look);
+    // A job that ends between the count and the look is no longer there.
+    return jobs.filter((job) => job !== undefined);
+  }
+
   #fullName(queue: QueueName): string {
     return `${this.#options.prefix}-${queue}`;
   }
@@ -253,6 +262,11 @@ export class Queues {
     this.#queues.set(name, queue);
     return queue;
   }
+}
+
+/** A canary is nobody's work. */
+function isWork({ name }: BullJob): boolean {
+  return name !== CANARY;
 }
 
 /** The delay the other side asked for, else exponential with jitter; none where this process is stopping. */

@@ -195,6 +195,24 @@ describe.each(BACKENDS)('queues on %s', (kind, openBackend) => {
     stop.resolve();
   });
 
+  it('does not count a canary that a worker has just taken', async () => {
+    const backend = await openBackend();
+    const stop = Promise.withResolvers<void>();
+    // The canary stays in work for as long as the test looks.
+    const slow: QueueBackend = {
+      ...backend,
+      worker: (name, processor, options) =>
+        backend.worker(name, async (taken) => stop.promise.then(() => processor(taken)), options),
+    };
+    const queues = new Queues({ backend: slow, prefix: `taken-${kind}`, log });
+    openedQueues.push(queues);
+    queues.work('sync', 1, async () => undefined);
+    await queues.sendCanaries('worker-1');
+    await waitFor(async () => (await queues.counts('sync'))['active'] === 1, { what: 'the canary taken' });
+    expect(await queues.open('sync')).toBe(0);
+    stop.resolve();
+  });
+
   it('keeps the last thousand events or so, whichever store they lie in', async () => {
     const prefix = `test-${(mirrors += 1)}`;
     const queues = await openQueues(prefix);

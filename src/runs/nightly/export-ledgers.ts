@@ -65,6 +65,7 @@ export async function exportLedgers(
   try {
     for (const partyId of unsettled) {
       if (stopped.signal.aborted || meetsCommonFault(runId)) break;
+      await batch.writeBefore(partyId);
       const request = { runId, partyId, clock, auditShare: deps.nightlyAuditShare };
       if (!(await exportLedger(request, deps, { ...context, signal }, batch))) break;
     }

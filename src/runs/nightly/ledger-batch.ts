@@ -24,6 +24,7 @@ export class LedgerBatch implements AsyncDisposable {
   #settled: SettledLedger[] = [];
   #ledgers: LeasedLedgers | undefined;
   #leasedAtMs = 0;
+  #hasFailed = false;
 
   constructor(options: BatchOptions) {
     this.#options = options;
@@ -36,6 +37,14 @@ export class LedgerBatch implements AsyncDisposable {
 
   add(ledger: SettledLedger): void {
     this.#settled.push(ledger);
+  }
+
+  /**
+   * Writes what is known where the last write failed, or where this ledger needs a new lease: what cannot be written is
+   * not the fault of the ledger that comes next.
+   */
+  async writeBefore(partyId: string): Promise<void> {
+    if (this.#hasFailed || !this.#leased.has(partyId)) await this.#write();
   }
 
   /** To be called now and then: a ledger that takes long keeps neither what is known of others, nor their leases. */
@@ -77,7 +86,9 @@ export class LedgerBatch implements AsyncDisposable {
       for (const partyId of (await this.#ledgers?.write()) ?? []) this.lost.add(partyId);
       const settled = known.filter(({ partyId }) => !this.lost.has(partyId));
       if (settled.length > 0) await deps.nightly.settle(runId, settled);
+      this.#hasFailed = false;
     } catch (error) {
+      this.#hasFailed = true;
       this.#settled = [...known, ...this.#settled];
       throw error;
     }

@@ -9,7 +9,7 @@ import type { Log } from '../../core/log.ts';
 import { sharedLoad } from '../../core/shared-load.ts';
 import { version } from '../../core/version.ts';
 import { within } from '../../core/waiting.ts';
-import { QUEUE_NAMES } from '../../queue/backend.ts';
+import { QUEUE_NAMES, type QueueName } from '../../queue/backend.ts';
 import type { Queues } from '../../queue/queues.ts';
 import type { RunFacts } from '../../runs/store/run-facts.ts';
 import type { MetricsRegistry } from './metrics-registry.ts';
@@ -34,12 +34,12 @@ interface ReadMetricsDeps {
 }
 
 export function addReadMetrics(registry: MetricsRegistry, deps: ReadMetricsDeps): void {
-  const isAnswered = async (ask: Ask): Promise<boolean> => {
+  const isAnswered = async ([what, ask]: Question): Promise<boolean> => {
     try {
       await within(PROBE_TIMEOUT_MS, ask, () => new Error(`no answer within ${PROBE_TIMEOUT_MS} ms`));
       return true;
     } catch (error) {
-      deps.log.debug({ err: error }, 'Not measured');
+      deps.log.debug({ err: error, what }, 'Not measured');
       return false;
     }
   };
@@ -55,29 +55,31 @@ export function addReadMetrics(registry: MetricsRegistry, deps: ReadMetricsDeps)
   });
 }
 
-type Ask = (signal: AbortSignal) => Promise<unknown>;
+/** What is asked, for the log, and how. */
+type Question = readonly [what: string, ask: (signal: AbortSignal) => Promise<unknown>];
 
-function addStores(registry: MetricsRegistry, isAnswered: (ask: Ask) => Promise<boolean>) {
+function addStores(registry: MetricsRegistry, isAnswered: (question: Question) => Promise<boolean>) {
   const up = registry.gauge('store_up', '1 where the store answered', 'store');
   const help = 'The smallest question to a store';
   const seconds = registry.histogram('store_seconds', help, STORE_SECONDS, 'store');
   return async (probe: Probe): Promise<void> => {
     const store = probe.name;
     const startedMs = performance.now();
-    const isUp = await isAnswered((signal) => probe.check(signal));
+    const isUp = await isAnswered([store, (signal) => probe.check(signal)]);
     up.set({ store }, isUp ? 1 : 0);
     if (isUp) seconds.observe({ store }, (performance.now() - startedMs) / 1_000);
   };
 }
 
-function addQueues(registry: MetricsRegistry, { queues }: ReadMetricsDeps): readonly Ask[] {
+function addQueues(registry: MetricsRegistry, { queues }: ReadMetricsDeps): readonly Question[] {
   const held = registry.gauge('queue_jobs', 'Jobs that a queue holds', 'queue', 'state');
   const oldest = registry.gauge('queue_oldest_seconds', 'Age of the oldest job that comes next', 'queue');
-  return QUEUE_NAMES.map((queue) => async () => {
+  const measure = async (queue: QueueName): Promise<void> => {
     const { jobs, oldestMs } = await queues.depth(queue);
     for (const [state, count] of Object.entries(jobs)) held.set({ queue, state }, count);
     oldest.set({ queue }, oldestMs / 1_000);
-  });
+  };
+  return QUEUE_NAMES.map((queue) => [queue, () => measure(queue)]);
 }
 
 function addWorkers(registry: MetricsRegistry, { queues }: ReadMetricsDeps): () => void {
@@ -96,13 +98,13 @@ function addWorkers(registry: MetricsRegistry, { queues }: ReadMetricsDeps): () 
   };
 }
 
-function addRuns(registry: MetricsRegistry, { readRuns, nextMs }: ReadMetricsDeps): Ask {
+function addRuns(registry: MetricsRegistry, { readRuns, nextMs }: ReadMetricsDeps): Question {
   const gauge = (name: string, help: string) => registry.gauge(name, help, 'kind');
   const lastSeconds = gauge('run_last_duration_seconds', 'How long the last run took');
   const lastComplete = gauge('last_success_timestamp_seconds', 'When a run last ended complete, since 1970');
   const next = gauge('next_scheduled_timestamp_seconds', 'When the next run is scheduled, since 1970');
   const knownGaps = registry.gauge('known_gaps', 'Gaps of the lists that the source itself has');
-  return async () => {
+  const measure = async (): Promise<void> => {
     next.set({ kind: 'nightly' }, nextMs() / 1_000);
     const { kinds, gaps } = await readRuns();
     knownGaps.set(gaps);
@@ -111,19 +113,21 @@ function addRuns(registry: MetricsRegistry, { readRuns, nextMs }: ReadMetricsDep
       if (completeAtSeconds !== null) lastComplete.set({ kind }, completeAtSeconds);
     }
   };
+  return ['runs', measure];
 }
 
-function addProcess(registry: MetricsRegistry, { dataDir }: ReadMetricsDeps): Ask {
+function addProcess(registry: MetricsRegistry, { dataDir }: ReadMetricsDeps): Question {
   collectDefaultMetrics({ register: registry });
   for (const name of MISNAMED) registry.removeSingleMetric(name);
   registry
     .gauge('build_info', '1, with the versions as labels', 'version', 'node')
     .set({ version: version(), node: process.versions.node }, 1);
   const free = registry.gauge('data_dir_free_bytes', 'Free space where DATA_DIR lies');
-  return async () => {
+  const measure = async (): Promise<void> => {
     // No folder, no number: the process makes it where it needs one.
     free.remove();
     const { bavail, bsize } = await statfs(dataDir, { bigint: true });
     free.set(Number(bavail * bsize));
   };
+  return ['disk', measure];
 }

@@ -1,6 +1,7 @@
 /** What a nightly run asks for, what it concludes and what it tells; over doubles of the stages. */
 import { describe, expect, it } from 'vitest';
 import { PermanentError, RetryableError } from '../../../src/core/errors.ts';
+import type { Stages } from '../../../src/runs/job.ts';
 import { addExports, daysAgo, emptyLedgers } from '../../support/mirror-arrange.ts';
 import { nightlyLedgers } from '../../support/mirror-state.ts';
 import { FIRST, nightlyWorlds, PARTIES, runNight, SECOND, THIRD } from './nightly-world.ts';
@@ -164,6 +165,26 @@ describe('a nightly run', () => {
       { completeness: async () => ({ ...covers, covered: 4, openDoubts: 1 }) },
     );
     expect((await runNight(other)).verdict).toBe('incomplete');
+  });
+
+  it('reports the coverage that its verdict was computed from, whatever is covered since', async () => {
+    let read = 0;
+    const completeness = async () => ({
+      listed: 3,
+      configured: null,
+      wanted: 3,
+      covered: 3,
+      neverAsked: 0,
+      coveredTo: null,
+      openDoubts: (read += 1) - 1,
+    });
+    const reported: unknown[] = [];
+    const publishReport: Stages['publishReport'] = async (_run, outcome, covers) => {
+      reported.push(covers.openDoubts);
+      return outcome;
+    };
+    await using world = await openWorld({ publishReport }, { completeness });
+    expect([(await runNight(world)).verdict, reported]).toEqual(['complete', [0]]);
   });
 
   it('does not wait for ledgers that nobody wants any more, however long ago they were asked', async () => {
