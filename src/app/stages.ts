@@ -1,8 +1,6 @@
 /** The stages composed with their stores, as jobs and commands call them. */
 import type { ExportRequest, StageCall, Stages } from '../runs/job.ts';
 import { ObjectLedgerReader } from '../api/service/ledger-reader.ts';
-import { openRows } from '../postgres/rows.ts';
-import { LoadedRows } from '../api/service/store/loaded-rows.ts';
 import { sourceMissing } from '../config/environment.ts';
 import { storable } from '../core/json-value.ts';
 import { nowMicros } from '../core/time.ts';
@@ -183,8 +181,7 @@ function stagesOfLoads(parts: StageParts) {
 function stagesOfStore({ config, log, warehouse, store: objects, holder }: StageParts) {
   const archive = new ExportArchiveStore(warehouse.db);
   const repository = new ExportStore(warehouse.db, holder);
-  const loaded = new LoadedRows(openRows(warehouse.pool));
-  const reader = new ObjectLedgerReader({ exports: repository, archive, objects, loaded });
+  const reader = new ObjectLedgerReader({ exports: repository, archive, objects });
   return {
     readLedger: (question, signal) => reader.read(question, signal),
     listedParties: (given) => findListedParties(warehouse.db, given),

@@ -13,7 +13,7 @@ const TYPE_NAME_CHARACTERS_MAX = 100;
 const INTEGER_DIGITS_MAX = 1000;
 
 /** Ids of one byte stand for words, in the releases that write bytes. */
-export const WORD_OF_BYTE: ReadonlyMap<string, string> = new Map([
+const WORD_OF_BYTE: ReadonlyMap<string, string> = new Map([
   ['00', 'VOTE'],
   ['03', 'network'],
   ['04', 'XYZalpha'],
@@ -28,7 +28,7 @@ export const WORD_OF_BYTE: ReadonlyMap<string, string> = new Map([
 ]);
 
 /** By number; the gaps were never given out. Later numbers have no name here and stay `#19`. */
-export const ACCOUNT_TYPES: ReadonlyMap<number, string> = new Map([
+const ACCOUNT_TYPES: ReadonlyMap<number, string> = new Map([
   [0, 'UNSPECIFIED'],
   [1, 'INSURANCE'],
   [2, 'SETTLEMENT'],

@@ -70,18 +70,9 @@ export class RowFields {
     return this.#isQuoted(index) ? end - 1 : end;
   }
 
-  /** Where it begins as it was sent, quote and all. */
-  rawStart(index: number): number {
-    return this.#starts[index] ?? 0;
-  }
-
-  rawEnd(index: number): number {
-    return this.#ends[index] ?? 0;
-  }
-
   /** As it was sent, each byte as a character. */
   raw(index: number): string {
-    return this.#buffer.toString('latin1', this.rawStart(index), this.rawEnd(index));
+    return this.#buffer.toString('latin1', this.#starts[index], this.#ends[index]);
   }
 
   /** The field's value; undefined where there is no such field. Unquoted empty (NULL) and `""` both read as ''. */

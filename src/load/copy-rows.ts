@@ -12,7 +12,6 @@ import { hashText, RowDigest } from '../ledger/digest.ts';
 import { PermanentError } from '../core/errors.ts';
 import type { Layout } from '../ledger/header.ts';
 import { RowFields } from '../ledger/row-fields.ts';
-import { SpellingProof } from '../ledger/spelling.ts';
 import type { LoadedSums, MonthLines } from './ports.ts';
 import type { SegmentRows } from './segment-reader.ts';
 import type { SegmentRecord } from './store/segment-records.ts';
@@ -29,7 +28,6 @@ export class CopyRows implements SegmentRows {
   readonly #fields = new RowFields();
   readonly #sums = new Map<string, RowDigest>();
   #canonicalizer: RowCanonicalizer | undefined;
-  #spelling: SpellingProof | undefined;
   #columns = 0;
   #hasEffect = false;
   #contradictions = 0n;
@@ -43,7 +41,6 @@ export class CopyRows implements SegmentRows {
 
   header(layout: Layout): void {
     this.#canonicalizer = new RowCanonicalizer(layout);
-    this.#spelling = new SpellingProof(layout);
     this.#columns = layout.columns.length;
     this.#hasEffect = layout.index.effect !== undefined;
   }
@@ -52,7 +49,6 @@ export class CopyRows implements SegmentRows {
   row(buffer: Buffer, start: number, end: number): void {
     this.#row += 1n;
     const row = this.#read(buffer, start, end);
-    this.#spelling?.see(row, this.#fields, buffer, start, end);
     const month = monthOf(row.values);
     this.#sumOf(month).add(hashText(canonicalText(row.values, row.extra)));
     if (this.#hasEffect && row.effect !== effectOn(this.#segment.partyId, row.values))
@@ -80,7 +76,6 @@ export class CopyRows implements SegmentRows {
       valuesDigest: total.hex(),
       months,
       effectsContradicted: this.#contradictions,
-      spelling: this.#spelling?.found(),
     };
   }
 

@@ -36,8 +36,6 @@ export interface LoadedSums {
   readonly months: readonly MonthSum[];
   /** Rows whose `effect` is not what their quantity and accounts say; they are loaded as they were sent. */
   readonly effectsContradicted: bigint;
-  /** How to write every row as it was sent, where that was proven. */
-  readonly spelling?: readonly string[] | undefined;
 }
 
 /** Segments that must change place in one transaction, so that nobody sees a range twice or not at all. */

@@ -1,8 +1,7 @@
 /**
  * Reads a party's mirrored ledger back from the published objects, as one CSV. A segment that lies
  * whole in what is asked is passed on as it is; only where a border or an asset cuts one, or the columns
- * of its release are not those of the others, are its rows looked at. A short range of a segment that is loaded comes
- * from the warehouse's index, in the same bytes.
+ * of its release are not those of the others, are its rows looked at. Segments outside the range are never opened.
  */
 import { PermanentError } from '../../core/errors.ts';
 import { BEGINNING, formatInstant, type Micros, SECOND_MICROS } from '../../core/time.ts';
@@ -18,7 +17,6 @@ import { plainStream } from '../../ledger/objects/plain-stream.ts';
 import { RowSplitter } from '../../ledger/row-splitter.ts';
 import type { ObjectStore } from '../../objects/object-store.ts';
 import type { LedgerQuestion } from '../../ledger/ledger-range.ts';
-import type { LoadedRows } from './store/loaded-rows.ts';
 
 const LINE_FEED = 0x0a;
 const END_OF_TIME: Micros = 2n ** 62n;
@@ -31,8 +29,6 @@ interface ReaderDeps {
   readonly exports: Pick<ExportStore, 'coverage'>;
   readonly archive: Pick<ExportArchiveStore, 'currentSegments'>;
   readonly objects: Pick<ObjectStore, 'read'>;
-  /** Where short ranges are read; absent: from the objects, as all others. */
-  readonly loaded?: Pick<LoadedRows, 'read'> | undefined;
 }
 
 export class ObjectLedgerReader {
@@ -73,11 +69,6 @@ export class ObjectLedgerReader {
 
   async *#rows(segment: Segment, question: LedgerQuestion, signal: AbortSignal): AsyncGenerator<Buffer> {
     const isWhole = liesWithin(segment, question);
-    const lines = isWhole ? undefined : await this.#deps.loaded?.read(segment.segmentId, question);
-    if (lines !== undefined) {
-      if (lines.length > 0) yield lines;
-      return;
-    }
     const stored = await this.#deps.objects.read(segment.objectKey, signal);
     const plain = plainStream(stored, compressionOf(segment.objectKey));
     try {

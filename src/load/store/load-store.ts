@@ -141,16 +141,10 @@ async function removeRows(client: PoolClient, stale: readonly StaleSegment[]): P
 async function markLoaded(client: PoolClient, segmentId: bigint, sums: LoadedSums): Promise<boolean> {
   const { rowCount } = await client.query(
     `update mirror.segments set loaded_at = clock_timestamp(), values_digest = $2, quarantine_reason = null,
-        evidence = evidence - '{effectsContradicted,spelling}'::text[]
+        evidence = evidence - 'effectsContradicted'
           || case when $3 > 0 then jsonb_build_object('effectsContradicted', $3::bigint) else '{}' end
-          || case when $4::text is null then '{}' else jsonb_build_object('spelling', $4::jsonb) end
       where segment_id = $1 and status = 'current' and loaded_at is null`,
-    [
-      segmentId,
-      sums.valuesDigest,
-      sums.effectsContradicted,
-      sums.spelling === undefined ? null : JSON.stringify(sums.spelling),
-    ],
+    [segmentId, sums.valuesDigest, sums.effectsContradicted],
   );
   await client.query(
     `insert into mirror.segment_months (segment_id, month, rows, values_digest)
