@@ -10,8 +10,7 @@ import { errorCode, errorLine, PermanentError, UnreachableError } from '../core/
 import type { Log } from '../core/log.ts';
 import { rememberSecrets } from '../core/secrets.ts';
 import { PostgresState } from '../state/postgres-state.ts';
-import type { ResumeState } from '../state/resume-state.ts';
-import { tolerateOutages } from '../state/tolerant-state.ts';
+import { type ResumeState, tolerateOutages } from '../state/resume-state.ts';
 
 /** For commands that wait for their services. */
 const REACHABLE_MAX_MS = 60_000;
@@ -111,16 +110,13 @@ async function openState(
   prefix: string,
   stack: AsyncDisposableStack,
 ): Promise<ResumeState> {
+  const onError = (error: Error): void => log.debug({ err: error }, 'Redis connection failed');
   const inner =
     config.redisUrl === undefined
-      ? new PostgresState({ pool: warehouse.pool, prefix })
-      : new (await import('../state/redis-state.ts')).RedisState({
-          url: config.redisUrl.href,
-          prefix,
-          onConnectionError: (error) => log.debug({ err: error }, 'Redis connection failed'),
-        });
+      ? new PostgresState(warehouse.pool, prefix)
+      : new (await import('../state/redis-state.ts')).RedisState(config.redisUrl.href, prefix, onError);
   stack.defer(() => inner.close());
-  return tolerateOutages(inner, { log });
+  return tolerateOutages(inner, log);
 }
 
 /**

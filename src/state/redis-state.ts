@@ -1,7 +1,6 @@
 /** Resume state in Redis, the reference: one key for each entry, expired by Redis itself. */
 import { Redis, ReplyError } from 'ioredis';
-import type { RateSchedule } from './rate-schedule.ts';
-import { StoredState } from './resume-state.ts';
+import { AHEAD_MAX_MICROS, BURST_MICROS, StoredState } from './resume-state.ts';
 
 const CONNECT_TIMEOUT_MS = 2_000;
 const COMMAND_TIMEOUT_MS = 3_000;
@@ -13,25 +12,17 @@ const RECONNECT_MAX_MS = 1_000;
 /** Answers of a Redis that will serve again: starting, failing over, busy, full. */
 const RETRYABLE = /^(?:LOADING|READONLY|MASTERDOWN|CLUSTERDOWN|TRYAGAIN|BUSY|OOM|NOREPLICAS|MISCONF)$/;
 
-/** `reserveNext` in rate-schedule.ts, on the store's clock. Lua's doubles hold microseconds exactly until the year 2255. */
+/** On the store's clock. Lua's doubles hold microseconds exactly until the year 2255. */
 const RESERVE = `
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
-local interval, burst, ahead = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
-local place = tonumber(redis.call('GET', KEYS[1]) or 0) or 0
-local mine = math.min(math.max(place, now), now + ahead)
+local interval = tonumber(ARGV[1])
+local due = tonumber(redis.call('GET', KEYS[1]) or 0) or 0
+local mine = math.min(math.max(due, now), now + ${AHEAD_MAX_MICROS})
 local left = mine + interval
 redis.call('SET', KEYS[1], string.format('%.0f', left), 'PX', math.ceil((left - now) / 1000) + 1000)
-return math.ceil(math.max(0, mine - burst - now))
+return math.ceil(math.max(0, mine - ${BURST_MICROS} - now))
 `;
-
-interface RedisStateOptions {
-  readonly url: string;
-  /** Two mirrors can share a Redis: each has a prefix of its own. */
-  readonly prefix: string;
-  /** The connection broke or could not be made; it is tried again by itself. */
-  readonly onConnectionError: (error: Error) => void;
-}
 
 /** Connects in the background; until then, and in an outage, calls end in UnreachableError. */
 export class RedisState extends StoredState {
@@ -40,7 +31,11 @@ export class RedisState extends StoredState {
   readonly #redis: Redis;
   readonly #prefix: string;
 
-  constructor({ url, prefix, onConnectionError }: RedisStateOptions) {
+  /**
+   * @param prefix two mirrors can share a Redis: each has a prefix of its own
+   * @param onConnectionError the connection broke or could not be made; it is tried again by itself
+   */
+  constructor(url: string, prefix: string, onConnectionError: (error: Error) => void) {
     super();
     this.#prefix = prefix;
     this.#redis = new Redis(url, {
@@ -62,21 +57,18 @@ export class RedisState extends StoredState {
     await this.#redis.set(`${this.#prefix}:state:${key}`, text, 'PX', Math.max(1, Math.ceil(ttlMs)));
   }
 
-  protected override async take(budget: string, schedule: RateSchedule): Promise<number> {
-    const { interval, burst, aheadMax } = schedule;
-    return Number(
-      await this.#redis.eval(RESERVE, 1, `${this.#prefix}:rate:${budget}`, interval, burst, aheadMax),
-    );
+  protected override async take(budget: string, intervalMicros: number): Promise<number> {
+    return Number(await this.#redis.eval(RESERVE, 1, `${this.#prefix}:rate:${budget}`, intervalMicros));
   }
 
   /** Only an error that Redis itself answered is a reply; its code is the first word. */
   protected override refusal(error: unknown): ReturnType<StoredState['refusal']> {
     if (!(error instanceof Error && error instanceof ReplyError)) return undefined;
     const reply = /^[A-Z]+/.exec(error.message)?.[0] ?? 'ERR';
-    return { code: `STATE_REDIS_${reply}`, meta: { reply }, isRetryable: RETRYABLE.test(reply) };
+    return { code: `STATE_REDIS_${reply}`, isRetryable: RETRYABLE.test(reply) };
   }
 
-  async close(): Promise<void> {
+  override async close(): Promise<void> {
     this.#redis.disconnect();
   }
 }

@@ -2,8 +2,22 @@
  * Where stages go on after a failure, and the rate that all workers share. Postgres holds the truth: nothing
  * here says what is done, covered or free.
  */
-import { PermanentError, RetryableError, UnreachableError } from '../core/errors.ts';
-import { type RateSchedule, rateScheduleOf, wholeMs } from './rate-schedule.ts';
+import { isRetryable, PermanentError, RetryableError, UnreachableError } from '../core/errors.ts';
+import type { Log } from '../core/log.ts';
+
+/** A larger value is refused. */
+export const VALUE_CHARS_MAX = 1_048_576;
+/**
+ * The rate is a schedule of single requests (GCRA): each reservation takes the next time, an interval after the one
+ * before. Unused time is given back only as a small burst, since a store that lost its memory gives it once more.
+ */
+export const BURST_MICROS = 250_000;
+/** A schedule further ahead than this means that the clock was set back. */
+export const AHEAD_MAX_MICROS = 600_000_000;
+/** In an outage the store is tried this often, so that not every call pays its timeout. */
+const ASK_AGAIN_MS = 1_000;
+/** Without the store workers cannot share the rate: each takes this part of it. */
+const RATE_SHARE = 4;
 
 /**
  * Hints that may vanish or go back in time at any moment: losing one costs at most the page in flight.
@@ -11,32 +25,10 @@ import { type RateSchedule, rateScheduleOf, wholeMs } from './rate-schedule.ts';
  * Every call throws UnreachableError `STATE_UNREACHABLE` or RetryableError where the store is away,
  * PermanentError where it refuses for good, and ends within a few seconds either way.
  */
-export interface ResumeState {
-  /** @returns what JSON.parse makes of the value; undefined where there is none (any more) */
-  get(key: string): Promise<unknown>;
-  /** Replaces the value, which JSON must be able to hold, and forgets it after `ttlMs`. */
-  set(key: string, value: unknown, ttlMs: number): Promise<void>;
-  /**
-   * Reserves the next request of a budget that all processes share, by the store's clock.
-   * @returns how long to wait before sending it; a reservation that is not used is lost
-   */
-  reserve(budget: string, ratePerSecond: number): Promise<{ waitMs: number }>;
-  close(): Promise<void>;
-}
+export type ResumeState = Pick<StoredState, 'get' | 'set' | 'reserve' | 'close'>;
 
-export const KEY_CHARS_MAX = 512;
-/** A larger value is refused. */
-export const VALUE_CHARS_MAX = 1_048_576;
-
-/** An error that the store itself answered. */
-interface Refusal {
-  readonly code: string;
-  readonly meta: Readonly<Record<string, unknown>>;
-  readonly isRetryable: boolean;
-}
-
-/** What the stores have in common: keys are checked, values are JSON, errors are ours. */
-export abstract class StoredState implements ResumeState {
+/** What the stores have in common: values are JSON, errors are ours. */
+export abstract class StoredState {
   /** For messages: its name, and where to look when it refuses for good. */
   protected abstract readonly store: string;
   protected abstract readonly advice: string;
@@ -44,73 +36,114 @@ export abstract class StoredState implements ResumeState {
   protected abstract read(key: string): Promise<string | null | undefined>;
   protected abstract write(key: string, text: string, ttlMs: number): Promise<void>;
   /** @returns microseconds to wait */
-  protected abstract take(budget: string, schedule: RateSchedule): Promise<number>;
-  /** @returns undefined where the store was not reached */
-  protected abstract refusal(error: unknown): Refusal | undefined;
+  protected abstract take(budget: string, intervalMicros: number): Promise<number>;
+  /** What the store itself answered as an error; undefined where it was not reached. */
+  protected abstract refusal(
+    error: unknown,
+  ): { readonly code: string; readonly isRetryable: boolean } | undefined;
   abstract close(): Promise<void>;
 
+  /** @returns what JSON.parse makes of the value; undefined where there is none (any more), or an unreadable one */
   async get(key: string): Promise<unknown> {
-    return decodeValue(await this.#call(`read ${key}`, () => this.read(checkedKey(key))));
+    const text = await this.#call(`read ${key}`, () => this.read(key));
+    try {
+      return JSON.parse(text ?? '');
+    } catch {
+      return undefined;
+    }
   }
 
+  /**
+   * Replaces the value, which JSON must be able to hold, and forgets it after `ttlMs`.
+   * @throws PermanentError `STATE_VALUE` where it is no JSON or too large
+   */
   async set(key: string, value: unknown, ttlMs: number): Promise<void> {
-    const text = encodeValue(key, value);
-    await this.#call(`remember ${key}`, () => this.write(checkedKey(key), text, ttlMs));
+    const text: string | undefined = JSON.stringify(value);
+    if (text === undefined || text.length > VALUE_CHARS_MAX) {
+      const state = text === undefined ? 'JSON cannot hold it' : `${text.length} characters are too many`;
+      throw new PermanentError(
+        `Cannot remember ${key}: ${state}; give at most ${VALUE_CHARS_MAX} characters of JSON`,
+        { code: 'STATE_VALUE', meta: { key } },
+      );
+    }
+    await this.#call(`remember ${key}`, () => this.write(key, text, ttlMs));
   }
 
+  /**
+   * Reserves the next request of a budget that all processes share, by the store's clock.
+   * @returns how long to wait before sending it; a reservation that is not used is lost
+   */
   async reserve(budget: string, ratePerSecond: number): Promise<{ waitMs: number }> {
-    const schedule = rateScheduleOf(ratePerSecond);
-    const take = () => this.take(checkedKey(budget), schedule);
-    return { waitMs: wholeMs(Math.max(0, await this.#call(`reserve a request of ${budget}`, take))) };
+    const take = () => this.take(budget, 1_000_000 / ratePerSecond);
+    const waitMicros = await this.#call(`reserve a request of ${budget}`, take);
+    // Timers count whole milliseconds: rounded up, never too early.
+    return { waitMs: Math.ceil(Math.max(0, waitMicros) / 1000) };
   }
 
   async #call<Result>(action: string, call: () => Promise<Result>): Promise<Result> {
     try {
       return await call();
     } catch (error) {
-      if (error instanceof PermanentError) throw error;
-      throw this.#describe(action, error);
+      const refusal = this.refusal(error);
+      const state = error instanceof Error ? error.message : String(error);
+      if (refusal === undefined) {
+        const details = { code: 'STATE_UNREACHABLE', cause: error };
+        throw new UnreachableError(`Cannot ${action}: ${this.store} is not reachable (${state})`, details);
+      }
+      const message = `Cannot ${action}: ${this.store} answers ${state}`;
+      const details = { code: refusal.code, cause: error };
+      if (refusal.isRetryable) throw new RetryableError(message, details);
+      throw new PermanentError(`${message}; ${this.advice}`, details);
     }
   }
+}
 
-  #describe(action: string, error: unknown): Error {
-    const refusal = this.refusal(error);
-    const state = error instanceof Error ? error.message : String(error);
-    if (refusal === undefined) {
-      const details = { code: 'STATE_UNREACHABLE', cause: error };
-      return new UnreachableError(`Cannot ${action}: ${this.store} is not reachable (${state})`, details);
+/**
+ * `inner`, but in an outage `get` knows nothing, `set` does nothing, and `reserve` paces this process alone at a
+ * quarter of the rate. Each outage is logged once, and its end. What the store refuses for good is still thrown.
+ * @param nowMs a clock that never goes back
+ */
+export function tolerateOutages(
+  inner: ResumeState,
+  log: Pick<Log, 'info' | 'warn'>,
+  nowMs = () => performance.now(),
+): ResumeState {
+  let awaySinceMs: number | undefined;
+  let [askAgainAtMs, nextAloneMs] = [0, 0];
+  const ask = async <Answer>(call: () => Promise<Answer>, instead: () => Answer): Promise<Answer> => {
+    if (awaySinceMs !== undefined && nowMs() < askAgainAtMs) return instead();
+    // In an outage one caller tries the store; the others do not wait for it.
+    askAgainAtMs = nowMs() + ASK_AGAIN_MS;
+    try {
+      const answer = await call();
+      if (awaySinceMs !== undefined) {
+        log.info({ awayMs: Math.round(nowMs() - awaySinceMs) }, 'Resume state is back');
+        awaySinceMs = undefined;
+      }
+      return answer;
+    } catch (error) {
+      if (!isRetryable(error)) throw error;
+      askAgainAtMs = nowMs() + ASK_AGAIN_MS;
+      if (awaySinceMs === undefined)
+        log.warn({ err: error }, 'Resume state is away, work goes on without it');
+      awaySinceMs ??= nowMs();
+      return instead();
     }
-    const { isRetryable, ...known } = refusal;
-    const message = `Cannot ${action}: ${this.store} answers ${state}`;
-    return isRetryable
-      ? new RetryableError(message, { ...known, cause: error })
-      : new PermanentError(`${message}; ${this.advice}`, { ...known, cause: error });
-  }
-}
-
-/** @throws PermanentError `STATE_KEY` */
-function checkedKey(key: string): string {
-  if (key !== '' && key.length <= KEY_CHARS_MAX) return key;
-  const state = `a resume state key of ${key.length} characters`;
-  throw new PermanentError(`Cannot use ${state}; give 1 to ${KEY_CHARS_MAX}`, { code: 'STATE_KEY' });
-}
-
-/** @throws PermanentError `STATE_VALUE` where it is no JSON or too large */
-function encodeValue(key: string, value: unknown): string {
-  const text: string | undefined = JSON.stringify(value);
-  if (text !== undefined && text.length <= VALUE_CHARS_MAX) return text;
-  const state = text === undefined ? 'JSON cannot hold it' : `${text.length} characters are too many`;
-  throw new PermanentError(
-    `Cannot remember ${key}: ${state}; give at most ${VALUE_CHARS_MAX} characters of JSON`,
-    { code: 'STATE_VALUE', meta: { key } },
-  );
-}
-
-/** An unreadable value counts as missing. */
-function decodeValue(text: string | null | undefined): unknown {
-  try {
-    return JSON.parse(text ?? '');
-  } catch {
-    return undefined;
-  }
+  };
+  const reserveAlone = (ratePerSecond: number): { waitMs: number } => {
+    const atMs = Math.max(nowMs(), nextAloneMs);
+    nextAloneMs = atMs + (1000 * RATE_SHARE) / ratePerSecond;
+    return { waitMs: Math.ceil(atMs - nowMs()) };
+  };
+  const nothing = (): undefined => undefined;
+  return {
+    get: (key) => ask(() => inner.get(key), nothing),
+    set: (...entry) => ask(() => inner.set(...entry), nothing),
+    reserve: (budget, rate) =>
+      ask(
+        () => inner.reserve(budget, rate),
+        () => reserveAlone(rate),
+      ),
+    close: () => inner.close(),
+  };
 }

@@ -7,7 +7,7 @@ import { afterAll, expect, test } from 'vitest';
 import { startSandbox } from '../../support/sandbox.ts';
 import { openSource } from '../../../src/source/source-client.ts';
 import { RedisState } from '../../../src/state/redis-state.ts';
-import { tolerateOutages } from '../../../src/state/tolerant-state.ts';
+import { tolerateOutages } from '../../../src/state/resume-state.ts';
 import { recordingLog } from '../../state/recording-log.ts';
 import { freshDatabase } from '../../support/database.ts';
 import { startOwnRedis } from '../../support/servers/redis.ts';
@@ -30,8 +30,8 @@ test('a sync goes on while Redis is away for more than a minute', async () => {
   await using sandbox = await startSandbox({ parties: 400, rateLimit: 'none' });
   const log = recordingLog();
   let aheadMs = 0;
-  const inner = new RedisState({ url: redis.url, prefix: 'away', onConnectionError: () => undefined });
-  const state = tolerateOutages(inner, { log, nowMs: () => performance.now() + aheadMs });
+  const inner = new RedisState(redis.url, 'away', () => undefined);
+  const state = tolerateOutages(inner, log, () => performance.now() + aheadMs);
   /** Asks it, which happens once a second at most. */
   const isBack = async (): Promise<boolean> => {
     aheadMs += 1_000;

@@ -2,7 +2,7 @@
 import { createLog } from '../../../src/core/log.ts';
 import { openSource } from '../../../src/source/source-client.ts';
 import { RedisState } from '../../../src/state/redis-state.ts';
-import { tolerateOutages } from '../../../src/state/tolerant-state.ts';
+import { tolerateOutages } from '../../../src/state/resume-state.ts';
 import { syncList } from '../../../src/list-sync/sync.ts';
 import { openWarehouse } from '../../../src/postgres/database.ts';
 import { ListStore } from '../../../src/list-sync/store/list-store.ts';
@@ -14,13 +14,13 @@ if (list !== 'parties' && list !== 'checkpoints') throw new Error(`no list: ${li
 const log = createLog('silent');
 await using source = openSource(sourceConfig(sourceUrl), localState());
 await using warehouse = openWarehouse({ url: databaseUrl, onIdleError: () => undefined });
-const redis = new RedisState({ url: redisUrl, prefix: 'worker', onConnectionError: () => undefined });
+const redis = new RedisState(redisUrl, 'worker', () => undefined);
 const { verdict, evidence } = await syncList(
   { list, runId, isAudit: false, pageSize: Number(pageSize) },
   {
     source: source.lists,
     store: new ListStore(warehouse.db),
-    resumePoints: tolerateOutages(redis, { log }),
+    resumePoints: tolerateOutages(redis, log),
     onProgress: ({ pages }) => process.stdout.write(`${pages} pages\n`),
   },
   new AbortController().signal,
