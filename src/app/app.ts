@@ -50,7 +50,7 @@ export async function openApp(options: AppOptions): Promise<App> {
   await using stack = new AsyncDisposableStack();
   const services = await openServices(options, stack);
   const { config, warehouse, queues, log } = services;
-  const metrics = openMetrics(services, stack);
+  const metrics = openMetrics(services);
   const jobs = openJobDeps(services, options.sourceLimits, stack);
   const workers = new WorkerRegistry(warehouse.db);
   const jobWorker = stack.use(

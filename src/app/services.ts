@@ -15,7 +15,6 @@ import { readRunFacts } from '../runs/store/run-facts.ts';
 import { appendLines } from '../runs/store/run-log-store.ts';
 import { SHUTDOWN_GRACE_MS } from '../worker/job-worker.ts';
 import { MetricsRegistry } from '../worker/metrics/metrics-registry.ts';
-import { openMetricsPush } from '../worker/metrics/push-metrics.ts';
 import { addReadMetrics } from '../worker/metrics/read-metrics.ts';
 import { WorkMetrics } from '../worker/metrics/work-metrics.ts';
 import { openTracing } from '../worker/tracing.ts';
@@ -78,14 +77,11 @@ export async function openStore({
   });
 }
 
-/**
- * All metrics of this process: scraped, and sent to an OpenTelemetry collector where one is named.
- * @returns the registry; a command that ends soon asks for none of it, so the costly part is added at the first call
- */
-export function openMetrics(app: Services, stack: AsyncDisposableStack): () => MetricsRegistry {
+/** All metrics of this process. A command that ends soon asks for none of it, so the costly part is added at the first call. */
+export function openMetrics(app: Services): () => MetricsRegistry {
   const { config, log, queues, registry, warehouse } = app;
   let isWhole = false;
-  const metrics = (): MetricsRegistry => {
+  return () => {
     if (!isWhole) {
       const schedule = { pattern: config.schedule, tz: config.scheduleTz };
       addReadMetrics(registry, {
@@ -100,8 +96,6 @@ export function openMetrics(app: Services, stack: AsyncDisposableStack): () => M
     isWhole = true;
     return registry;
   };
-  stack.use(openMetricsPush(config.ambient, metrics, log));
-  return metrics;
 }
 
 /** Each store asked the smallest question there is: for readiness and for metrics. */

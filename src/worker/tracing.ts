@@ -2,7 +2,6 @@
 import type { Telemetry } from 'bullmq';
 import type { Log } from '../core/log.ts';
 import { version } from '../core/version.ts';
-import { collectorFor, describeService } from './collector.ts';
 
 export interface Tracing extends AsyncDisposable {
   /** For every queue and worker: the context of who adds a job travels with it to who works it. */
@@ -21,8 +20,8 @@ export async function openTracing(
   ambient: Readonly<Record<string, string>>,
   log: Log,
 ): Promise<Tracing | undefined> {
-  const collector = collectorFor('traces', ambient, log);
-  if (collector === undefined) return undefined;
+  const url = findCollector(ambient, log);
+  if (url === undefined) return undefined;
   const [{ BullMQOtel }, { OTLPTraceExporter }, { resourceFromAttributes }, sdk, api] = await Promise.all([
     import('bullmq-otel'),
     import('@opentelemetry/exporter-trace-otlp-http'),
@@ -30,13 +29,16 @@ export async function openTracing(
     import('@opentelemetry/sdk-trace-node'),
     import('@opentelemetry/api'),
   ]);
-  const exporter = new OTLPTraceExporter({
-    url: collector.url,
-    headers: collector.headers,
-    timeoutMillis: EXPORT_TIMEOUT_MS,
-  });
+  const headers = readHeaders(
+    ambient['OTEL_EXPORTER_OTLP_TRACES_HEADERS'] ?? ambient['OTEL_EXPORTER_OTLP_HEADERS'] ?? '',
+  );
+  const exporter = new OTLPTraceExporter({ url, headers, timeoutMillis: EXPORT_TIMEOUT_MS });
+  const service = {
+    'service.name': ambient['OTEL_SERVICE_NAME'] ?? 'ledger-mirror',
+    'service.version': version(),
+  };
   const provider = new sdk.NodeTracerProvider({
-    resource: resourceFromAttributes(describeService(ambient)),
+    resource: resourceFromAttributes(service),
     spanProcessors: [new sdk.BatchSpanProcessor(exporter, { exportTimeoutMillis: EXPORT_TIMEOUT_MS })],
   });
   provider.register();
@@ -49,4 +51,25 @@ export async function openTracing(
       api.propagation.disable();
     },
   };
+}
+
+/** @returns undefined where none is named, or traces are switched off */
+function findCollector(ambient: Readonly<Record<string, string>>, log: Log): string | undefined {
+  const general = ambient['OTEL_EXPORTER_OTLP_ENDPOINT'];
+  const url = ambient['OTEL_EXPORTER_OTLP_TRACES_ENDPOINT'] ?? general?.replace(/\/*$/, '/v1/traces');
+  if (url === undefined || ambient['OTEL_SDK_DISABLED'] === 'true') return undefined;
+  if (ambient['OTEL_TRACES_EXPORTER'] === 'none') return undefined;
+  if (URL.canParse(url)) {
+    log.info({ collector: new URL(url).host }, 'Traces are sent to OpenTelemetry');
+    return url;
+  }
+  log.warn({ url }, 'OpenTelemetry is off: OTEL_EXPORTER_OTLP_ENDPOINT is no URL');
+  return undefined;
+}
+
+/** `name=value,name=value`, values percent-encoded, as OpenTelemetry defines it: a query with other separators. */
+function readHeaders(text: string): Record<string, string> {
+  const query = text.replaceAll('&', '%26').replaceAll('+', '%2B').replaceAll(',', '&');
+  const pairs = [...new URLSearchParams(query)].map(([name, value]) => [name.trim(), value.trim()] as const);
+  return Object.fromEntries(pairs.filter(([name, value]) => name !== '' && value !== ''));
 }

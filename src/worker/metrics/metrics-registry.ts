@@ -1,16 +1,7 @@
-/** The metrics of this process: told as Prometheus text where somebody scrapes, as objects where they are sent. */
-import {
-  Counter,
-  Gauge,
-  Histogram,
-  type MetricObjectWithValues,
-  type MetricValueWithName,
-  Registry,
-} from 'prom-client';
+/** The metrics of this process, told as Prometheus text to whoever scrapes it. */
+import { Counter, Gauge, Histogram, Registry } from 'prom-client';
 
 const PREFIX = 'ledger_mirror_';
-
-export type MetricObject = MetricObjectWithValues<MetricValueWithName<string>>;
 
 export class MetricsRegistry extends Registry {
   readonly #updates: (() => Promise<void>)[] = [];
@@ -34,17 +25,7 @@ export class MetricsRegistry extends Registry {
   }
 
   override async metrics(): Promise<string> {
-    await this.#update();
-    return super.metrics();
-  }
-
-  async objects(): Promise<readonly MetricObject[]> {
-    await this.#update();
-    // The samples of a histogram have names of their own, which prom-client's own type leaves out.
-    return this.getMetricsAsJSON();
-  }
-
-  async #update(): Promise<void> {
     await Promise.all(this.#updates.map((update) => update()));
+    return super.metrics();
   }
 }

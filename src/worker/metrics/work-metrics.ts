@@ -17,8 +17,6 @@ const JOB_SECONDS = [0.1, 0.5, 1, 5, 15, 60, 300, 1_800, 7_200, 28_800];
 const RUN_SECONDS = [1, 5, 15, 60, 300, 900, 3_600, 7_200, 14_400, 28_800, 57_600];
 /** A task that was not heard of for this long is over. */
 const TASK_KEPT_MS = 60_000;
-/** Labels come from code, which names few; this keeps it so. */
-const TASKS_MAX = 32;
 
 interface Task extends Pick<ProgressLine, 'unit' | 'done' | 'total'> {
   readonly rate: RateMeter;
@@ -65,9 +63,7 @@ export class WorkMetrics implements SourceObserver {
   onProgress(lines: readonly ProgressLine[]): void {
     const atMs = performance.now();
     for (const { label, unit, done, total } of lines) {
-      const known = this.#tasks.get(label);
-      if (known === undefined && this.#tasks.size >= TASKS_MAX) continue;
-      const rate = known?.rate ?? new RateMeter();
+      const rate = this.#tasks.get(label)?.rate ?? new RateMeter();
       rate.add(BigInt(done), atMs);
       this.#tasks.set(label, { unit, done, total, rate, atMs });
     }
