@@ -6,7 +6,7 @@ import type { Verdict } from '../core/verdict.ts';
 import { errorIn, runDocument } from '../runs/run-document.ts';
 import type { Run } from '../runs/store/run.ts';
 import type { Progress } from './output/progress.ts';
-import { runSummary } from './output/summary.ts';
+import { runSummary } from './output/run-text.ts';
 
 export const EXIT = {
   done: 0,
@@ -32,6 +32,8 @@ export interface CliEnvironment {
 export interface CommandContext extends Pick<CliEnvironment, 'stdout' | 'stderr' | 'signal'> {
   readonly config: Config;
   readonly log: Log;
+  /** For what the user must be told whatever the level is, save that it is to be quiet. */
+  readonly notices: Log;
   /** `--json`: one document on stdout and nothing else there. */
   readonly isJson: boolean;
   readonly progress: Progress;

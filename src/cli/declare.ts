@@ -1,12 +1,17 @@
 /** Every command with its options; what it does is loaded once it is chosen. */
 import { Argument, type Command, InvalidArgumentError, Option } from 'commander';
 import { RELEASE_NAMES } from '../sandbox/release-names.ts';
-import { completionCommands, completionScript, SHELLS, type Shell } from './completion.ts';
+import { completionScript, SHELLS } from './completion.ts';
 import type { CommandContext, CommandResult } from './context.ts';
 
 /** Takes the command's options, and its arguments under their names. */
 export type Load = () => Promise<(options: never, context: CommandContext) => Promise<CommandResult>>;
 type Add = (parent: Command, name: string, description: string, load: Load) => Command;
+
+const loadServing = () => import('./commands/up.ts');
+const loadLake = () => import('./commands/lake.ts');
+const loadRuns = () => import('./commands/runs.ts');
+const loadSetup = () => import('./commands/setup.ts');
 
 export function declareCommands(program: Command, add: Add): void {
   declareServing(program, add);
@@ -34,18 +39,13 @@ function declareMirroring(program: Command, add: Add): void {
     .option('--again', 'distrust what is covered in that range, and ask for it anew', false)
     .option('--no-load', 'leave loading to the next nightly run');
   const nightly = async () => (await import('./commands/nightly.ts')).nightly;
-  add(program, 'nightly', 'the scheduled run, now: lists, exports, load, lake, verify', nightly).option(
-    '--dry-run',
-    'only print what it would ask the source',
-    false,
-  );
+  const scheduled = 'the scheduled run, now: lists, exports, load, lake, verify';
+  const dryRun = 'only print what it would ask the source';
+  add(program, 'nightly', scheduled, nightly).option('--dry-run', dryRun, false);
   const load = async () => (await import('./commands/load.ts')).load;
-  add(
-    program,
-    'load',
-    'bring published objects into the warehouse and the lake, without the source',
-    load,
-  ).option('--all', 'also rebuild the manifest from the objects first', false);
+  const published = 'bring published objects into the warehouse and the lake, without the source';
+  const all = 'also rebuild the manifest from the objects first';
+  add(program, 'load', published, load).option('--all', all, false);
 }
 
 /** The commands that read what is mirrored: checks, the lake, SQL. */
@@ -54,16 +54,13 @@ function declareReading(program: Command, add: Add): void {
   add(program, 'verify', 'check everything recorded as published or loaded against its sums', verify)
     .option('--deep', 'also every row of the warehouse and the lake', false)
     .option('--against <report>', 'compare with the report of a nightly run: a file, its key, or the run id');
-  const loadLake = () => import('./commands/lake.ts');
   const about = 'the tables of the lake: versions, files, bytes; takes broken checkpoints away';
   const lake = add(program, 'lake', about, async () => (await loadLake()).lake);
   const vacuum = 'remove what no version names any more, after LAKE_RETENTION';
   add(lake, 'vacuum', vacuum, async () => (await loadLake()).lakeVacuum);
   const restore = 'make the lake what it was, until the next load';
-  add(lake, 'restore', restore, async () => (await loadLake()).lakeRestore).argument(
-    '<version>',
-    "the moment's number, as `lake` shows it",
-  );
+  const moment = "the moment's number, as `lake` shows it";
+  add(lake, 'restore', restore, async () => (await loadLake()).lakeRestore).argument('<version>', moment);
   const query = async () => (await import('./commands/query/query.ts')).query;
   add(program, 'query', 'read-only SQL over the lake (entries, parties, checkpoints)', query)
     .argument('[sql]', 'the SQL, or the name of a ready question; without it a prompt')
@@ -86,42 +83,38 @@ function declareOperating(program: Command, add: Add): void {
   add(program, 'status', 'is the mirror complete, how fresh is it, what needs a person', status)
     .option('--watch', 'go on showing it until told to stop', false)
     .option('--check', 'end with exit code 2 where the mirror is not complete', false);
-  const loadRuns = () => import('./commands/runs.ts');
-  add(
-    program,
-    'cancel',
-    'end a run of any kind at its next safe point',
-    async () => (await loadRuns()).cancel,
-  ).argument('<run>', 'its id');
+  const cancel = 'end a run of any kind at its next safe point';
+  add(program, 'cancel', cancel, async () => (await loadRuns()).cancel).argument('<run>', 'its id');
   add(program, 'runs', 'what ran and how it ended', async () => (await loadRuns()).runs)
     .argument('[run]', 'one run, with its evidence')
     .option('--limit <n>', 'how many', wholeNumber(1, 1_000), 20);
   add(program, 'logs', "a run's log lines", async () => (await loadRuns()).logs).argument('<run>', 'its id');
-  const loadSetup = () => import('./commands/setup.ts');
   const doctor = 'check the configuration and everything it points to';
   add(program, 'doctor', doctor, async () => (await loadSetup()).doctor);
   add(program, 'migrate', "bring the warehouse's schema forward", async () => (await loadSetup()).migrate);
   const config = 'what is set, and where each value comes from; secrets are masked';
   add(program, 'config', config, async () => (await loadSetup()).config);
-  add(program, 'completion', 'print a completion script', async () => async ({ shell }: { shell: Shell }) => {
-    const script = completionScript(shell, completionCommands(program));
-    return { document: { shell, script }, text: script };
-  }).addArgument(new Argument('<shell>', 'the shell that reads the script').choices(SHELLS));
+  add(
+    program,
+    'completion',
+    'print a completion script',
+    async () =>
+      async ({ shell }: { shell: (typeof SHELLS)[number] }) => {
+        const script = completionScript(shell, program);
+        return { document: { shell, script }, text: script };
+      },
+  ).addArgument(new Argument('<shell>', 'the shell that reads the script').choices(SHELLS));
 }
 
 /** The commands that go on until they are told to stop. */
 function declareServing(program: Command, add: Add): void {
   const demo = 'mirror a sandbox network with everything embedded, verify it, answer three questions';
-  add(program, 'demo', demo, async () => (await import('./commands/demo/demo.ts')).demo).option(
-    '--keep',
-    'leave it running with the console open',
-    false,
-  );
-  const load = () => import('./commands/up.ts');
+  const loadDemo = async () => (await import('./commands/demo/demo.ts')).demo;
+  add(program, 'demo', demo, loadDemo).option('--keep', 'leave it running with the console open', false);
   const up = 'workers, schedules, read API and console in one process';
-  add(program, 'up', up, async () => (await load()).up);
-  add(program, 'worker', 'only workers and schedules', async () => (await load()).worker);
-  add(program, 'serve', 'only the read API and the console', async () => (await load()).serve);
+  add(program, 'up', up, async () => (await loadServing()).up);
+  add(program, 'worker', 'only workers and schedules', async () => (await loadServing()).worker);
+  add(program, 'serve', 'only the read API and the console', async () => (await loadServing()).serve);
   const sandbox = async () => (await import('./commands/sandbox.ts')).sandbox;
   add(program, 'sandbox', 'serve a made-up network, for trying things out', sandbox)
     .option('--host <host>', 'where to listen; 0.0.0.0: on all addresses', '127.0.0.1')

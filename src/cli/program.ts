@@ -2,15 +2,24 @@
 import { Command } from 'commander';
 import { readConfig } from '../config/environment.ts';
 import { secretsOf } from '../config/secrets.ts';
+import { SETTINGS } from '../config/settings.ts';
 import { hideSecretsIn } from '../core/json-value.ts';
 import { hideSecrets, rememberSecrets } from '../core/secrets.ts';
 import { version } from '../core/version.ts';
 import { EXIT, type CliEnvironment, type CommandResult } from './context.ts';
 import { declareCommands, type Load } from './declare.ts';
 import { tellFailure } from './failure.ts';
-import { settingsHelp } from './help.ts';
 import { openTerminal } from './output/progress.ts';
 import { nameCommands } from './typed.ts';
+
+/** What each exit code tells a script. */
+export const EXIT_CODES = [
+  [EXIT.done, 'done, verdict complete'],
+  [EXIT.wrong, 'wrong usage or configuration, or a bug'],
+  [EXIT.verdict, 'ended with another verdict: incomplete, suspicious or failed'],
+  [EXIT.tryAgain, 'a service could not be reached for 60 s, or told to stop while waiting: try again'],
+] as const;
+const NAME_CHARACTERS = 29;
 
 /** @returns the exit code; everything that could go wrong has been told on stderr */
 export async function runCli(environment: CliEnvironment): Promise<number> {
@@ -23,7 +32,7 @@ export async function runCli(environment: CliEnvironment): Promise<number> {
     .version(version(), '--version')
     .option('--json', 'one JSON document on stdout; progress and logs on stderr')
     .option('--quiet', 'neither progress nor logs on stderr')
-    .addHelpText('after', () => settingsHelp())
+    .addHelpText('after', describeSettings)
     .configureHelp({ showGlobalOptions: true })
     .exitOverride()
     .configureOutput({
@@ -36,12 +45,9 @@ export async function runCli(environment: CliEnvironment): Promise<number> {
   declareCommands(program, (parent, name, description, load) => {
     const command = parent.command(name).description(description);
     return command.action(async () => {
-      const given = command.registeredArguments.map((argument, at) => [
-        argument.name(),
-        command.processedArgs[at],
-      ]);
-      const options = { ...command.optsWithGlobals<OutputOptions>(), ...Object.fromEntries(given) };
-      exitCode = await execute(environment, load, options, name === 'demo');
+      const names = command.registeredArguments.map((argument) => argument.name());
+      const given = Object.fromEntries(names.map((argument, at) => [argument, command.processedArgs[at]]));
+      exitCode = await execute(environment, name, load, { ...command.optsWithGlobals(), ...given });
     });
   });
   try {
@@ -52,36 +58,50 @@ export async function runCli(environment: CliEnvironment): Promise<number> {
   }
 }
 
-/** How a command tells what it does, whichever it is. */
-interface OutputOptions {
-  readonly json?: boolean;
-  readonly quiet?: boolean;
-}
-
 /** Reads the settings, opens the terminal, and writes what the command answers. @returns the exit code */
 async function execute(
   environment: CliEnvironment,
+  name: string,
   load: Load,
-  options: OutputOptions,
-  isDemo: boolean,
+  options: { readonly json?: boolean; readonly quiet?: boolean },
 ): Promise<number> {
-  const { env, cwd, stdout, stderr } = environment;
+  const { stdout, stderr } = environment;
   const { json: isJson = false, quiet: isQuiet = false } = options;
-  const config = readConfig({ env, cwd });
+  const config = readConfig(environment);
   rememberSecrets(secretsOf(config));
   // Bars on a terminal, and the demo itself, tell what happens: of the log, only what needs attention.
-  const isCalm = (stderr.isTTY === true || isDemo) && config.origins.logLevel === 'default';
+  const isCalm = (stderr.isTTY === true || name === 'demo') && config.origins.logLevel === 'default';
   const level = isQuiet ? 'silent' : isCalm ? 'warn' : config.logLevel;
   const handle = await load();
   let result: CommandResult;
   {
-    const { log, ...terminal } = openTerminal(stderr, level, isQuiet);
+    const { log, notices, ...terminal } = openTerminal(stderr, level, isQuiet);
     // Restored before anything else is written to it.
     using progress = terminal.progress;
-    result = await handle(options as never, { ...environment, config, log, isJson, progress });
+    result = await handle(options as never, { ...environment, config, log, notices, isJson, progress });
   }
   const { document, text, exitCode = EXIT.done } = result;
   if (isJson && document !== undefined) stdout.write(`${JSON.stringify(hideSecretsIn(document), null, 2)}\n`);
   if (!isJson && text !== undefined) stdout.write(nameCommands(hideSecrets(text)));
   return exitCode;
+}
+
+/** What `--help` says below the commands. */
+function describeSettings(): string {
+  const secrets = SETTINGS.filter((setting) => setting.secret === true).map((setting) => setting.name);
+  const lines = SETTINGS.flatMap(({ name, help, accepted, fallback }) => [
+    `  ${name.padEnd(NAME_CHARACTERS)}${help}`,
+    `  ${' '.repeat(NAME_CHARACTERS)}  ${accepted}${fallback === undefined ? '' : ` (default ${fallback})`}`,
+  ]);
+  return [
+    '',
+    "Settings (environment, or '.env' in the working directory; an empty value counts as unset):",
+    ...lines,
+    '',
+    `Secrets, never shown or stored; each can come from a file named by …_FILE: ${secrets.join(', ')}`,
+    '',
+    'Exit codes:',
+    ...EXIT_CODES.map(([code, meaning]) => `  ${String(code).padEnd(4)}${meaning}`),
+    '',
+  ].join('\n');
 }

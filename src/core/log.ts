@@ -22,11 +22,6 @@ const LEVELS = ['trace', 'debug', 'info', 'warn', 'error'] as const;
 type Level = (typeof LEVELS)[number];
 export type LogLevel = Level | 'silent';
 
-export interface LogOptions {
-  /** Where lines go, each with its line end. Default: stderr, written before the call returns. */
-  readonly destination?: { write(line: string): void };
-}
-
 /** Which run the executing code works for: log lines carry its id without being told. */
 const runScope = new AsyncLocalStorage<string>();
 
@@ -42,8 +37,11 @@ const DEPTH_MAX = 8;
 const ITEMS_MAX = 100;
 const TEXT_MAX = 4_000;
 
-/** @returns a log whose lines are JSON objects with level, time, pid, msg and the given fields */
-export function createLog(level: LogLevel, options: LogOptions = {}): Log {
+/**
+ * @param destination where lines go, each with its line end; default: stderr, written before the call returns
+ * @returns a log whose lines are JSON objects with level, time, pid, msg and the given fields
+ */
+export function createLog(level: LogLevel, destination?: { write(line: string): void }): Log {
   const logger = pino(
     {
       level,
@@ -58,7 +56,7 @@ export function createLog(level: LogLevel, options: LogOptions = {}): Log {
         return runId === undefined ? {} : { runId };
       },
     },
-    options.destination ?? pino.destination({ fd: 2, sync: true }),
+    destination ?? pino.destination({ fd: 2, sync: true }),
   );
   return withPlainChildren(logger);
 }

@@ -26,7 +26,7 @@ export class RunLogs implements AsyncDisposable {
 
   /** @returns a log that also keeps what it says, from `info` on, whatever its own level */
   tee(log: Log): Log {
-    return teeLog(log, createLog('info', { destination: { write: (line) => this.#take(line) } }));
+    return teeLog(log, createLog('info', { write: (line) => this.#take(line) }));
   }
 
   /** Writes what is queued. Lines that cannot be written are lost: they were shown on stderr. */

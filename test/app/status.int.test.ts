@@ -43,6 +43,7 @@ function contextOf(signal: AbortSignal): { context: CommandContext; stdout: () =
     log,
     isJson: false,
     progress: createProgress(log),
+    notices: log,
     stdout: stream,
     stderr: new PassThrough(),
     signal,

@@ -2,7 +2,7 @@
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { beforeAll, describe, expect, test } from 'vitest';
-import { EXIT_CODES } from '../../src/cli/help.ts';
+import { EXIT_CODES } from '../../src/cli/program.ts';
 import { RUN_OUTPUT_SCHEMA } from '../../scripts/run-schema.ts';
 import { helpOf } from '../support/printed.ts';
 import { SETTINGS } from '../../src/config/settings.ts';

@@ -16,7 +16,7 @@ function capture(level: LogLevel = 'info'): {
       lines.push(JSON.parse(line) as Record<string, unknown>);
     },
   };
-  return { log: createLog(level, { destination }), lines, text: () => written.join('') };
+  return { log: createLog(level, destination), lines, text: () => written.join('') };
 }
 
 describe('createLog', () => {

@@ -23,7 +23,7 @@ describe('the log of a run', () => {
     const runId = await newRun();
     const logs = new RunLogs((lines) => appendLines(db, lines));
     const shown: string[] = [];
-    const log = logs.tee(createLog('warn', { destination: { write: (line) => shown.push(line) } }));
+    const log = logs.tee(createLog('warn', { write: (line) => shown.push(line) }));
     log.info('Before the run');
     await inRun(runId, async () => {
       log.info({ rows: 12n, tookMs: 5 }, 'Page committed');

@@ -5,8 +5,7 @@ import { errorCode, UsageError } from '../../core/errors.ts';
 import type { VerifyRequest } from '../../runs/job.ts';
 import { REPORTS_PREFIX } from '../../runs/report/report-form.ts';
 import { runResult, type CommandContext, type CommandResult } from '../context.ts';
-import { followRun } from '../follow/follow.ts';
-import { joinOrCreate, verifyHere } from '../follow/start.ts';
+import { followRun, joinOrCreate, verifyHere } from '../follow.ts';
 import { findRun, isRunId, openMirror } from '../mirror.ts';
 
 export async function load(

@@ -3,15 +3,14 @@ import { openApp } from '../../app/app.ts';
 import { requireSource } from '../../config/environment.ts';
 import { describeNightly, type NightlyPreview } from '../../runs/nightly/nightly-preview.ts';
 import { runResult, type CommandContext, type CommandResult } from '../context.ts';
-import { followRun } from '../follow/follow.ts';
-import { startNight } from '../follow/start.ts';
+import { followRun, startNight } from '../follow.ts';
 import { formatBytes, formatCount, formatDuration } from '../output/format.ts';
 
 export async function nightly(
   options: { readonly dryRun: boolean },
   context: CommandContext,
 ): Promise<CommandResult> {
-  const { config, log, stderr } = context;
+  const { config, notices } = context;
   requireSource(config);
   await using app = await openApp(context);
   if (options.dryRun) {
@@ -22,12 +21,12 @@ export async function nightly(
   const { runId } = run;
   // Settings given to this command reach only the process that works the run.
   if (await app.workers.anyAlive(app.jobs.source?.url))
-    log.warn({ runId }, 'Nightly run started; the worker of another process works it, with its own settings');
-  else {
-    log.info({ runId }, 'Nightly run started');
-    // There the log tells only what needs attention, and `cancel` needs the id.
-    if (stderr.isTTY === true) stderr.write(`Nightly run ${runId} started\n`);
-  }
+    notices.warn(
+      { runId },
+      'Nightly run started; the worker of another process works it, with its own settings',
+    );
+  // `cancel` needs the id.
+  else notices.info({ runId }, 'Nightly run started');
   return runResult(await followRun(app, run, context));
 }
 

@@ -8,7 +8,7 @@ import type { CommandContext, CommandResult } from '../context.ts';
 import { findRun, openMirrorReader } from '../mirror.ts';
 import { formatAge, formatDuration } from '../output/format.ts';
 import { readableLog } from '../output/log-lines.ts';
-import { runReport } from '../output/report.ts';
+import { runReport } from '../output/run-text.ts';
 import { formatTable } from '../output/table.ts';
 
 /** The time at which the run was recorded, which its id begins with: enough to tell it from others. */

@@ -5,8 +5,7 @@ import { UsageError } from '../../core/errors.ts';
 import { canonicalPartyId } from '../../core/ids.ts';
 import { worst } from '../../core/verdict.ts';
 import { EXIT, exitCodeOf, runResult, type CommandContext, type CommandResult } from '../context.ts';
-import { followRuns } from '../follow/follow.ts';
-import { joinOrCreate } from '../follow/start.ts';
+import { followRuns, joinOrCreate } from '../follow.ts';
 import { chooseParty } from '../mirror.ts';
 
 export interface SyncOptions {

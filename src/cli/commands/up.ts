@@ -36,13 +36,12 @@ async function start(parts: Parts, context: CommandContext): Promise<CommandResu
 
 /** Ports first: a process that cannot listen must not have begun to work. */
 async function runUntilStopped({ isWorking, isServing }: Parts, context: CommandContext): Promise<void> {
-  const { config, log, signal, stderr } = context;
+  const { config, log, notices, signal } = context;
   await using app = await openApp(context);
   await using stack = new AsyncDisposableStack();
   if (isServing) {
     const { url } = stack.use(await startApi(app));
-    log.info({ url }, 'Serving');
-    if (stderr.isTTY === true) stderr.write(`Console and read API at ${url}\n`);
+    notices.info({ url }, 'Serving');
   }
   if (isWorking) {
     if (config.workerHealthPort !== undefined)

@@ -9,17 +9,22 @@ import { formatCount, formatDuration, formatQuantity, formatShare, printable } f
 import { readableLog } from './log-lines.ts';
 import { Screen, type TerminalStream } from './screen.ts';
 
-/** What one followed run reports. */
+/** What one followed run reports: a task for each line; a line that is reported no more has ended. */
 export interface RunView {
   /** @param lines none where nothing is known at the moment: what was shown stays */
   show(lines: readonly ProgressLine[]): void;
-  /** The run is over, and so is every line of it; what is shown later is nothing. `outcome`: its verdict */
-  finish(outcome?: string): void;
+  /** The run is over, and so is every line of it; what is shown later is nothing. */
+  finish(outcome: string): void;
 }
 
 export interface Progress extends Disposable {
-  /** Shows a task for each line that the run reports; a line that is reported no more has ended. */
   openView(): RunView;
+}
+
+interface Task {
+  readonly startedMs: number;
+  readonly rate: RateMeter;
+  latest: ProgressLine;
 }
 
 const REDRAW_MS = 120;
@@ -32,17 +37,19 @@ const SPINNER = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', 
 
 /**
  * What a command writes to `stream`: bars and readable logs on a terminal, JSON lines otherwise; no bars where it is to
- * be quiet. @returns `progress` to be disposed of, which gives the terminal back
+ * be quiet. @returns `progress` to be disposed of, which gives the terminal back; `notices`, a log of what its user
+ * must be told, which a terminal shows whatever the level is
  */
 export function openTerminal(
   stream: TerminalStream & { readonly isTTY?: boolean },
   level: LogLevel,
   isQuiet = false,
-): { log: Log; progress: Progress } {
+): { log: Log; notices: Log; progress: Progress } {
   const screen = stream.isTTY === true && !isQuiet ? new Screen(stream) : undefined;
   const destination = screen && { write: (line: string) => screen.write(readableLog(line)) };
-  const log = createLog(level, destination && { destination });
-  return { log, progress: createProgress(log, screen) };
+  const log = createLog(level, destination);
+  const notices = screen === undefined ? log : createLog('info', destination);
+  return { log, notices, progress: createProgress(log, screen) };
 }
 
 /**
@@ -50,41 +57,47 @@ export function openTerminal(
  * @returns a progress that shows until it is disposed of; unfinished tasks then vanish
  */
 export function createProgress(log: Log, screen?: Screen): Progress {
-  const display = screen === undefined ? logTo(log) : drawOn(screen);
   const tasks = new Set<Task>();
+  const tick = screen === undefined ? () => logTasks([...tasks], log) : () => drawTasks([...tasks], screen);
   let timer: NodeJS.Timeout | undefined;
-  const start = (line: ProgressLine): Task => {
-    const task = new Task(line);
+  const start = (latest: ProgressLine): Task => {
+    const task = { startedMs: performance.now(), rate: new RateMeter(), latest };
     tasks.add(task);
-    timer ??= setInterval(() => display.show([...tasks]), display.everyMs).unref();
-    display.started?.(task);
+    timer ??= setInterval(tick, screen === undefined ? LOG_EVERY_MS : REDRAW_MS).unref();
+    if (screen === undefined) log.info({ task: latest.label }, 'Started');
     return task;
+  };
+  const finish = (task: Task, outcome: string | undefined): void => {
+    tasks.delete(task);
+    if (task.latest.isPart === true) return;
+    if (screen === undefined) log.info({ ...measure(task), outcome }, 'Finished');
+    else screen.write(describeEnd(task, outcome));
   };
   return {
     openView: () => {
       const own = new Map<string, Task>();
       let isOver = false;
-      const endAllBut = (lines: readonly ProgressLine[], outcome?: string): void => {
+      const finishAllBut = (lines: readonly ProgressLine[], outcome?: string): void => {
         for (const [label, task] of own) {
           if (lines.some((line) => line.label === label)) continue;
           own.delete(label);
-          tasks.delete(task);
-          if (task.latest.isPart !== true) display.finished(task, outcome);
+          finish(task, outcome);
         }
       };
       return {
         show: (lines) => {
           if (lines.length === 0 || isOver) return;
-          endAllBut(lines);
+          finishAllBut(lines);
           for (const line of lines) {
             const task = own.get(line.label) ?? start(line);
             own.set(line.label, task);
-            task.update(line);
+            task.latest = line;
+            task.rate.add(BigInt(line.done), performance.now());
           }
         },
         finish: (outcome) => {
           isOver = true;
-          endAllBut([], outcome);
+          finishAllBut([], outcome);
         },
       };
     },
@@ -96,72 +109,35 @@ export function createProgress(log: Log, screen?: Screen): Progress {
   };
 }
 
-/** Where tasks are told. */
-interface Display {
-  readonly everyMs: number;
-  started?(task: Task): void;
-  finished(task: Task, outcome: string | undefined): void;
-  /** Called `everyMs`. */
-  show(tasks: readonly Task[]): void;
+/** The task's state, as fields of a log line; the time left where the present rate tells it. */
+function measure({ latest: { label, done, total, unit, note }, startedMs, rate: { perSecond } }: Task) {
+  const left = Number(BigInt(total ?? done) - BigInt(done));
+  const leftMs = perSecond > 0 && left > 0 ? Math.round((left / perSecond) * 1000) : undefined;
+  const elapsedMs = Math.round(performance.now() - startedMs);
+  const task = printable(label);
+  return { task, done, total, unit, note, perSecond: Math.round(perSecond), elapsedMs, leftMs };
 }
 
-class Task {
-  readonly label: string;
-  readonly startedMs = performance.now();
-  readonly #rate = new RateMeter();
-  latest: ProgressLine;
-
-  constructor(line: ProgressLine) {
-    this.label = printable(line.label);
-    this.latest = line;
-  }
-
-  update(line: ProgressLine): void {
-    this.latest = line;
-    this.#rate.add(BigInt(line.done), performance.now());
-  }
-
-  get elapsedMs(): number {
-    return performance.now() - this.startedMs;
-  }
-
-  get perSecond(): number {
-    return Math.round(this.#rate.perSecond);
-  }
-
-  /** Time left at the present rate; undefined where it cannot be told. */
-  get leftMs(): number | undefined {
-    const { done, total } = this.latest;
-    const left = total === undefined ? 0n : BigInt(total) - BigInt(done);
-    const perSecond = this.#rate.perSecond;
-    return perSecond <= 0 || left <= 0n ? undefined : (Number(left) / perSecond) * 1000;
-  }
+/** A task of a run that goes on is done; the last ones end as their run does. */
+function describeEnd(ended: Task, outcome = 'complete'): string {
+  const { task, done, unit, elapsedMs } = measure(ended);
+  const told = outcome === 'complete' ? '' : `  ${printable(outcome)}`;
+  return `${told === '' ? '✓' : '!'} ${task}  ${formatQuantity(done, unit)} in ${formatDuration(elapsedMs)}${told}\n`;
 }
 
-function drawOn(screen: Screen): Display {
-  return {
-    everyMs: REDRAW_MS,
-    finished: ({ label, latest, elapsedMs }, outcome) => {
-      const mark = outcome === undefined || outcome === 'complete' ? '✓' : '!';
-      const did = `${formatQuantity(latest.done, latest.unit)} in ${formatDuration(elapsedMs)}`;
-      screen.write(`${mark} ${label}  ${did}${outcome === undefined ? '' : `  ${printable(outcome)}`}\n`);
-    },
-    show: (tasks) => {
-      const room = screen.linesMax;
-      const shown = tasks.length > room ? tasks.slice(0, room - 1) : tasks;
-      const labelWidth = Math.max(0, ...shown.map((task) => task.label.length));
-      const lines = shown.map((task) => liveLine(task, labelWidth));
-      if (shown.length < tasks.length) lines.push(`… and ${formatCount(tasks.length - shown.length)} more`);
-      screen.show(lines);
-    },
-  };
+function drawTasks(tasks: readonly Task[], screen: Screen): void {
+  const room = screen.linesMax;
+  const shown = tasks.slice(0, tasks.length > room ? room - 1 : room).map(measure);
+  const labelWidth = Math.max(0, ...shown.map(({ task }) => task.length));
+  const lines = shown.map((state) => liveLine(state, labelWidth));
+  if (shown.length < tasks.length) lines.push(`… and ${formatCount(tasks.length - shown.length)} more`);
+  screen.show(lines);
 }
 
-function liveLine(task: Task, labelWidth: number): string {
-  const { elapsedMs, perSecond, leftMs } = task;
-  const { done, total, unit, note } = task.latest;
+function liveLine(state: ReturnType<typeof measure>, labelWidth: number): string {
+  const { task, done, total, unit, note, perSecond, elapsedMs, leftMs } = state;
   const spinner = SPINNER[Math.floor(elapsedMs / REDRAW_MS) % SPINNER.length] ?? '';
-  const parts = [`${spinner} ${task.label.padEnd(labelWidth)}`];
+  const parts = [`${spinner} ${task.padEnd(labelWidth)}`];
   if (total === undefined) parts.push(formatQuantity(done, unit));
   else parts.push(bar(BigInt(done), BigInt(total)), formatShare(done, total, unit, ' / '));
   if (perSecond > 0) parts.push(`${formatQuantity(perSecond, unit)}/s`);
@@ -176,22 +152,8 @@ function bar(done: bigint, total: bigint): string {
   return `${'█'.repeat(filled)}${'░'.repeat(BAR_CHARACTERS - filled)} ${String(percent).padStart(3)}%`;
 }
 
-function logTo(log: Log): Display {
-  return {
-    everyMs: LOG_EVERY_MS,
-    started: (task) => log.info({ task: task.label }, 'Started'),
-    finished: (task, outcome) => log.info({ ...facts(task), outcome }, 'Finished'),
-    show: (tasks) => {
-      for (const task of tasks.slice(0, LOGGED_TASKS_MAX)) log.info(facts(task), 'Progress');
-      const left = tasks.length - LOGGED_TASKS_MAX;
-      if (left > 0) log.info({ tasks: left }, 'More tasks in progress');
-    },
-  };
-}
-
-/** The task's state as fields of a log line. */
-function facts({ label, latest, perSecond, elapsedMs, leftMs }: Task): Record<string, unknown> {
-  const { done, total, unit, note } = latest;
-  const [elapsed, left] = [Math.round(elapsedMs), leftMs && Math.round(leftMs)];
-  return { task: label, done, total, unit, note, perSecond, elapsedMs: elapsed, leftMs: left };
+function logTasks(tasks: readonly Task[], log: Log): void {
+  for (const task of tasks.slice(0, LOGGED_TASKS_MAX)) log.info(measure(task), 'Progress');
+  const left = tasks.length - LOGGED_TASKS_MAX;
+  if (left > 0) log.info({ tasks: left }, 'More tasks in progress');
 }

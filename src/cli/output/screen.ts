@@ -21,59 +21,50 @@ export class Screen implements Disposable {
   readonly #stream: TerminalStream;
   #lines: readonly string[] = [];
   #isCursorHidden = false;
-  readonly #restore = (): void => this.#showCursor();
+  readonly #showCursor = (): void => void this.#stream.write(SHOW_CURSOR);
 
   constructor(stream: TerminalStream) {
     this.#stream = stream;
   }
 
-  get columns(): number {
-    return sizeOr(this.#stream.columns, COLUMNS_DEFAULT);
-  }
-
   /** How many bottom lines there can be: at least one line of the window stays for what is above. */
   get linesMax(): number {
-    return Math.max(1, sizeOr(this.#stream.rows, ROWS_DEFAULT) - 2);
+    // Terminals that do not know their size say 0 or nothing.
+    return Math.max(1, (this.#stream.rows || ROWS_DEFAULT) - 2);
   }
 
   /** Writes whole lines above the bottom ones. */
   write(text: string): void {
-    this.#stream.write(`${this.#cleared()}${text}${this.#lines.map((line) => `${line}\n`).join('')}`);
+    this.#draw(text, this.#lines);
   }
 
   /** Replaces the bottom lines. */
   show(lines: readonly string[]): void {
-    const fitting = lines.slice(0, this.linesMax).map((line) => truncate(line, this.columns - 1));
-    const hide = this.#isCursorHidden || fitting.length === 0 ? '' : HIDE_CURSOR;
-    const text = `${hide}${this.#cleared()}${fitting.map((line) => `${line}\n`).join('')}`;
-    this.#lines = fitting;
-    if (hide !== '') {
+    if (lines.length > 0 && !this.#isCursorHidden) {
       this.#isCursorHidden = true;
+      this.#stream.write(HIDE_CURSOR);
       // However the process ends, save a kill -9, the user's cursor comes back.
-      process.once('exit', this.#restore);
+      process.once('exit', this.#showCursor);
     }
-    if (text !== '') this.#stream.write(text);
+    const columns = (this.#stream.columns || COLUMNS_DEFAULT) - 1;
+    this.#draw(
+      '',
+      lines.slice(0, this.linesMax).map((line) => `${truncate(line, columns)}\n`),
+    );
   }
 
   /** Removes the bottom lines and gives the cursor back. The screen can be used again. */
   [Symbol.dispose](): void {
-    this.show([]);
-    this.#showCursor();
-    process.removeListener('exit', this.#restore);
-  }
-
-  #cleared(): string {
-    return this.#lines.length === 0 ? '' : `\u001B[${this.#lines.length}A\r${CLEAR_BELOW}`;
-  }
-
-  #showCursor(): void {
-    if (!this.#isCursorHidden) return;
+    this.#draw('', []);
+    if (this.#isCursorHidden) this.#showCursor();
     this.#isCursorHidden = false;
-    this.#stream.write(SHOW_CURSOR);
+    process.removeListener('exit', this.#showCursor);
   }
-}
 
-/** Terminals that do not know their size say 0 or nothing. */
-function sizeOr(size: number | undefined, fallback: number): number {
-  return size === undefined || size <= 0 ? fallback : size;
+  #draw(above: string, below: readonly string[]): void {
+    const clear = this.#lines.length === 0 ? '' : `\u001B[${this.#lines.length}A\r${CLEAR_BELOW}`;
+    this.#lines = below;
+    if (clear !== '' || above !== '' || below.length > 0)
+      this.#stream.write(`${clear}${above}${below.join('')}`);
+  }
 }

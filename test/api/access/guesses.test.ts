@@ -18,7 +18,7 @@ async function startGuarded(): Promise<Guarded> {
   const write = (line: string): void => void lines.push(JSON.parse(line) as Record<string, unknown>);
   const server = await apiWithoutDatabase({
     token: TOKEN,
-    log: createLog('info', { destination: { write } }),
+    log: createLog('info', { write }),
   });
   return { server, lines };
 }

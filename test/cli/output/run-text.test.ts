@@ -1,12 +1,66 @@
 import { expect, test } from 'vitest';
-import { runSummary } from '../../../src/cli/output/summary.ts';
+import { runReport, runSummary } from '../../../src/cli/output/run-text.ts';
 
 const RUN = {
   runId: '0199-run',
+  kind: 'export',
+  subject: 'ab'.repeat(32),
   state: 'done',
   startedAt: '2026-11-21T00:00:00.000Z',
   finishedAt: '2026-11-21T00:00:12.500Z',
 };
+
+test('the report of a run tells how it ended and why', () => {
+  const report = runReport({
+    ...RUN,
+    verdict: 'incomplete',
+    evidence: {
+      rows: '12345678901234567890',
+      plainBytes: '1536',
+      asOfHeight: '1234567',
+      elapsedMs: 1500,
+      wholeRange: false,
+      nothing: null,
+      leftOut: { otherParty: 3, none: [] },
+      segments: Array.from({ length: 22 }, (_, index) => ({ key: `ledger/${index}`, rows: '1000' })),
+      error: { code: 'SOURCE_BROKE', message: 'cut\u001B[2J short' },
+    },
+  });
+  expect(report.split('\n').slice(0, 13)).toEqual([
+    `! export ${'ab'.repeat(32)}: incomplete in 12 s`,
+    '  run  0199-run',
+    '  error',
+    '    code     SOURCE_BROKE',
+    '    message  cut·[2J short',
+    '  rows          12,345,678,901,234,567,890',
+    '  plain bytes   1.5 KiB',
+    '  as of height  1234567',
+    '  elapsed ms    1.5 s',
+    '  whole range   no',
+    '  left out',
+    '    other party  3',
+    '    none  none',
+  ]);
+  expect(report).toContain('  segments (22)\n    - key ledger/0, rows 1,000\n');
+  expect(report.endsWith('    … 2 more\n')).toBe(true);
+});
+
+test('the report of a run under way says what it is doing', () => {
+  const report = runReport({ ...RUN, state: 'running', verdict: null, finishedAt: null, evidence: {} });
+  expect(report).toBe(`! export ${'ab'.repeat(32)}: running\n  run  0199-run\n`);
+});
+
+test('the report of a complete run without evidence is one line and its id', () => {
+  expect(runReport({ ...RUN, verdict: 'complete', evidence: undefined })).toBe(
+    `✓ export ${'ab'.repeat(32)}: complete in 12 s\n  run  0199-run\n`,
+  );
+});
+
+test('the report stays bounded however deep the evidence is', () => {
+  const deep: Record<string, unknown> = { a: { b: { c: { d: { e: { f: { g: 'x'.repeat(9_999) } } } } } } };
+  expect(runReport({ ...RUN, verdict: 'complete', evidence: deep }).length).toBeLessThan(1_000);
+});
+
 const SYNC = { verdict: 'complete', rows: '1200', newRows: '3', pages: 2, asOfHeight: '99' };
 const VERIFY = {
   verdict: 'complete',
@@ -45,13 +99,13 @@ test('the summary of a nightly run has a line for each part', () => {
   });
   expect(summary.split('\n')).toEqual([
     '✓ nightly now: complete in 12 s',
-    '  parties      1,200 and network listed, 3 new, in 2 pages, as of block 99',
-    '  checkpoints  1 listed (repeats included), 3 new, in 2 pages, as of block 99',
-    '  exports      2 parties, 8 new entries (9 rows published, 1 replaced), in 1 segment',
-    '  load         9 rows of 1 segment into the warehouse',
-    '  lake         moment 2: 12 rows in 3 files, 1.0 KiB',
-    '  verify       4 segments (2.0 KiB as stored), 9 entries in the warehouse, 12 rows in all tables of the lake: every sum agrees',
-    '  source       4 requests, 1.5 KiB received',
+    '  parties      1,200 rows, 3 new rows, 2 pages, as of height 99',
+    '  checkpoints  1 row, 3 new rows, 2 pages, as of height 99',
+    '  exports      9 new rows, 2 parties, 1 replaced row, 1 new segment',
+    '  load         9 rows, 1 segment',
+    '  lake         12 rows, version 2, 3 files, 1.0 KiB',
+    '  verify       0 problems, 4 segments, object bytes 2.0 KiB, 9 warehouse rows, 12 lake rows',
+    '  source       1.5 KiB, 2 lists, 2 exports',
     '  run          npx ledger-mirror runs 0199-run',
     '',
   ]);
@@ -77,8 +131,8 @@ test('the summary says why a run is not complete, and never steers the terminal'
       },
     },
   });
-  expect(summary).toContain('  parties      incomplete: 1,200 listed');
-  expect(summary).toContain('  exports      incomplete: 1 party, 0 new entries, in 0 segments, 1 failed');
+  expect(summary).toContain('  parties      incomplete: 1,200 rows');
+  expect(summary).toContain('  exports      incomplete: 0 new rows, 1 party, 1 failed');
   expect(summary).toContain('  because      the end·[2J was not reached');
   expect(summary).toContain('  because      party ab: Cannot export: 500 (EXPORT_REFUSED)');
   expect(summary).toContain('  evidence     npx ledger-mirror runs 0199-run');

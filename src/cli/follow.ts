@@ -1,0 +1,145 @@
+/** Starts runs, and follows them to their verdicts; where no worker is running, they are worked here. */
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { App } from '../app/app.ts';
+import { untilReachable } from '../app/base.ts';
+import { closeAbandoned, chooseQueues, enqueueRun, findOpenNightly } from '../runs/enqueue.ts';
+import type { StageCall, VerifyRequest } from '../runs/job.ts';
+import { isOver } from '../runs/run-document.ts';
+import type { NewRun, Run } from '../runs/store/run.ts';
+import { workRun } from '../runs/work-run.ts';
+import type { CommandContext } from './context.ts';
+import { COMMAND } from './typed.ts';
+
+const POLL_MS = 150;
+const CHECK_MS = 2_000;
+/** A run that stays silent for so long has lost its process, or its job with its queue. */
+const LOST_MS = 10_000;
+
+/** A run that does the same already, of whoever's making, or a new one. */
+export async function joinOrCreate(app: App, wanted: NewRun): Promise<{ run: Run; isJoined: boolean }> {
+  const equal = await app.jobs.runs.findOpen(wanted);
+  if (equal === undefined) return { run: await app.jobs.runs.create(wanted), isJoined: false };
+  app.log.info({ runId: equal.runId, kind: equal.kind, subject: equal.subject }, 'Following an equal run');
+  return { run: equal, isJoined: true };
+}
+
+/**
+ * A new nightly run, once none is going: two would ask the source for the same things. Nothing is queued while it waits.
+ */
+export async function startNight(
+  { jobs, workers }: Pick<App, 'jobs' | 'workers'>,
+  subject: string,
+  { notices, signal }: Pick<CommandContext, 'notices' | 'signal'>,
+): Promise<Run> {
+  for (let told = ''; ;) {
+    const going = await findOpenNightly(jobs, await workers.anyAlive(jobs.source?.url));
+    if (going === undefined) {
+      const { run, found } = await jobs.runs.order({ kind: 'nightly', subject });
+      if (found === 'none') return run;
+    } else if (told !== going.runId) {
+      told = going.runId;
+      const since = going.startedAt ?? going.queuedAt;
+      const facts = { runId: told, subject: going.subject, since, endedBy: `${COMMAND} cancel ${told}` };
+      notices.warn(facts, 'Waiting for another nightly run');
+    }
+    await sleep(POLL_MS, undefined, { signal });
+  }
+}
+
+/** One run, as `followRuns` has it. */
+export async function followRun(app: App, run: Run, context: CommandContext): Promise<Run> {
+  const [ended = run] = await followRuns(app, [run], context);
+  return ended;
+}
+
+/**
+ * @returns the runs as they ended, in the order given
+ * @throws the signal's reason where the command was told to stop; the runs go on where a worker runs.
+ * UnreachableError where the database stays away for a minute
+ */
+export async function followRuns(
+  app: App,
+  runs: readonly Run[],
+  context: CommandContext,
+): Promise<readonly Run[]> {
+  const { jobs } = app;
+  for (const run of runs) if (run.state === 'queued') await enqueueRun(run, jobs);
+  const followed = runs.map(({ runId }) => ({ runId, view: context.progress.openView() }));
+  let checkedAtMs = -Infinity;
+  const look = async (): Promise<(Run | undefined)[]> => {
+    if (performance.now() - checkedAtMs >= CHECK_MS) {
+      checkedAtMs = performance.now();
+      await lookAfter(app, runs);
+    }
+    return Promise.all(
+      followed.map(async ({ runId, view }) => {
+        const run = await jobs.runs.get(runId);
+        view.show(await jobs.progress.read(runId));
+        if (run === undefined || !isOver(run)) return undefined;
+        view.finish(run.verdict ?? run.state);
+        return run;
+      }),
+    );
+  };
+  try {
+    for (;;) {
+      // A database that restarts does not end the work, so it does not end the waiting either.
+      const found = await untilReachable('database', context, look);
+      const ended = found.filter((run) => run !== undefined);
+      if (ended.length === runs.length) return ended;
+      await sleep(POLL_MS, undefined, { signal: context.signal });
+    }
+  } catch (error) {
+    for (const { runId, view } of followed) {
+      view.finish('no longer followed');
+      // Nobody waits for what has not begun: it must not run later, by surprise.
+      if (context.signal.aborted && (await jobs.runs.get(runId))?.state === 'queued')
+        await jobs.runs.requestCancel(runId);
+    }
+    throw error;
+  }
+}
+
+/** Also while following: a worker that died leaves its jobs to us, a lost queue its runs. */
+async function lookAfter({ jobs, jobWorker, workers }: App, runs: readonly Run[]): Promise<void> {
+  // A worker of another source refuses what asks this one.
+  const asked = runs.find((run) => run.sourceUrl !== null)?.sourceUrl;
+  if (await workers.anyAlive(asked)) return;
+  jobWorker.start(chooseQueues(runs));
+  for (const lost of await jobs.runs.stale(LOST_MS))
+    if (runs.some((run) => run.runId === lost.runId)) await enqueueRun(lost, jobs);
+  await closeAbandoned(jobs);
+}
+
+/**
+ * Verifies in this process: that asks no source, and no other process needs to take it over.
+ * @throws the signal's reason where the command was told to stop; the run is cancelled then
+ */
+export async function verifyHere(
+  { jobs, workers }: App,
+  request: Pick<VerifyRequest, 'deep' | 'against'>,
+  { signal, progress }: Pick<CommandContext, 'signal' | 'progress'>,
+): Promise<Run> {
+  if (!(await workers.anyAlive())) await closeAbandoned(jobs);
+  const { runs, stages } = jobs;
+  const run = await runs.create({ kind: 'verify', subject: request.deep ? 'deep' : 'sums' });
+  const { runId } = run;
+  const view = progress.openView();
+  const work = (_run: Run, call: StageCall) => {
+    const onProgress: StageCall['onProgress'] = (lines) => {
+      view.show(lines);
+      call.onProgress(lines);
+    };
+    return stages.verify({ runId, scope: 'whole', ...request }, { ...call, onProgress });
+  };
+  try {
+    await workRun(runId, jobs, { signal, dueMs: Date.now(), attempt: Infinity }, work);
+  } catch (error) {
+    view.finish('no longer followed');
+    if (signal.aborted) await runs.markCancelled(runId);
+    throw error;
+  }
+  const ended = (await runs.get(runId)) ?? run;
+  view.finish(ended.verdict ?? ended.state);
+  return ended;
+}
