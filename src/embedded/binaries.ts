@@ -25,7 +25,6 @@ export interface Binaries {
   readonly binDir: string;
   /** The major version, as `PG_VERSION` in a data folder names it: `18`. */
   readonly major: string;
-  readonly minor: number;
 }
 
 /** Nothing of ours is handed on: PG… and LD_… variables of the user must not steer the server. */
@@ -33,34 +32,11 @@ export const SERVER_ENV = { LC_ALL: 'C', TZ: 'UTC', PATH: '/usr/bin:/bin' };
 
 const PROBE_TIMEOUT_MS = 10_000;
 
-/** One line of the package's `pg-symlinks.json`; both relative to the package. */
-interface PackagedLink {
-  readonly source: string;
-  readonly target: string;
-}
-
-/** Where systems keep a major version's server: Debian and its kin, and PostgreSQL's own RPM packages. */
-function systemFolders(major: string): readonly string[] {
-  return [`/usr/lib/postgresql/${major}`, `/usr/pgsql-${major}`];
-}
-
 /**
- * Binaries that `account` can execute: the system's where it has the packaged major version, of no older a minor version, for a
- * system is fixed sooner than packages of npm; otherwise the packaged ones.
+ * Binaries that `account` can execute: in place, or copied once to a cache folder.
  * @throws PermanentError `EMBEDDED_BINARIES`
  */
-export function findBinaries(account: Account, folders = systemFolders): Binaries {
-  const packaged = packagedBinaries(account);
-  const ofSystem = folders(packaged.major)
-    .filter((folder) => existsSync(join(folder, 'bin', 'initdb')))
-    .map((folder) => probe(folder, account))
-    .filter((found) => 'major' in found)
-    .find(({ major, minor }) => major === packaged.major && minor >= packaged.minor);
-  return ofSystem ?? packaged;
-}
-
-/** In place, or copied once to a cache folder. */
-function packagedBinaries(account: Account): Binaries {
+export function findBinaries(account: Account): Binaries {
   const packageDir = platformPackage();
   const inPlace = join(packageDir, 'native');
   // Where node_modules is read-only the links cannot be made; then the probe fails and the copy serves.
@@ -89,12 +65,13 @@ function platformPackage(): string {
 
 /** What the package's install script would do. @returns false where the folder cannot be written */
 function makeLinks(nativeDir: string): boolean {
-  const links = JSON.parse(readFileSync(join(nativeDir, 'pg-symlinks.json'), 'utf8')) as PackagedLink[];
-  for (const link of links) {
-    const path = join(dirname(nativeDir), link.target);
+  const links = readFileSync(join(nativeDir, 'pg-symlinks.json'), 'utf8');
+  // Both relative to the package.
+  for (const { source, target } of JSON.parse(links) as Record<'source' | 'target', string>[]) {
+    const path = join(dirname(nativeDir), target);
     if (existsSync(path)) continue;
     try {
-      symlinkSync(relative(dirname(link.target), link.source), path);
+      symlinkSync(relative(dirname(target), source), path);
     } catch (error) {
       // EEXIST: another process makes the same links at this moment.
       if (errorCode(error) !== 'EEXIST') return false;
@@ -112,8 +89,8 @@ function probe(nativeDir: string, account: Account): Binaries | { problem: strin
     encoding: 'utf8',
     timeout: PROBE_TIMEOUT_MS,
   });
-  const [, major, minor] = /^postgres \(PostgreSQL\) (\d+)\.(\d+)/.exec(ran.stdout ?? '') ?? [];
-  if (ran.status === 0 && major !== undefined) return { binDir, major, minor: Number(minor) };
+  const [, major] = /^postgres \(PostgreSQL\) (\d+)\./.exec(ran.stdout ?? '') ?? [];
+  if (ran.status === 0 && major !== undefined) return { binDir, major };
   return { problem: ran.error?.message ?? (ran.stderr.trim() || `exit ${ran.status ?? ran.signal}`) };
 }
 

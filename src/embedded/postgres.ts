@@ -21,34 +21,29 @@ import {
   writeSync,
 } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { PermanentError, errorCode } from '../core/errors.ts';
 import { makeFolders } from '../core/folders.ts';
 import type { Log } from '../core/log.ts';
 import { serverAccount } from './account.ts';
 import { findBinaries } from './binaries.ts';
-import {
-  type Cluster,
-  SUPERUSER,
-  boundLog,
-  ensureCluster,
-  ensureServer,
-  giveTo,
-  stopServer,
-} from './cluster.ts';
+import { Cluster, SUPERUSER, giveTo } from './cluster.ts';
 import { takeLock, waitForLock } from './file-lock.ts';
-import { keepServer } from './keeper.ts';
 import { findServer } from './server-processes.ts';
 
 /** Longer than the longest start or stop of another command. */
 const TURN_TIMEOUT_MS = 120_000;
+const LOOK_EVERY_MS = 2_000;
 const NEVER = new AbortController().signal;
 const PASSWORD_BYTES = 24;
 const DATABASE = 'postgres';
 
-export interface EmbeddedPostgresOptions {
+type Said = Pick<Log, 'info' | 'warn'>;
+
+interface EmbeddedPostgresOptions {
   /** The server's files lie in its subfolder `postgres`. */
   readonly dataDir: string;
-  readonly log: Pick<Log, 'info' | 'warn'>;
+  readonly log: Said;
   readonly signal?: AbortSignal;
   /** false for throw-away data (tests): faster, lost at a power cut. */
   readonly durable?: boolean;
@@ -71,16 +66,18 @@ export async function startEmbeddedPostgres(options: EmbeddedPostgresOptions): P
   return inTurn(cluster, signal, async () => {
     const hold = takeHold(cluster);
     try {
-      const password = ensurePassword(cluster);
-      await ensureCluster(cluster, signal);
-      const isShared = findServer(cluster.dir) !== undefined;
-      const { pid, port } = await ensureServer(cluster, signal);
-      log.info({ serverPid: pid, port, dir: cluster.dir, isShared }, 'Embedded Postgres ready');
-      const keeper = keep(cluster, port, log);
+      const passwordFile = join(cluster.home, 'password');
+      const password = ensurePassword(cluster, passwordFile);
+      cluster.ensureData(passwordFile);
+      const { pid, port } = await cluster.ensureServer(signal);
+      log.info({ serverPid: pid, port, dir: cluster.dir }, 'Embedded Postgres ready');
+      const stop = new AbortController();
+      const keeping = keepServer(cluster, port, log, stop.signal);
       return {
         connectionString: `postgres://${SUPERUSER}:${password}@127.0.0.1:${port}/${DATABASE}`,
         [Symbol.asyncDispose]: async () => {
-          await keeper[Symbol.asyncDispose]();
+          stop.abort();
+          await keeping;
           await inTurn(cluster, NEVER, () => leave(cluster, hold, log));
         },
       };
@@ -92,20 +89,11 @@ export async function startEmbeddedPostgres(options: EmbeddedPostgresOptions): P
   });
 }
 
-async function openCluster(options: EmbeddedPostgresOptions): Promise<Cluster> {
-  const home = join(resolve(options.dataDir), 'postgres');
-  const dir = join(home, 'cluster');
+async function openCluster({ dataDir, durable = true }: EmbeddedPostgresOptions): Promise<Cluster> {
+  const home = join(resolve(dataDir), 'postgres');
   const ownUid = process.getuid?.() ?? 0;
-  const account = serverAccount(ownUid, await ownerOf(home, dir, ownUid));
-  return {
-    home,
-    dir,
-    passwordFile: join(home, 'password'),
-    logFile: join(home, 'server.log'),
-    account,
-    binaries: findBinaries(account),
-    durable: options.durable ?? true,
-  };
+  const account = serverAccount(ownUid, await ownerOf(home, ownUid));
+  return new Cluster(home, account, findBinaries(account), durable);
 }
 
 /**
@@ -113,7 +101,7 @@ async function openCluster(options: EmbeddedPostgresOptions): Promise<Cluster> {
  * through whatever that one puts there.
  * @returns the uid that the data in it belongs to
  */
-async function ownerOf(home: string, dir: string, ownUid: number): Promise<number> {
+async function ownerOf(home: string, ownUid: number): Promise<number> {
   try {
     await makeFolders(dirname(home));
     await makeFolders(home, 0o700);
@@ -121,7 +109,7 @@ async function ownerOf(home: string, dir: string, ownUid: number): Promise<numbe
       ownUid === 0
         ? isOnlyRoots(statSync(dirname(home)), true) && isOnlyRoots(lstatSync(home), false)
         : statSync(home).uid === ownUid;
-    if (isOurs) return lstatSync(dir, { throwIfNoEntry: false })?.uid ?? ownUid;
+    if (isOurs) return lstatSync(join(home, 'cluster'), { throwIfNoEntry: false })?.uid ?? ownUid;
   } catch (error) {
     throw notOurs(home, error);
   }
@@ -153,16 +141,25 @@ async function inTurn<Result>(
   return await work();
 }
 
-/** A server that was killed is started again, on its old port, by the first holder that sees it. */
-function keep(cluster: Cluster, port: number, log: EmbeddedPostgresOptions['log']): AsyncDisposable {
-  const restart = async (signal: AbortSignal): Promise<void> => {
-    const server = await inTurn(cluster, signal, () => ensureServer(cluster, signal));
-    const facts = { serverPid: server.pid, port: server.port, oldPort: port, dir: cluster.dir };
-    if (server.port === port) log.warn(facts, 'Embedded Postgres had ended, and runs again');
-    else log.warn(facts, 'Embedded Postgres had ended, and runs on another port: start again');
-  };
-  const isGone = (): boolean => existsSync(cluster.dir) && findServer(cluster.dir) === undefined;
-  return keepServer({ isGone, restart, boundLog: () => boundLog(cluster) }, log);
+/**
+ * A server that died without its holders (killed, out of memory) is started again, on its old port, by the first holder
+ * that sees it. Works until the signal, and keeps no process alive by itself.
+ */
+async function keepServer(cluster: Cluster, port: number, log: Said, signal: AbortSignal): Promise<void> {
+  const { dir } = cluster;
+  for (;;) {
+    await sleep(LOOK_EVERY_MS, undefined, { signal, ref: false }).catch(() => undefined);
+    if (signal.aborted) return;
+    if (!existsSync(dir) || findServer(dir) !== undefined) continue;
+    try {
+      const server = await inTurn(cluster, signal, () => cluster.ensureServer(signal, port));
+      const facts = { serverPid: server.pid, port: server.port, oldPort: port, dir };
+      const where = server.port === port ? 'runs again' : 'runs on another port: start again';
+      log.warn(facts, `Embedded Postgres had ended, and ${where}`);
+    } catch (error) {
+      if (!signal.aborted) log.warn({ err: error, dir }, 'Embedded Postgres could not be started again');
+    }
+  }
 }
 
 function takeHold(cluster: Cluster): Disposable {
@@ -173,38 +170,38 @@ function takeHold(cluster: Cluster): Disposable {
   return hold;
 }
 
-async function leave(cluster: Cluster, hold: Disposable, log: EmbeddedPostgresOptions['log']): Promise<void> {
+async function leave(cluster: Cluster, hold: Disposable, log: Said): Promise<void> {
   hold[Symbol.dispose]();
   using last = takeLock(join(cluster.home, 'holders.lock'), 'exclusive');
   if (last === undefined || !existsSync(cluster.dir)) return;
-  if (await stopServer(cluster)) log.info({ dir: cluster.dir }, 'Embedded Postgres stopped');
+  if (await cluster.stopServer()) log.info({ dir: cluster.dir }, 'Embedded Postgres stopped');
   else log.warn({ dir: cluster.dir }, 'Embedded Postgres does not stop');
 }
 
 /** Made once, before the data folder that is made with it. Other users of the machine stay out. */
-function ensurePassword(cluster: Cluster): string {
-  if (existsSync(cluster.dir)) return readPassword(cluster);
+function ensurePassword({ dir, home, account }: Cluster, path: string): string {
+  if (existsSync(dir)) return readPassword(home, path);
   const password = randomBytes(PASSWORD_BYTES).toString('base64url');
   // Left by a start that was killed before there was any data.
-  rmSync(cluster.passwordFile, { force: true });
+  rmSync(path, { force: true });
   // Exclusive, so it follows no link.
-  const file = openSync(cluster.passwordFile, 'wx', 0o600);
+  const file = openSync(path, 'wx', 0o600);
   writeSync(file, password);
   // initdb opens it again, as the server's user; nobody else enters the folder.
-  giveTo(cluster.account, file);
+  giveTo(account, file);
   fsyncSync(file);
   closeSync(file);
   return password;
 }
 
-function readPassword(cluster: Cluster): string {
+function readPassword(home: string, path: string): string {
   try {
-    return readFileSync(cluster.passwordFile, 'utf8').trim();
+    return readFileSync(path, 'utf8').trim();
   } catch (error) {
-    if (errorCode(error) !== 'ENOENT') throw notOurs(cluster.home, error);
+    if (errorCode(error) !== 'ENOENT') throw notOurs(home, error);
     throw new PermanentError(
-      `Cannot open the embedded Postgres in ${cluster.home}: its file 'password' is missing; put it back, or move the folder away to begin anew`,
-      { code: 'EMBEDDED_PASSWORD', meta: { home: cluster.home }, cause: error },
+      `Cannot open the embedded Postgres in ${home}: its file 'password' is missing; put it back, or move the folder away to begin anew`,
+      { code: 'EMBEDDED_PASSWORD', meta: { home }, cause: error },
     );
   }
 }

@@ -2,10 +2,7 @@
 import { createHash } from 'node:crypto';
 import { readFileSync, readdirSync, statSync } from 'node:fs';
 import { join } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { errorCode } from '../core/errors.ts';
-
-const POLL_MS = 10;
 
 /** What a server writes about itself. */
 export interface Server {
@@ -60,17 +57,6 @@ export function readPidFile(dir: string): Server | undefined {
   }
   const [pid, port] = [Number(lines[0]), Number(lines[3])];
   return pid > 0 && port > 0 ? { pid, port, status: (lines[7] ?? '').trim() } : undefined;
-}
-
-/** Waits for the last of its processes. @returns false after `limitMs` */
-export async function allGone(dir: string, limitMs: number): Promise<boolean> {
-  const deadlineMs = performance.now() + limitMs;
-  // To look at every process costs a hundred times what it costs to look at the server's.
-  while (findServer(dir) !== undefined || serverPids(dir).length > 0) {
-    if (performance.now() > deadlineMs) return false;
-    await sleep(POLL_MS);
-  }
-  return true;
 }
 
 /** To a process that may have ended already. */
