@@ -34,7 +34,6 @@ await addIdleLedgers(
   Array.from({ length: PARTIES }, (_, index) => idle(index)),
 );
 await app.warehouse.pool.query('analyze');
-await app.jobs.stages.recordCoverage(new AbortController().signal);
 await app.jobWorker.startAndRegister();
 const { url } = stack.use(await startApi(app));
 

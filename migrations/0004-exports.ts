@@ -11,7 +11,6 @@ const STATEMENTS = [
     lease_token uuid,
     lease_until timestamptz,
     lease_holder int,
-    coverage_seq bigint not null default 0,
     attempts int not null default 0,
     last_asked_at timestamptz,
     last_entry_at timestamptz,
@@ -23,7 +22,6 @@ const STATEMENTS = [
     is_at_source boolean not null default false,
     limit_wanted_at timestamptz,
     limit_polled_at timestamptz,
-    recorded_seq bigint not null default 0,
     unique nulls not distinct (party_id, asset_id))`,
   `create table mirror.segments (
     segment_id bigint generated always as identity primary key,
@@ -91,16 +89,10 @@ const STATEMENTS = [
     state text not null default 'intent' check (state in ('intent', 'done', 'dropped')),
     created_at timestamptz not null default clock_timestamp())`,
   'create index publications_of_export on mirror.publications (export_id)',
-  // What the record of coverage in work holds of each export; only one is written at a time.
-  `create unlogged table mirror.recording (
-    export_id bigint primary key,
-    coverage_seq bigint not null)`,
   // What the console asks every second must not read a table of a million ledgers to find the few that matter.
   'create index exports_leased on mirror.exports (lease_until) where lease_until is not null',
   // Each request to the source counts those that are there; a night leases hundreds.
   'create index exports_at_source on mirror.exports (lease_until) where is_at_source',
-  // Of what changed since coverage was recorded in the store the same is true.
-  'create index exports_unrecorded on mirror.exports (party_id) where coverage_seq <> recorded_seq',
   'create index exports_quarantined on mirror.exports (quarantined_at) where quarantined_at is not null',
   `create index exports_by_entry on mirror.exports (last_entry_at desc, export_id desc)
      where last_entry_at is not null`,

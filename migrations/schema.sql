@@ -105,7 +105,6 @@ table mirror.exports
   lease_token uuid
   lease_until timestamp with time zone
   lease_holder integer
-  coverage_seq bigint not null default 0
   attempts integer not null default 0
   last_asked_at timestamp with time zone
   last_entry_at timestamp with time zone
@@ -117,7 +116,6 @@ table mirror.exports
   is_at_source boolean not null default false
   limit_wanted_at timestamp with time zone
   limit_polled_at timestamp with time zone
-  recorded_seq bigint not null default 0
   constraint exports_party_id_asset_id_key UNIQUE NULLS NOT DISTINCT (party_id, asset_id)
   constraint exports_pkey PRIMARY KEY (export_id)
 
@@ -280,11 +278,6 @@ unlogged table mirror.rate_budgets
   next_at timestamp with time zone not null
   constraint rate_budgets_pkey PRIMARY KEY (budget)
 
-unlogged table mirror.recording
-  export_id bigint not null
-  coverage_seq bigint not null
-  constraint recording_pkey PRIMARY KEY (export_id)
-
 unlogged table mirror.resume_state
   key text not null
   value jsonb not null
@@ -428,8 +421,6 @@ CREATE INDEX exports_by_entry ON mirror.exports USING btree (last_entry_at DESC,
 CREATE INDEX exports_leased ON mirror.exports USING btree (lease_until) WHERE (lease_until IS NOT NULL)
 
 CREATE INDEX exports_quarantined ON mirror.exports USING btree (quarantined_at) WHERE (quarantined_at IS NOT NULL)
-
-CREATE INDEX exports_unrecorded ON mirror.exports USING btree (party_id) WHERE (coverage_seq <> recorded_seq)
 
 CREATE INDEX exports_waiting ON mirror.exports USING btree (limit_wanted_at) WHERE (limit_wanted_at IS NOT NULL)
 

@@ -9,12 +9,11 @@ import { exportParty } from '../export/export-party.ts';
 import type { RowPool } from '../export/read/row-pool.ts';
 import { mergeAll } from '../export/merge/merge-all.ts';
 import { tidyStore } from '../export/publish/janitor.ts';
-import { recordCoverage } from '../export/store/record-coverage.ts';
 import { type SourceClock, sourceClock } from '../export/plan/source-clock.ts';
 import { buildLake } from '../lake/build/build.ts';
 import { verifyLake } from '../lake/verify/verify-lake.ts';
 import { loadAll } from '../load/load-all.ts';
-import { rebuildIfEmpty, watchStore } from '../load/rebuild.ts';
+import { catchUpWithStore, rebuildIfEmpty } from '../load/rebuild.ts';
 import { verify } from '../load/verify.ts';
 import { isWrittenOnce } from '../objects/object-store.ts';
 import { describeStore } from './describe-store.ts';
@@ -134,10 +133,12 @@ function stagesOfLoads(parts: StageParts) {
   const { log, warehouse, store, lake } = parts;
   const reports = { store: new ReportStore(warehouse), objects: store };
   const rebuilding = { repository: new RebuildStore(warehouse.db), objects: store };
-  const catchUp = watchStore(rebuilding);
   return {
     load: async ({ runId, rebuild }, call) => {
-      const rebuilt = rebuild ? await rebuildIfEmpty(rebuilding, call.signal) : undefined;
+      const rebuilt = rebuild
+        ? ((await rebuildIfEmpty(rebuilding, call.signal)) ??
+          (await catchUpWithStore(rebuilding, call.signal)))
+        : undefined;
       if (rebuilt === undefined) return load(runId, parts, call);
       log.info({ ...rebuilt, problems: rebuilt.problemCount }, 'Manifest rebuilt from the objects');
       const restoredReports = await restoreReports(reports, call.signal, (key, error) =>
@@ -168,8 +169,8 @@ function stagesOfLoads(parts: StageParts) {
       };
     },
     publishReport: (run, outcome, covers, signal) => publishReport(run, outcome, covers, reports, signal),
-    catchUpWithStore: async (signal, { maxAgeMs = 0 } = {}) => {
-      const found = await catchUp(signal, maxAgeMs);
+    catchUpWithStore: async (signal, partyId) => {
+      const found = await catchUpWithStore(rebuilding, signal, partyId);
       if (found === undefined) return;
       const { problemCount: problems } = found;
       log.warn({ ...found, problems }, 'Learned from the store what the database had forgotten');
@@ -188,15 +189,6 @@ function stagesOfStore({ config, log, warehouse, store: objects, holder }: Stage
     tryStore: async (signal) => {
       const found = await objects.tryOut(signal);
       return { isWrittenOnce: isWrittenOnce(found), detail: describeStore(objects.url, found) };
-    },
-    recordCoverage: async (signal) => {
-      try {
-        await recordCoverage({ pool: warehouse.pool, objects }, signal);
-      } catch (error) {
-        signal.throwIfAborted();
-        // Nothing is lost by it: the next run records this one as well.
-        log.warn({ err: error }, 'What is covered could not be recorded in the store');
-      }
     },
     mergeSegments: async (runId, signal) => {
       const { exportCompression: compression, exportSegmentMax: segmentBytesMax } = config;

@@ -63,11 +63,6 @@ export function isExportableParty(id: string): boolean {
   return id !== NETWORK_PARTY && canonicalPartyId(id) === id;
 }
 
-/** In the order of their bytes, as `collate "C"` sorts them. */
-export function compareIds(left: string, right: string): number {
-  return Buffer.compare(Buffer.from(left), Buffer.from(right));
-}
-
 /** The key of a checkpoint: `/` separates, so that inside a hash it is escaped. */
 export function checkpointKey(atBlock: string, hash: string, blockHash: string): string {
   return `${atBlock}/${escapeSlash(hash)}/${escapeSlash(blockHash)}`;

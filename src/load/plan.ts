@@ -46,7 +46,20 @@ interface AssetRange<Instant> {
   readonly to: Instant;
 }
 
-export function doRangesOverlap<Instant extends bigint | string>(
+/**
+ * Where ranges overlap, the newest holds, and of the others nothing: what it does not cover is asked for again.
+ * @param ranges `at`: when the source was asked for it
+ */
+export function chooseNewest<Claim extends AssetRange<bigint> & { readonly at: bigint }>(
+  ranges: readonly Claim[],
+): { readonly held: readonly Claim[]; readonly gone: readonly Claim[] } {
+  const [held, gone]: [Claim[], Claim[]] = [[], []];
+  for (const range of ranges.toSorted((a, b) => Number(b.at - a.at)))
+    (held.some((newer) => doRangesOverlap(range, newer)) ? gone : held).push(range);
+  return { held, gone };
+}
+
+function doRangesOverlap<Instant extends bigint | string>(
   a: AssetRange<Instant>,
   b: AssetRange<Instant>,
 ): boolean {

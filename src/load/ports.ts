@@ -1,6 +1,4 @@
 /** What loading and verifying need from the warehouse. */
-import type { RecordedRange } from '../ledger/objects/coverage-record.ts';
-import type { Manifest } from '../ledger/objects/manifest.ts';
 import type { SegmentRecord } from './store/segment-records.ts';
 
 /** A superseded segment whose rows are still in the warehouse. */
@@ -42,15 +40,6 @@ export interface LoadedSums {
 export interface Replacement {
   readonly load: readonly SegmentRecord[];
   readonly remove: readonly StaleSegment[];
-}
-
-/** All that is known of a party's ledger without the database. */
-export interface RebuiltParty {
-  readonly partyId: string;
-  readonly current: readonly Manifest[];
-  readonly superseded: readonly Manifest[];
-  /** Disjoint; each `objectKey` is that of a current manifest. */
-  readonly coverage: readonly RecordedRange[];
 }
 
 /** What is not there because nobody fetched it: told, not failed. */

@@ -8,12 +8,12 @@ import { RowDigest } from '../ledger/digest.ts';
 import { type Manifest, readManifest } from '../ledger/objects/manifest.ts';
 import { manifestKey } from '../ledger/objects/object-keys.ts';
 import type { ObjectStore } from '../objects/object-store.ts';
-import { checkStore } from './check-store.ts';
 import type { LakeCheck, LakeCheckOptions, NeverFetched, Problem } from './ports.ts';
 import { readSegment } from './segment-reader.ts';
 import type { SegmentRecord } from './store/segment-records.ts';
 import type { VerifyStore } from './store/verify-store.ts';
 import { addUp, sumStoredRows } from './stored-sums.ts';
+import { checkStore } from './unknown-objects.ts';
 
 const PAGE_SEGMENTS = 100;
 const PROBLEMS_KEPT_MAX = 100;
@@ -67,12 +67,14 @@ export async function verify(
   signal: AbortSignal,
   { scope = 'whole', deep = false, onProgress }: VerifyOptions = {},
 ): Promise<VerifyReport> {
-  const { repository, objects } = deps;
+  const { repository } = deps;
   const isFull = scope === 'whole';
   const parts = isFull ? 1 : NIGHTLY_PARTS;
   const verification = new Verification(deps, signal, onProgress);
   await verification.checkSegments(await repository.segmentsToProve(parts), deep);
-  const store = isFull ? await checkStore(repository, objects, signal) : { problems: [], notRecorded: 0 };
+  const store = isFull
+    ? await checkStore(deps, await repository.warehouseId(), signal)
+    : { problems: [], notRecorded: 0 };
   verification.add([...store.problems, ...(await repository.inconsistencies(signal, isFull))]);
   await verification.checkLake({ deep, parts });
   const { problems, problemCount, checked } = verification;

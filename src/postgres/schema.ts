@@ -58,8 +58,6 @@ interface ExportsTable {
   lease_token: string | null;
   lease_holder: number | null;
   lease_until: Timestamp | null;
-  coverage_seq: GeneratedInt8;
-  recorded_seq: GeneratedInt8;
   attempts: Generated<number>;
   last_asked_at: Timestamp | null;
   last_entry_at: Timestamp | null;

@@ -10,7 +10,6 @@ import type { Run } from './store/run.ts';
 
 /** Orders that come close together share what does not depend on their party. */
 const CLOCK_AGE_MAX_MS = 2_000;
-const STORE_AGE_MAX_MS = 300_000;
 
 const params = z.object({
   assetId: id.optional(),
@@ -26,7 +25,7 @@ export async function exportOnDemand(
   signal: AbortSignal,
 ): Promise<VerdictWithEvidence> {
   const { load, ...range } = params.parse(run.params);
-  await deps.stages.catchUpWithStore(signal, { maxAgeMs: STORE_AGE_MAX_MS });
+  await deps.stages.catchUpWithStore(signal, run.subject);
   // A range with an end may end behind an older clock; one without holds all that was there when it was ordered.
   const maxAgeMs = Math.min(CLOCK_AGE_MAX_MS, Date.now() - Date.parse(run.queuedAt));
   const clock = await fixClock(run, deps, signal, range.to === undefined ? { maxAgeMs } : {});

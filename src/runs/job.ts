@@ -92,17 +92,15 @@ export interface Stages {
     signal: AbortSignal,
   ): Promise<VerdictWithEvidence>;
   /**
-   * Takes over what the store records and the database has forgotten. To be done before the source is asked for entries.
-   * @param options `maxAgeMs`: not where this process did so lately, and the database has not gone back since
+   * Takes over what was published and the database has forgotten. To be done before the source is asked for entries.
+   * @param partyId whose ledger is to be asked for; absent: all
    */
-  catchUpWithStore(signal: AbortSignal, options?: { readonly maxAgeMs?: number }): Promise<void>;
+  catchUpWithStore(signal: AbortSignal, partyId?: string): Promise<void>;
   /**
    * Tries the object store out: what it honours, in a line, and whether a second writer of a key is told so by the
    * store itself. @throws what it refuses, or UnreachableError
    */
   tryStore(signal: AbortSignal): Promise<{ readonly isWrittenOnce: boolean; readonly detail: string }>;
-  /** Records in the store what is covered: a lost database need not ask for it again. */
-  recordCoverage(signal: AbortSignal): Promise<void>;
   /** Merges closed segments of months that are over, as many as a night may; as evidence. */
   mergeSegments(runId: string, signal: AbortSignal): Promise<Readonly<Record<string, unknown>>>;
   /** Clears what dead processes left in the spool and in the store. */

@@ -16,12 +16,9 @@ const BEAT_MS = WORKER_SILENT_MS / 3;
 const RECONCILE_MS = 60_000;
 const SCHEDULE_CHECK_MS = 30_000;
 const FORGET_MS = 3_600_000;
-/** Many exports are recorded together: what a lost database forgets of them is asked for again. */
-const RECORD_EVERY_MS = 300_000;
 const CANARY_MS = 10_000;
 /** Every worker sends canaries and any of them may take one: a long silence is not bad luck. */
 const QUIET_MAX_MS = 120_000;
-const COULD_NOT_RECORD = 'What is covered could not be recorded';
 /** Both lists at once, one nightly run at a time. Exports wait for their leases anyway. */
 const CONCURRENCY: Readonly<Record<QueueName, number>> = { sync: 2, export: 1, load: 1, nightly: 1 };
 
@@ -73,9 +70,6 @@ export class JobWorker implements AsyncDisposable {
       const { schedules, jobs } = this.#options;
       for (const one of Object.values(SCHEDULED)) await makeUpMissed(one, schedules, jobs);
     });
-    this.#every(RECORD_EVERY_MS, COULD_NOT_RECORD, () =>
-      this.#options.jobs.stages.recordCoverage(AbortSignal.timeout(RECORD_EVERY_MS)),
-    );
     this.#every(RECONCILE_MS, 'Notices could not be sent', () => sendNotices(this.#options.jobs));
     this.#every(FORGET_MS, 'Old runs could not be forgotten', async () => this.#options.forget());
     this.#every(RECONCILE_MS, 'Runs could not be reconciled', () => reconcileRuns(this.#options.jobs));
@@ -93,15 +87,7 @@ export class JobWorker implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     for (const timer of this.#timers) clearInterval(timer);
     await this.#options.queues.stopWorking(SHUTDOWN_GRACE_MS);
-    if (this.#isWorking) await this.#record(SHUTDOWN_GRACE_MS);
     if (this.#isRegistered) await this.#options.workers.leave(this.#workerId);
-  }
-
-  /** What is not recorded now, the next process records. */
-  async #record(timeoutMs: number): Promise<void> {
-    const { stages, log } = this.#options.jobs;
-    const recorded = stages.recordCoverage(AbortSignal.timeout(timeoutMs));
-    await recorded.catch((error: unknown) => log.debug({ err: error }, COULD_NOT_RECORD));
   }
 
   #beat(): Promise<void> {

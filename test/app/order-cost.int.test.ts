@@ -36,7 +36,6 @@ async function costOf(parties: number): Promise<{ statements: number; lists: num
   await using real = await startRealApp(env, { isWorking: false });
   const ids = Array.from({ length: parties }, (_, index) => idle(index));
   await addIdleLedgers(real.app.warehouse.pool, ids);
-  // The first one compares the database with the store.
   expect(await order(real, idle(0))).toBe('complete');
   store.calls.length = 0;
   using counted = countStatements();
@@ -45,9 +44,9 @@ async function costOf(parties: number): Promise<{ statements: number; lists: num
   return { statements: counted.statements, lists };
 }
 
-it('an order needs as many statements among 1,000 parties as among 10, and never lists the store', async () => {
+it('an order needs as many statements among 1,000 parties as among 10, and lists the store once', async () => {
   const [few, many] = [await costOf(10), await costOf(1_000)];
-  expect([few.lists, many.lists]).toEqual([0, 0]);
+  expect([few.lists, many.lists]).toEqual([ORDERS, ORDERS]);
   // What the rate limit and the clock share among orders depends on how close together they come.
   expect(Math.abs(many.statements - few.statements)).toBeLessThan(ORDERS);
 });

@@ -61,7 +61,7 @@ test('empty answers are true once they are written, all at once, and their lease
   expect(await opened.batch.write()).toEqual([]);
   expect([await covered(opened), await leased(opened)]).toEqual([PARTIES, 0]);
   expect(await recordedExports(opened.world.pool)).toMatchObject(
-    PARTIES.map((partyId) => ({ partyId, isAsked: true, coverageSeq: '1' })),
+    PARTIES.map((partyId) => ({ partyId, isAsked: true })),
   );
 });
 

@@ -5,7 +5,9 @@ import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { PermanentError } from '../../src/core/errors.ts';
 import { freshDatabase } from '../support/database.ts';
-import { World } from './export-world.ts';
+import { type Manifest, readManifest } from '../../src/ledger/objects/manifest.ts';
+import { manifestKey } from '../../src/ledger/objects/object-keys.ts';
+import { signal, World } from './export-world.ts';
 import type { WindowRequest } from '../../src/export/ports.ts';
 import { ASSET_2, at, entries, type Entry, OTHER, row12 } from './ledger-double.ts';
 import { currentSegments } from '../support/mirror-state.ts';
@@ -340,6 +342,22 @@ describe('a covered range', () => {
     await writeFile(join(world.folder, 'objects', current), 'damaged');
     expect(await world.export(now, { again: true })).toMatchObject({ verdict: 'complete', requests: 1 });
     expect(await world.rows()).toEqual(written(world.source.entries));
+  });
+
+  test('that is what it was before has the newest manifest: by it a rebuild tells what holds', async () => {
+    await using world = await World.open(database);
+    // Of one row, whose order the source cannot change.
+    const first = entries('2023-05-01T10:00:00Z', 1);
+    const other = first.map((entry) => ({ ...entry, quantity: 7n }));
+    const published = async (rows: typeof first): Promise<Manifest> => {
+      world.source.entries = rows;
+      await world.export('2023-06-01T00:00:00Z', { again: true });
+      const [segment] = await currentSegments(world.pool);
+      return readManifest(world.objects, manifestKey(segment?.objectKey ?? ''), signal);
+    };
+    const [before, between, after] = [await published(first), await published(other), await published(first)];
+    expect([between.objectKey === before.objectKey, after.objectKey]).toEqual([false, before.objectKey]);
+    expect(after.publishedAt).toBeGreaterThan(between.publishedAt);
   });
 
   test('can be asked for again in part, and the rest is kept though the source no longer serves it', async () => {

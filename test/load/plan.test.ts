@@ -1,7 +1,7 @@
 import { fc } from '../support/properties.ts';
 import { describe, expect, it } from 'vitest';
 import { formatInstant, SECOND_MICROS } from '../../src/core/time.ts';
-import { planReplacements } from '../../src/load/plan.ts';
+import { chooseNewest, planReplacements } from '../../src/load/plan.ts';
 import type { StaleSegment } from '../../src/load/ports.ts';
 import type { SegmentRecord } from '../../src/load/store/segment-records.ts';
 
@@ -70,5 +70,40 @@ describe('planReplacements', () => {
   it('loads segments that replace nothing one by one, the oldest first', () => {
     const plan = planReplacements([segment(2, 10, 20), segment(1, 0, 10)], [], new Set());
     expect(plan.map(({ load }) => load.map((each) => each.segmentId))).toEqual([[1n], [2n]]);
+  });
+});
+
+describe('chooseNewest', () => {
+  const claims = fc.array(
+    fc.record({
+      at: fc.bigInt(1n, 20n),
+      assetId: fc.constantFrom(null, undefined, 'x', 'y'),
+      from: fc.bigInt(0n, 50n),
+      to: fc.bigInt(51n, 70n),
+    }),
+    { maxLength: 12 },
+  );
+  type Claim = Parameters<typeof chooseNewest>[0][number];
+  const doOverlap = (a: Claim, b: Claim): boolean =>
+    a.from < b.to && b.from < a.to && (!a.assetId || !b.assetId || a.assetId === b.assetId);
+
+  it('holds no instant twice, and gives a range up only for one that is as new or newer', () => {
+    fc.assert(
+      fc.property(claims, (given) => {
+        const { held, gone } = chooseNewest(given);
+        expect(new Set([...held, ...gone])).toEqual(new Set(given));
+        for (const [index, one] of held.entries())
+          expect(held.slice(index + 1).some((other) => doOverlap(one, other))).toBe(false);
+        for (const one of gone)
+          expect(held.some((newer) => newer.at >= one.at && doOverlap(one, newer))).toBe(true);
+      }),
+    );
+  });
+
+  it('replaces an open range by what was published later, and keeps what that does not touch', () => {
+    const closed = { at: 1n, from: 0n, to: 100n };
+    const open = { at: 1n, from: 100n, to: 105n };
+    const later = { at: 3n, from: 100n, to: 200n };
+    expect(chooseNewest([closed, open, later])).toEqual({ held: [later, closed], gone: [open] });
   });
 });

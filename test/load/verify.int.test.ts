@@ -208,7 +208,6 @@ describe('rebuildIfEmpty', () => {
     expect(rebuilt).toEqual({
       current: 2,
       superseded: 1,
-      rangesWithoutEntries: 0,
       problemCount: 0,
       problems: [],
     });
@@ -228,9 +227,9 @@ describe('rebuildIfEmpty', () => {
     expect(before.length).toBe(2);
     await emptyLedgers(database.pool);
     class Dying extends RebuildStore {
-      override async adopt(...[party]: Parameters<RebuildStore['adopt']>): Promise<void> {
-        if (party.partyId === PARTY_B) throw new Error('killed');
-        await super.adopt(party);
+      override adopt(...given: Parameters<RebuildStore['adopt']>): ReturnType<RebuildStore['adopt']> {
+        if (given[0] === PARTY_B) throw new Error('killed');
+        return super.adopt(...given);
       }
     }
     await expect(rebuildIfEmpty({ repository: new Dying(warehouse.db), objects }, signal)).rejects.toThrow(
@@ -242,6 +241,27 @@ describe('rebuildIfEmpty', () => {
     expect((await database.pool.query(SEGMENTS)).rows).toEqual(before);
     expect((await repository.lineage()).isRebuilding).toBe(false);
     expect(await rebuildIfEmpty({ repository, objects }, signal)).toBeUndefined();
+  });
+
+  it('takes over no object that is older than what is known of its range', async () => {
+    const day = { party: PARTY_A, from: '2023-05-01T00:00:00Z', to: '2023-05-02T00:00:00Z' };
+    const rows = [row12({ time: '2023-05-01 01:00:00+00' })];
+    const { segmentId } = await publish(database.pool, objects, { ...day, open: true, rows });
+    await publish(database.pool, objects, { ...day, to: '2023-05-03T00:00:00Z', rows });
+    const before = (await database.pool.query(SEGMENTS)).rows;
+    await database.pool.query('delete from mirror.segments where segment_id = $1', [segmentId]);
+    await setWarehouseId(database.pool, WAREHOUSE_ID);
+    const found = await catchUpWithStore({ repository: new RebuildStore(warehouse.db), objects }, signal);
+    expect(found).toMatchObject({ current: 0, superseded: 1, problemCount: 0 });
+    expect((await database.pool.query(SEGMENTS)).rows).toEqual(before);
+  });
+
+  it('takes over nothing of another mirror', async () => {
+    await publishBoth();
+    await emptyLedgers(database.pool);
+    await setWarehouseId(database.pool, '00000000-0000-4000-8000-000000000009');
+    const deps = { repository: new RebuildStore(warehouse.db), objects };
+    expect(await catchUpWithStore(deps, signal)).toBeUndefined();
   });
 
   it('goes on past a manifest that it cannot use', async () => {

@@ -81,7 +81,6 @@ export async function openJobWorld(
     publishReport: async (run, outcome, covers, signal) =>
       (await answers.publishReport?.(run, outcome, covers, signal)) ?? outcome,
     catchUpWithStore: async () => undefined,
-    recordCoverage: async () => undefined,
     mergeSegments: async (runId, signal) => (await answers.mergeSegments?.(runId, signal)) ?? {},
     tidy: async (signal) => answers.tidy?.(signal),
     sourceLatency: async () =>

@@ -99,7 +99,7 @@ export async function addIdleLedgers(pool: Pool, ids: readonly string[]): Promis
   await addParties(pool, ids);
   await pool.query(
     `with exports as (
-       insert into mirror.exports (party_id, coverage_seq) select unnest($1::text[]), 1 returning party_id)
+       insert into mirror.exports (party_id) select unnest($1::text[]) returning party_id)
      insert into mirror.coverage (party_id, from_time, to_time, sides)
      select party_id, '1970-01-01Z', '2020-01-01Z', 'both' from exports`,
     [ids],
@@ -259,15 +259,6 @@ export async function quarantineExport(pool: Pool, partyId: string, reason: obje
   await pool.query(
     'update mirror.exports set quarantined_at = now(), attempts = 5, quarantine_reason = $2 where party_id = $1',
     [partyId, reason],
-  );
-}
-
-/** Of the export at that place, from 0: its coverage has changed once more, as a commit says it. */
-export async function countPublication(pool: Pool, place: number): Promise<void> {
-  await pool.query(
-    `update mirror.exports set coverage_seq = coverage_seq + 1
-     where export_id = (select export_id from mirror.exports order by export_id offset $1 limit 1)`,
-    [place],
   );
 }
 

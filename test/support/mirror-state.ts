@@ -98,7 +98,6 @@ export interface HeldExport {
   readonly reason: { readonly code?: string } | null;
   readonly idleNights: number;
   readonly isAsked: boolean;
-  readonly coverageSeq: string;
   readonly isAtSource: boolean;
   /** It was refused by the export limit, and asks again. */
   readonly waitsForLimit: boolean;
@@ -110,8 +109,7 @@ export async function recordedExports(pool: Pool): Promise<HeldExport[]> {
   const { rows } = await pool.query<HeldExport>(
     `select party_id as "partyId", asset_id as "assetId", attempts, quarantined_at is not null as "isQuarantined",
        quarantine_reason as reason, idle_nights as "idleNights", last_asked_at is not null as "isAsked",
-       coverage_seq::text as "coverageSeq", is_at_source as "isAtSource",
-       limit_wanted_at is not null as "waitsForLimit", lease_until as "leaseUntil"
+       is_at_source as "isAtSource", limit_wanted_at is not null as "waitsForLimit", lease_until as "leaseUntil"
      from mirror.exports order by party_id, asset_id`,
   );
   return rows;

@@ -3,9 +3,8 @@
  * range touches are never grown into it: what lies outside is kept, and only its border moves. Pure.
  */
 import { BEGINNING, ceilSecond, DAY_MICROS, type Micros, SECOND_MICROS } from '../../core/time.ts';
-import type { Coverage } from '../store/coverage-rows.ts';
+import type { Coverage, TailSum } from '../store/coverage-rows.ts';
 import type { SourceProfile } from '../store/source-profile.ts';
-import type { TailSum } from '../../ledger/objects/coverage-record.ts';
 import { earlier, later, overlaps, type Range, subtract, union } from './ranges.ts';
 
 /** Half of the six months that nodes of the public service keep by default. */

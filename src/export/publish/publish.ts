@@ -103,7 +103,7 @@ async function existingObject(
   return undefined;
 }
 
-/** An object that was published before, and superseded, comes back with the manifest it has. */
+/** Of an object that was superseded and comes back, the newer one: by it a rebuild tells what holds. */
 async function publishManifest(
   lease: ExportLease,
   manifest: Manifest,
@@ -117,8 +117,9 @@ async function publishManifest(
   } catch (error) {
     if (errorCode(error) !== 'OBJECT_CONFLICT') throw error;
     const found = await readManifest(deps.objects, key, signal);
-    if (found.objectSha256 === manifest.objectSha256 && found.to === manifest.to) return;
-    // It tells of an object that was lost: ours is there now.
+    const isSame = found.objectSha256 === manifest.objectSha256 && found.to === manifest.to;
+    if (isSame && found.publishedAt >= manifest.publishedAt) return;
+    // It tells of an object that was lost, or of an earlier time.
     await deps.objects.remove(key, signal);
     await write();
   }

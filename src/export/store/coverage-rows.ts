@@ -1,9 +1,9 @@
 /** Known ranges of ledgers: the rows of `mirror.coverage`, read and written in one place. */
 import { sql } from 'kysely';
-import type { z } from 'zod';
+import { z } from 'zod';
 import { RetryableError } from '../../core/errors.ts';
 import { formatInstant, readInstant } from '../../core/time.ts';
-import { recordedRange, tailSum } from '../../ledger/objects/coverage-record.ts';
+import { hex64, id, instant } from '../../ledger/json-values.ts';
 import type { Database } from '../../postgres/database.ts';
 import type { ExportScope } from '../ports.ts';
 
@@ -12,10 +12,29 @@ type Asked = 'runId' | 'epoch' | 'checkedAt' | 'isFaulty' | 'isLoaded' | 'conten
 /** A range of a ledger that is known: a current segment, or proven to be empty. */
 export type Coverage = Readonly<Omit<CoverageRow, Asked> & Partial<Pick<CoverageRow, Asked>>>;
 
+/** The sum of a range's last rows: what every continuation asks for again, to see that they still are there. */
+export const tailSum = z.object({
+  /** A whole second; the range's end is the coverage's. */
+  from: instant,
+  rows: z.int().nonnegative(),
+  digest: hex64,
+  rowForm: z.string(),
+});
+export type TailSum = z.output<typeof tailSum>;
+
 /** A range that becomes known; without an object nothing lies in it, and the source was asked for it just now. */
-export const newCoverage = recordedRange
-  .omit({ runId: true })
-  .partial({ objectKey: true, tail: true, checkedAt: true });
+export const newCoverage = z.object({
+  /** null: every asset. */
+  assetId: id.nullable(),
+  from: instant,
+  /** Exclusive. */
+  to: instant,
+  open: z.boolean(),
+  sides: z.enum(['from', 'both', 'unknown']),
+  objectKey: z.string().nullish(),
+  tail: tailSum.nullish(),
+  checkedAt: instant.optional(),
+});
 export type NewCoverage = Readonly<z.output<typeof newCoverage>>;
 
 /** Known ranges of the party whose assets overlap the scope's, by time. */

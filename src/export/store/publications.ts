@@ -2,7 +2,6 @@
 import { sql } from 'kysely';
 import { z } from 'zod';
 import { formatInstant } from '../../core/time.ts';
-import { tailSum } from '../../ledger/objects/coverage-record.ts';
 import { instant } from '../../ledger/json-values.ts';
 import { type Manifest, manifestJson, manifestSchema } from '../../ledger/objects/manifest.ts';
 import type { Database } from '../../postgres/database.ts';
@@ -13,6 +12,7 @@ import {
   insertCoverage,
   newCoverage,
   supersede,
+  tailSum,
 } from './coverage-rows.ts';
 import { type ExportLease, releaseLeases } from './leases.ts';
 import { segmentColumns } from './segment-rows.ts';
@@ -98,14 +98,10 @@ export async function commitPublication(
     return coverageRow(lease.scope.partyId, publication, range, segmentId);
   });
   await insertCoverage(tx, ranges);
+  if (publication.lastEntryAt === undefined) return;
   await tx
     .updateTable('exports')
-    .set((eb) => ({
-      coverage_seq: eb('coverage_seq', '+', 1n),
-      ...(publication.lastEntryAt === undefined
-        ? {}
-        : { last_entry_at: formatInstant(publication.lastEntryAt) }),
-    }))
+    .set({ last_entry_at: formatInstant(publication.lastEntryAt) })
     .where('export_id', '=', lease.exportId)
     .execute();
 }
@@ -142,19 +138,18 @@ export async function commitEmpty(tx: Database, exports: readonly Success[]): Pr
 export async function recordSuccess(tx: Database, exports: readonly Success[]): Promise<void> {
   const given = exports.map(({ lease, publication, contradictions, isDone }) => ({
     export_id: String(lease.exportId),
-    published: publication === undefined ? 0 : 1,
     last_entry_at: publication?.lastEntryAt === undefined ? null : formatInstant(publication.lastEntryAt),
     contradictions,
     is_done: isDone,
   }));
   await sql`
     update mirror.exports e
-    set coverage_seq = e.coverage_seq + g.published, last_entry_at = coalesce(g.last_entry_at, e.last_entry_at),
+    set last_entry_at = coalesce(g.last_entry_at, e.last_entry_at),
       attempts = 0, quarantined_at = null, quarantine_reason = null,
       window_plan = case when g.is_done then null else e.window_plan end,
       contradictions = g.contradictions, last_asked_at = clock_timestamp()
-    from jsonb_to_recordset(${JSON.stringify(given)}::jsonb) as g(export_id bigint, published int,
-      last_entry_at timestamptz, contradictions int, is_done boolean)
+    from jsonb_to_recordset(${JSON.stringify(given)}::jsonb) as g(export_id bigint, last_entry_at timestamptz,
+      contradictions int, is_done boolean)
     where e.export_id = g.export_id`.execute(tx);
 }
 

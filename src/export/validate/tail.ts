@@ -4,7 +4,7 @@
  * range, which is continued at once, that second is enough where the hour holds much.
  */
 import type { Micros } from '../../core/time.ts';
-import type { TailSum } from '../../ledger/objects/coverage-record.ts';
+import type { TailSum } from '../store/coverage-rows.ts';
 import { RowSum } from '../../ledger/row-sum.ts';
 import { instantOf, secondOf } from '../plan/ranges.ts';
 import type { BlockFindings, SpanFindings } from '../read/block-reader.ts';

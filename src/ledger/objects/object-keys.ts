@@ -61,11 +61,16 @@ export function partyName(partyId: string): string {
     : `=sha256=${createHash('sha256').update(partyId).digest('hex')}`;
 }
 
+/** What the keys of all objects of a party begin with. */
+export function partyPrefix(partyId: string): string {
+  return `ledger/party=${partyName(partyId)}/`;
+}
+
 /** `ledger/party=…/asset=…/<from>_<to>.<sha>.csv[.zst|.gz]`. */
 export function segmentKey(name: SegmentName): string {
   const range = `${formatCompact(name.from)}_${formatCompact(name.to)}`;
   const file = `${range}.${name.sha256.slice(0, SHA_CHARACTERS)}.csv${SUFFIX[name.compression]}`;
-  return checkKey(`ledger/party=${partyName(name.partyId)}/asset=${name.assetId ?? 'all'}/${file}`);
+  return checkKey(`${partyPrefix(name.partyId)}asset=${name.assetId ?? 'all'}/${file}`);
 }
 
 const SEGMENT_KEY =

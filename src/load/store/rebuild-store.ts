@@ -1,33 +1,17 @@
-/** Manifest tables and coverage rebuilt from the store, one party a transaction. */
-import { type Insertable, sql, type Transaction } from 'kysely';
+/** Manifest tables rebuilt from the store, one party a transaction. */
+import { sql } from 'kysely';
 import { formatInstant, nowMicros } from '../../core/time.ts';
 import type { Manifest } from '../../ledger/objects/manifest.ts';
-import type { RecordedRange } from '../../ledger/objects/coverage-record.ts';
-import { doRangesOverlap } from '../plan.ts';
-import type { RebuiltParty } from '../ports.ts';
+import { chooseNewest } from '../plan.ts';
 import type { Database } from '../../postgres/database.ts';
-import type { MirrorSchema } from '../../postgres/schema.ts';
 import { segmentColumns } from '../../export/store/segment-rows.ts';
 import { lockParties } from '../../export/store/leases.ts';
-import {
-  type Coverage,
-  coverageRow,
-  insertCoverage,
-  readCoverage,
-  supersede,
-} from '../../export/store/coverage-rows.ts';
-import { inTransaction, mapDatabaseError, readRow } from '../../postgres/transaction.ts';
+import { coverageRow, insertCoverage, readCoverage, supersede } from '../../export/store/coverage-rows.ts';
+import { inTransaction, mapDatabaseError, readRows } from '../../postgres/transaction.ts';
+import { readKnownObjects } from './segment-records.ts';
 
 /** Rows of one insert: Postgres takes 65,535 parameters. */
 const ROWS_MAX = 1000;
-
-export interface Lineage {
-  readonly warehouseId: string;
-  /** The last number that was given. */
-  readonly seq: bigint;
-  /** A rebuild was begun and not finished. */
-  readonly isRebuilding: boolean;
-}
 
 export class RebuildStore {
   readonly #db: Database;
@@ -36,122 +20,107 @@ export class RebuildStore {
     this.#db = db;
   }
 
-  /** Nothing is published or covered. */
-  async isEmpty(): Promise<boolean> {
-    const { known } = await readRow(
+  /** @returns whether nothing is published or covered, or a rebuild was begun and not finished */
+  async beginIfEmpty(): Promise<boolean> {
+    const begun = await readRows(
       this.#db,
-      'look for segments',
-      sql<{ known: boolean }>`
-        select exists (select from mirror.segments) or exists (select from mirror.coverage) as known`,
+      'begin to rebuild',
+      sql`update mirror.identity set is_rebuilding = true where is_rebuilding
+        or not exists (select from mirror.segments) and not exists (select from mirror.coverage) returning 1 as one`,
     );
-    return !known;
+    return begun.length > 0;
   }
 
-  async begin(): Promise<void> {
-    await mapDatabaseError('begin to rebuild', () =>
-      this.#db.updateTable('identity').set({ is_rebuilding: true }).execute(),
-    );
-  }
-
-  lineage(): Promise<Lineage> {
+  lineage(): Promise<{ readonly warehouseId: string; readonly isRebuilding: boolean }> {
     return mapDatabaseError('read the identity of the warehouse', () =>
       this.#db
         .selectFrom('identity')
-        .select(['warehouse_id as warehouseId', 'publication_seq as seq', 'is_rebuilding as isRebuilding'])
+        .select(['warehouse_id as warehouseId', 'is_rebuilding as isRebuilding'])
         .executeTakeFirstOrThrow(),
     );
   }
 
-  /** Records one party in one transaction. What is known and overlaps nothing of it stays; the rest gives way. */
-  async adopt({ partyId, current, superseded, coverage }: RebuiltParty): Promise<void> {
-    await inTransaction(this.#db, { action: `record what is published of party ${partyId}` }, async (tx) => {
+  knownObjects(objectKeys: readonly string[]): Promise<ReadonlySet<string>> {
+    return readKnownObjects(this.#db, objectKeys);
+  }
+
+  /**
+   * Records one party in one transaction. Where manifests overlap each other, or what is known, the newest holds.
+   * @returns how many of its segments are current, and how many are superseded
+   */
+  async adopt(
+    partyId: string,
+    manifests: readonly Manifest[],
+  ): Promise<{ readonly current: number; readonly superseded: number }> {
+    return inTransaction(this.#db, { action: `record what is published of party ${partyId}` }, async (tx) => {
       // Neither an export of the party nor another rebuild comes between.
       await lockParties(tx, [partyId]);
-      const known = await readCoverage(tx, { partyId });
-      if (coverage.every((range) => known.some((row) => isSame(row, range)))) return;
-      // The newest word on what they cover lies in the store.
-      const gone = known.filter((row) => coverage.some((range) => doRangesOverlap(row, range)));
+      const known = await readKnownObjects(
+        tx,
+        manifests.map(({ objectKey }) => objectKey),
+      );
+      const fresh = manifests.filter(({ objectKey }) => !known.has(objectKey));
+      const { held, gone } = chooseNewest([
+        ...(await readCoverage(tx, { partyId })).map((row) => ({ ...row, at: row.checkedAt ?? 0n })),
+        ...fresh.map((manifest) => ({ ...manifest, at: manifest.publishedAt })),
+      ]);
       await supersede(
         tx,
-        gone.map(({ coverageId }) => coverageId),
+        gone.flatMap((one) => ('coverageId' in one ? one.coverageId : [])),
       );
+      const superseded = gone.filter((one) => 'seq' in one);
+      const current = held.filter((one) => 'seq' in one);
       await insertSegments(tx, superseded, 'superseded');
       const segmentIds = await insertSegments(tx, current, 'current');
       await insertCoverage(
         tx,
-        coverage.map((range) => rebuiltRow(partyId, range, segmentIds)),
+        current.map((manifest) => {
+          const range = { ...manifest, checkedAt: manifest.publishedAt };
+          return coverageRow(partyId, manifest, range, segmentIds.get(manifest.objectKey));
+        }),
       );
+      return { current: current.length, superseded: superseded.length };
     });
   }
 
-  /** Takes over the lineage (warehouse id, sequence) that published all of it: what comes next is newer. */
-  async finish(lineage: Pick<Lineage, 'warehouseId' | 'seq'> | undefined): Promise<void> {
+  /** @param newest of all that was learned: what is published next has a higher number, and carries on its lineage */
+  async finish(newest: Pick<Manifest, 'warehouseId' | 'seq'> | undefined): Promise<void> {
     await inTransaction(this.#db, { action: 'finish the rebuild' }, async (tx) => {
-      await tx.updateTable('identity').set({ is_rebuilding: false }).execute();
-      if (lineage === undefined) return;
       await tx
         .updateTable('identity')
-        .set({ warehouse_id: lineage.warehouseId, publication_seq: lineage.seq })
-        .where('publication_seq', '<', lineage.seq)
+        .set({ is_rebuilding: false })
+        .where('is_rebuilding', '=', true)
+        .execute();
+      if (newest === undefined) return;
+      await tx
+        .updateTable('identity')
+        .set({ warehouse_id: newest.warehouseId, publication_seq: newest.seq })
+        .where('publication_seq', '<', newest.seq)
         .execute();
     });
   }
 }
 
-function isSame(row: Coverage, range: RecordedRange): boolean {
-  return (
-    row.from === range.from &&
-    row.to === range.to &&
-    row.open === range.open &&
-    (row.assetId ?? null) === range.assetId &&
-    (row.objectKey ?? null) === range.objectKey
-  );
-}
-
 /** @returns their ids by object key */
 async function insertSegments(
-  tx: Transaction<MirrorSchema>,
+  tx: Database,
   manifests: readonly Manifest[],
   status: 'current' | 'superseded',
 ): Promise<ReadonlyMap<string, bigint>> {
   const ids = new Map<string, bigint>();
   for (let start = 0; start < manifests.length; start += ROWS_MAX) {
-    const rows = manifests.slice(start, start + ROWS_MAX).map((manifest) => segmentRow(manifest, status));
+    const rows = manifests.slice(start, start + ROWS_MAX).map((manifest) => ({
+      ...segmentColumns(manifest),
+      evidence: JSON.stringify({ rebuilt: true }),
+      status,
+      superseded_at: status === 'superseded' ? formatInstant(nowMicros()) : null,
+    }));
     const inserted = await tx
       .insertInto('segments')
       .values(rows)
-      .onConflict((conflict) =>
-        conflict.column('object_key').doUpdateSet((eb) => ({
-          status,
-          open: eb.ref('excluded.open'),
-          removed_at: null,
-          superseded_at:
-            status === 'current' ? null : sql`coalesce(segments.superseded_at, excluded.superseded_at)`,
-        })),
-      )
       .returning(['segment_id', 'object_key'])
       .execute();
     for (const row of inserted) ids.set(row.object_key, row.segment_id);
   }
   return ids;
-}
-
-function segmentRow(
-  manifest: Manifest,
-  status: 'current' | 'superseded',
-): Insertable<MirrorSchema['segments']> {
-  return {
-    ...segmentColumns(manifest),
-    evidence: JSON.stringify({ rebuilt: true }),
-    status,
-    superseded_at: status === 'superseded' ? formatInstant(nowMicros()) : null,
-  };
-}
-
-function rebuiltRow(partyId: string, range: RecordedRange, segmentIds: ReadonlyMap<string, bigint>): object {
-  const { objectKey } = range;
-  const segmentId = objectKey === null ? undefined : segmentIds.get(objectKey);
-  if (objectKey !== null && segmentId === undefined)
-    throw new RangeError(`no segment is current of ${objectKey}`);
-  return coverageRow(partyId, range, range, segmentId);
 }

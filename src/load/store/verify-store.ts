@@ -6,7 +6,7 @@ import { CANONICAL_SQL, copyOut } from '../../postgres/copy-out.ts';
 import type { Warehouse } from '../../postgres/database.ts';
 import { readIdentity } from '../../postgres/identity.ts';
 import { mapDatabaseError, readRow, readRows } from '../../postgres/transaction.ts';
-import { SEGMENT_COLUMNS, type SegmentRecord } from './segment-records.ts';
+import { readKnownObjects, SEGMENT_COLUMNS, type SegmentRecord } from './segment-records.ts';
 
 const ACTION = 'verify the warehouse';
 
@@ -121,12 +121,8 @@ export class VerifyStore {
     return (await readIdentity(this.#warehouse.db)).warehouseId;
   }
 
-  /** Those of the given keys that are of a segment, current or not. */
-  async knownObjects(objectKeys: readonly string[]): Promise<ReadonlySet<string>> {
-    const rows = await this.#rows(sql<{ object_key: string }>`
-      select object_key from mirror.segments where object_key = any(${[...objectKeys]})
-      union select jsonb_path_query(plan, '$.**.objectKey') #>> '{}' from mirror.publications where state = 'intent'`);
-    return new Set(rows.map((row) => row.object_key));
+  knownObjects(objectKeys: readonly string[]): Promise<ReadonlySet<string>> {
+    return readKnownObjects(this.#warehouse.db, objectKeys);
   }
 
   /** Rows in mirror.ledger_entries by segment; segments without rows are missing. */

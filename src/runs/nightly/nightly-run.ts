@@ -40,7 +40,6 @@ export async function runNightly(run: Run, deps: JobDeps, call: StageCall): Prom
   const exports = await exportDue(run, deps, signal, undefined, { untilMs: askUntilMs(run, deps) });
   log.info({ runId, verdict: exports.verdict, ...exports.evidence }, 'Exports ended');
   const merged = await mergeOnce(run, deps, signal);
-  await stages.recordCoverage(signal);
   const load = await workPart(run, { kind: 'load', subject: 'warehouse and lake' }, deps, call);
   const verify = await stages.verify({ runId, deep: false, scope: 'nightly' }, call);
   log.info({ runId, verdict: verify.verdict, checked: verify.evidence['checked'] }, 'Verified');

@@ -1,36 +1,30 @@
-/** A lost database, rebuilt from the store: the next night asks for what it would have asked anyway. */
-import type { Pool } from 'pg';
+/** A lost database, rebuilt from the manifests; and one that went back to a backup. */
 import { randomUUID } from 'node:crypto';
-import { cp, mkdtemp, readFile, rename, rm, writeFile } from 'node:fs/promises';
+import { cp, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { zstdCompressSync, zstdDecompressSync } from 'node:zlib';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { exportParty } from '../../../src/export/export-party.ts';
 import { createLog } from '../../../src/core/log.ts';
 import { tidyStore } from '../../../src/export/publish/janitor.ts';
-import { recordCoverage } from '../../../src/export/store/record-coverage.ts';
-import { readRecordKey } from '../../../src/ledger/objects/coverage-record.ts';
 import { catchUpWithStore, rebuildIfEmpty, type RebuildResult } from '../../../src/load/rebuild.ts';
-import { FileStore } from '../../../src/objects/file-store.ts';
-import type { ReleaseName } from '../../../src/sandbox/release-names.ts';
 import { ExportArchiveStore } from '../../../src/export/store/export-archive.ts';
 import { openWarehouse } from '../../../src/postgres/database.ts';
 import { RebuildStore } from '../../../src/load/store/rebuild-store.ts';
+import type { ReleaseName } from '../../../src/sandbox/release-names.ts';
 import { signal, World } from '../../export/export-world.ts';
 import { expectTruth, type Night, openNights } from '../../export/sandbox-nightly.ts';
 import { testSource } from '../../source/test-source.ts';
-import { type FreshDatabase, freshDatabase, openFreshDatabase } from '../../support/database.ts';
+import { freshDatabase, openFreshDatabase } from '../../support/database.ts';
 import { coveredRanges, currentSegments, publicationSeq } from '../../support/mirror-state.ts';
-import { countPublication, emptyLedgers, setPublicationSeq } from '../../support/mirror-arrange.ts';
+import { emptyLedgers, setPublicationSeq } from '../../support/mirror-arrange.ts';
 
 const database = await freshDatabase({ isMigrated: true });
+const DAY_MS = 86_400_000;
 
-/** What the source was asked, party by party. */
 interface Scene extends Night {
-  /** Every party's export, and the record behind it. @returns what was asked meanwhile */
+  /** Every party's export. @returns what the source was asked meanwhile */
   night(): Promise<readonly string[]>;
-  record(objects?: FileStore): Promise<string | undefined>;
   /** A second mirror: an empty database, and a copy of the store. */
   rebuilt(): Promise<{ world: World; result: RebuildResult | undefined; night: Scene['night'] }>;
 }
@@ -60,15 +54,9 @@ async function openScene(release: ReleaseName): Promise<Scene> {
     }
     return [...asked];
   }
-  const record = (objects = world.objects): Promise<string | undefined> => recordIn(database, objects);
   return {
     ...night,
-    record,
-    night: async () => {
-      const questions = await nightOf(world);
-      await record();
-      return questions;
-    },
+    night: () => nightOf(world),
     rebuilt: async () => {
       const empty = await openFreshDatabase({ isMigrated: true });
       const folder = await mkdtemp(join(tmpdir(), 'ledger-mirror-lost-'));
@@ -87,46 +75,37 @@ async function openScene(release: ReleaseName): Promise<Scene> {
   };
 }
 
-async function recordIn({ url }: FreshDatabase, objects: FileStore): Promise<string | undefined> {
-  await using warehouse = openWarehouse({ url, onIdleError: () => undefined });
-  return recordCoverage({ pool: warehouse.pool, objects }, signal);
+async function keysOf({ pool }: World): Promise<string[]> {
+  return (await currentSegments(pool)).map(({ objectKey }) => objectKey).toSorted();
 }
 
-/** All that says what is left to ask, and what is believed of the answers. The source's order is random. */
-async function coverageOf({ pool }: World): Promise<unknown[]> {
+/** Of each party, from when until when it is closed without a gap. */
+async function closedOf({ pool }: World): Promise<unknown[]> {
   const { rows } = await pool.query(
-    `select c.party_id, c.asset_id, c.from_time, c.to_time, c.open, c.sides, c.tail, s.rows, s.digest, s.open as "isOpen",
-       s.status
-     from mirror.coverage c left join mirror.segments s using (segment_id) order by 1, 2, 3`,
+    `select party_id, range_agg(tstzrange(from_time, to_time))::text as closed from mirror.coverage
+     where not open group by 1 order by 1`,
   );
   return rows;
 }
 
-async function recordKeys({ objects }: World): Promise<string[]> {
-  const keys: string[] = [];
-  for await (const { key } of objects.list('coverage/', signal)) keys.push(key);
-  return keys;
-}
-
 describe.each(['0.71.4', '0.73'] as const)('release %s', (release) => {
-  test('the nightly run after a rebuild asks the same requests and ends with the same coverage', async () => {
+  test('a lost database comes back with the same segments, and the next night asks for what no manifest says', async () => {
     const scene = await openScene(release);
     // The third night finds the present as it was: what was open is closed as it stands.
-    for (const passed of [0, 3_600_000, 600_000, 86_400_000]) {
+    for (const passed of [0, 3_600_000, 600_000, DAY_MS]) {
       scene.sandbox.advance(passed);
       await scene.night();
     }
-    const empties = (await coveredRanges(scene.world.pool)).filter(({ isEmpty }) => isEmpty);
-    expect(empties.length).toBeGreaterThan(0);
+    expect((await coveredRanges(scene.world.pool)).filter(({ isEmpty }) => isEmpty)).not.toEqual([]);
     const lost = await scene.rebuilt();
-    expect(lost.result).toMatchObject({ problemCount: 0, rangesWithoutEntries: empties.length });
-    expect(await coverageOf(lost.world)).toEqual(await coverageOf(scene.world));
+    expect(lost.result).toMatchObject({ problemCount: 0 });
+    expect(await keysOf(lost.world)).toEqual(await keysOf(scene.world));
+    expect((await coveredRanges(lost.world.pool)).filter(({ isEmpty }) => isEmpty)).toEqual([]);
 
     scene.sandbox.advance(7_200_000);
-    const questions = await scene.night();
-    expect(questions.length).toBe([...scene.sandbox.truth.parties()].length);
-    expect(await lost.night()).toEqual(questions);
-    expect(await coverageOf(lost.world)).toEqual(await coverageOf(scene.world));
+    await scene.night();
+    await lost.night();
+    expect(await closedOf(lost.world)).toEqual(await closedOf(scene.world));
     await expectTruth({ ...scene, world: lost.world });
   });
 });
@@ -149,7 +128,7 @@ test('a database that went back to a backup takes over what was published since,
   const scene = await openScene('0.73');
   const { world, sandbox } = scene;
   const goOn = async (): Promise<void> => {
-    sandbox.advance(86_400_000);
+    sandbox.advance(DAY_MS);
     await scene.night();
   };
   await scene.night();
@@ -157,151 +136,47 @@ test('a database that went back to a backup takes over what was published since,
   const restore = await backUp(world);
   await goOn();
   await goOn();
-  const covered = await coverageOf(world);
-  const current = async (): Promise<string[]> => {
-    return (await currentSegments(world.pool)).map(({ objectKey }) => objectKey).toSorted();
-  };
-  const before = await current();
+  const before = await keysOf(world);
   await restore();
   await using warehouse = openWarehouse({ url: database.url, onIdleError: () => undefined });
   const deps = { repository: new RebuildStore(warehouse.db), objects: world.objects };
   expect(await catchUpWithStore(deps, signal)).toMatchObject({ problemCount: 0 });
-  expect(await coverageOf(world)).toEqual(covered);
-  expect(await current()).toEqual(before);
+  expect(await keysOf(world)).toEqual(before);
   const archive = new ExportArchiveStore(warehouse.db);
   await tidyStore({ objects: world.objects, archive, log: createLog('silent'), graceMs: -1000 }, signal);
   expect(await world.keys()).toEqual(expect.arrayContaining(before));
   expect(await catchUpWithStore(deps, signal)).toBeUndefined();
   sandbox.advance(7_200_000);
-  expect(await scene.night()).toHaveLength([...sandbox.truth.parties()].length);
+  await scene.night();
   await expectTruth(scene);
 });
 
-test('segments published since the last coverage record are known by their manifests', async () => {
-  const scene = await openScene('0.71.4');
+test('an order of a party learns first what was published of it after the backup, and nothing of others', async () => {
+  const scene = await openScene('0.73');
+  const { world, sandbox } = scene;
   await scene.night();
-  const records = join(scene.world.folder, 'objects', 'coverage');
-  const before = join(scene.world.folder, 'before');
-  await cp(records, before, { recursive: true });
-  scene.sandbox.advance(86_400_000);
+  const restore = await backUp(world);
+  sandbox.advance(DAY_MS);
   await scene.night();
-  await rm(records, { recursive: true });
-  await rename(before, records);
-  const lost = await scene.rebuilt();
-  const closedKeys = async (pool: Pool): Promise<string[]> =>
-    (await currentSegments(pool)).filter(({ open }) => !open).map(({ objectKey }) => objectKey);
-  const known = await closedKeys(scene.world.pool);
-  const again = await closedKeys(lost.world.pool);
-  expect(known).toEqual(expect.arrayContaining(again));
-  await lost.night();
-  await expectTruth({ ...scene, world: lost.world });
-});
-
-test('a coverage record names every party where most have changed, so that the next one is small', async () => {
-  const scene = await openScene('0.71.4');
+  const published = await currentSegments(world.pool);
+  const [party = ''] = published.map(({ partyId }) => partyId);
+  const before = await (async () => {
+    await restore();
+    return currentSegments(world.pool);
+  })();
+  await using warehouse = openWarehouse({ url: database.url, onIdleError: () => undefined });
+  const deps = { repository: new RebuildStore(warehouse.db), objects: world.objects };
+  expect(await catchUpWithStore(deps, signal, party)).toMatchObject({ problemCount: 0 });
+  const now = await currentSegments(world.pool);
+  const ofParty = (isMeant: boolean, segments: typeof now): string[] =>
+    segments.flatMap((one) => ((one.partyId === party) === isMeant ? one.objectKey : [])).toSorted();
+  expect(ofParty(true, now)).toEqual(ofParty(true, published));
+  expect(ofParty(false, now)).toEqual(ofParty(false, before));
+  expect(ofParty(false, now)).not.toEqual(ofParty(false, published));
+  // What is learned of the others later is not taken for older than what was published meanwhile.
+  await scene.run(party);
+  await catchUpWithStore(deps, signal);
+  expect(ofParty(false, await currentSegments(world.pool))).toEqual(ofParty(false, published));
   await scene.night();
-  scene.sandbox.advance(86_400_000);
-  await scene.night();
-  const isFull = async (): Promise<unknown[]> =>
-    (await recordKeys(scene.world)).map((key) => readRecordKey(key)?.isFull);
-  expect(await isFull()).toEqual([true]);
-  await countPublication(scene.world.pool, 0);
-  await scene.record();
-  expect(await isFull()).toEqual([true, false]);
-});
-
-test('coverage records stay few however often one is written, and say the same', async () => {
-  const scene = await openScene('0.71.4');
-  await scene.night();
-  expect(await scene.record()).toBeUndefined();
-  for (let round = 0; round < 40; round += 1) {
-    // As a commit would.
-    await countPublication(scene.world.pool, round % 3);
-    expect(await scene.record()).toBeDefined();
-  }
-  const kept = await recordKeys(scene.world);
-  expect(kept.length).toBeLessThan(34);
-  expect(kept.filter((key) => readRecordKey(key)?.isFull === true).length).toBe(1);
-  expect(await coverageOf((await scene.rebuilt()).world)).toEqual(await coverageOf(scene.world));
-  expect(await scene.world.spooled()).toEqual([]);
-});
-
-test.each(['before', 'after'] as const)(
-  'a process that ends %s its record is there leaves it to the next',
-  async (when) => {
-    const scene = await openScene('0.71.4');
-    class Dying extends FileStore {
-      override async publishFile(...given: Parameters<FileStore['publishFile']>): Promise<void> {
-        if (when === 'after') await super.publishFile(...given);
-        throw new Error('ended');
-      }
-    }
-    await expect(scene.night()).resolves.toBeDefined();
-    scene.sandbox.advance(86_400_000);
-    const [{ id } = { id: '' }] = scene.sandbox.truth.parties();
-    await scene.run(id);
-    await expect(scene.record(new Dying(join(scene.world.folder, 'objects')))).rejects.toThrow('ended');
-    expect(await scene.record()).toBeDefined();
-    expect(await scene.record()).toBeUndefined();
-    expect(await coverageOf((await scene.rebuilt()).world)).toEqual(await coverageOf(scene.world));
-  },
-);
-
-test('a record rewrites each ledger that changed once, and leaves to the next what changes meanwhile', async () => {
-  const scene = await openScene('0.71.4');
-  await scene.night();
-  const { pool, folder } = scene.world;
-  const { rows } = await pool.query<{ id: number }>(
-    'select export_id::int as id from mirror.exports order by 1',
-  );
-  const [first = 0, second = 0] = rows.map(({ id }) => id);
-  // As a commit would.
-  const change = (...ids: number[]): Promise<unknown> =>
-    pool.query('update mirror.exports set coverage_seq = coverage_seq + 1 where export_id = any ($1)', [ids]);
-  class Busy extends FileStore {
-    override async publishFile(...given: Parameters<FileStore['publishFile']>): Promise<void> {
-      await change(second);
-      await super.publishFile(...given);
-    }
-  }
-  await pool.query(`
-    create table rewritten (id int);
-    create function note_rewritten() returns trigger language plpgsql as
-      $$ begin insert into rewritten values (new.export_id); return null; end $$;
-    create trigger rewritten after update on mirror.exports for each row execute function note_rewritten()`);
-  onTestFinished(async () => {
-    await pool.query('drop function note_rewritten cascade; drop table rewritten');
-  });
-  await change(first, second);
-  expect(await scene.record(new Busy(join(folder, 'objects')))).toBeDefined();
-  const rewritten = await pool.query<{ id: number }>('select id from rewritten order by 1');
-  expect(rewritten.rows.map(({ id }) => id)).toEqual([first, first, second, second, second]);
-  expect(await scene.record()).toBeDefined();
-  expect(await scene.record()).toBeUndefined();
-});
-
-test.each([
-  ['cut', (bytes: Buffer) => bytes.subarray(0, bytes.length - 20)],
-  [
-    'changed',
-    (bytes: Buffer) => zstdCompressSync(zstdDecompressSync(bytes).toString().replace('"from"', '"both"')),
-  ],
-  ['no record', () => Buffer.from('{}')],
-])('a record that is %s is left out, and what it alone knows is asked again', async (_, damage) => {
-  const scene = await openScene('0.71.4');
-  await scene.night();
-  scene.sandbox.advance(600_000);
-  await scene.night();
-  const empties = (await coveredRanges(scene.world.pool)).filter(({ isEmpty }) => isEmpty);
-  expect(empties.length).toBeGreaterThan(0);
-  const keys = await recordKeys(scene.world);
-  for (const key of keys) {
-    const path = join(scene.world.folder, 'objects', key);
-    await writeFile(path, damage(await readFile(path)));
-  }
-  const lost = await scene.rebuilt();
-  const problems = keys.map((key) => ({ key }));
-  expect(lost.result).toMatchObject({ problemCount: keys.length, problems, rangesWithoutEntries: 0 });
-  await lost.night();
-  await expectTruth({ ...scene, world: lost.world });
+  await expectTruth(scene);
 });

@@ -30,8 +30,8 @@ export async function fillMirror(
   const active = Math.max(2, Math.floor(parties / 5));
   await fillLists(pool, parties);
   await pool.query(
-    `insert into mirror.exports (party_id, coverage_seq, recorded_seq, last_asked_at, last_entry_at, idle_nights)
-     select ${ID}, 1, 1, clock_timestamp() - n * interval '1 millisecond',
+    `insert into mirror.exports (party_id, last_asked_at, last_entry_at, idle_nights)
+     select ${ID}, clock_timestamp() - n * interval '1 millisecond',
        case when n <= ${active} then ${CLOSED_TO} - n * interval '1 minute' end, case when n <= ${active} then 0 else 9 end
      from generate_series(1, ${parties}) n`,
   );

@@ -1,0 +1,123 @@
+/** Published objects that the database does not know: it was lost, went back to a backup, or is another mirror's. */
+import { PermanentError } from '../core/errors.ts';
+import { type Manifest, readManifest } from '../ledger/objects/manifest.ts';
+import { isManifestKey, manifestKey, objectKeyOf, partyPrefix } from '../ledger/objects/object-keys.ts';
+import type { ObjectStore } from '../objects/object-store.ts';
+import type { Problem } from './ports.ts';
+
+const LEDGER_PREFIX = 'ledger/';
+/** Asked of the database together. */
+const KEYS_AT_ONCE = 1_000;
+/** Manifests that are read only to tell whose they are. */
+const OWNERS_READ_MAX = 100;
+const MANIFEST_BYTES_MAX = 4n * 2n ** 20n;
+
+export interface UnknownObject {
+  /** Of its manifest. */
+  readonly key: string;
+  readonly manifestBytes: bigint;
+  /** Of the object itself; undefined where it is not there. */
+  readonly bytes: bigint | undefined;
+}
+
+interface Known {
+  readonly objects: ObjectStore;
+  /** Those of the given keys that are of a segment, current or not, or of a publication that is not finished. */
+  readonly repository: { knownObjects(objectKeys: readonly string[]): Promise<ReadonlySet<string>> };
+}
+
+/** Some at a time, in the order of their keys; with how many keys there were. */
+export async function* unknownObjects(
+  { objects, repository }: Known,
+  signal: AbortSignal,
+  prefix = LEDGER_PREFIX,
+): AsyncGenerator<{ readonly listed: number; readonly unknown: readonly UnknownObject[] }> {
+  async function* listed(): AsyncGenerator<UnknownObject> {
+    // An object comes right before its manifest.
+    let before = { key: '', bytes: 0n };
+    for await (const { key, bytes } of objects.list(prefix, signal)) {
+      const isBeside = before.key === objectKeyOf(key);
+      if (isManifestKey(key)) yield { key, manifestBytes: bytes, bytes: isBeside ? before.bytes : undefined };
+      before = { key, bytes };
+    }
+  }
+  for await (const page of inPages(listed(), KEYS_AT_ONCE)) {
+    const known = await repository.knownObjects(page.map(({ key }) => objectKeyOf(key)));
+    yield { listed: page.length, unknown: page.filter(({ key }) => !known.has(objectKeyOf(key))) };
+  }
+}
+
+async function* inPages<Item>(items: AsyncIterable<Item>, size: number): AsyncGenerator<readonly Item[]> {
+  let page: Item[] = [];
+  for await (const item of items) {
+    page.push(item);
+    if (page.length < size) continue;
+    yield page;
+    page = [];
+  }
+  if (page.length > 0) yield page;
+}
+
+/** @throws PermanentError `OBJECT_MISSING` or `MANIFEST_INVALID` where it cannot be believed */
+export async function checkedManifest(
+  { key, manifestBytes, bytes }: UnknownObject,
+  objects: ObjectStore,
+  signal: AbortSignal,
+): Promise<Manifest> {
+  const misplaced = (state: string): PermanentError =>
+    new PermanentError(`Cannot use the manifest ${key}: ${state}; its range is asked again`, {
+      code: 'MANIFEST_INVALID',
+      meta: { key },
+    });
+  if (manifestBytes > MANIFEST_BYTES_MAX) throw misplaced('it is too large for one');
+  const manifest = await readManifest(objects, key, signal);
+  if (!key.startsWith(partyPrefix(manifest.partyId)) || manifestKey(manifest.objectKey) !== key)
+    throw misplaced(`it is of ${manifest.objectKey}`);
+  if (bytes !== manifest.objectBytes) throw misplaced('its object is not there, or has another size');
+  return manifest;
+}
+
+export interface StoreCheck {
+  /** Of this mirror, as far as it was looked at. */
+  readonly notRecorded: number;
+  readonly problems: readonly Problem[];
+}
+
+export async function checkStore(
+  known: Known,
+  warehouseId: string,
+  signal: AbortSignal,
+): Promise<StoreCheck> {
+  const problems: Problem[] = [];
+  let [notRecorded, isAnyKnown] = [0, false];
+  for await (const { listed, unknown } of unknownObjects(known, signal)) {
+    isAnyKnown ||= unknown.length < listed;
+    for (const { key } of unknown) {
+      const owner = notRecorded < OWNERS_READ_MAX ? await readOwner(known.objects, key, signal) : undefined;
+      if (owner === undefined || owner === warehouseId) notRecorded += 1;
+      else {
+        const message = `it was published by another mirror, ${owner}`;
+        problems.push({ code: 'OBJECT_FOREIGN', subject: key, message });
+      }
+    }
+  }
+  if (!isAnyKnown && problems.length === 0 && notRecorded > 0) {
+    const message = `the store holds ${notRecorded} objects and this database knows none of them; \`ledger-mirror load --all\` rebuilds it from them`;
+    problems.push({ code: 'OBJECTS_NOT_RECORDED', subject: LEDGER_PREFIX, message });
+  }
+  return { notRecorded, problems };
+}
+
+/** The mirror that published it; undefined where the manifest was taken away since it was listed, or is none. */
+async function readOwner(
+  objects: ObjectStore,
+  key: string,
+  signal: AbortSignal,
+): Promise<string | undefined> {
+  try {
+    return (await readManifest(objects, key, signal)).warehouseId;
+  } catch (error) {
+    if (!(error instanceof PermanentError)) throw error;
+    return undefined;
+  }
+}
