@@ -12,7 +12,7 @@ import { hashText, RowDigest } from '../ledger/digest.ts';
 import { PermanentError } from '../core/errors.ts';
 import type { Layout } from '../ledger/header.ts';
 import { RowFields } from '../ledger/row-fields.ts';
-import type { LoadedSums, MonthLines } from './ports.ts';
+import type { MonthLines } from './ports.ts';
 import type { SegmentRows } from './segment-reader.ts';
 import type { SegmentRecord } from './store/segment-records.ts';
 
@@ -21,6 +21,20 @@ const MONTHS_MAX = 1200;
 const NULL = '\\N';
 const PARTY_PLACES = ENTRY_COLUMNS.flatMap((name, place) => (isPartyColumn(name) ? [place] : []));
 const ESCAPES: Readonly<Record<string, string>> = { '\\': '\\\\', '\t': '\\t', '\n': '\\n', '\r': '\\r' };
+
+/** What the loader found while it read a segment. */
+export interface LoadedSums {
+  readonly rows: bigint;
+  readonly valuesDigest: string;
+  /** `2023-05` */
+  readonly months: readonly {
+    readonly month: string;
+    readonly rows: bigint;
+    readonly valuesDigest: string;
+  }[];
+  /** Rows whose `effect` is not what their quantity and accounts say; they are loaded as they were sent. */
+  readonly effectsContradicted: bigint;
+}
 
 /** Gathers rows between two `take` calls. Rows of a chunk of plain bytes become one chunk of COPY input. */
 export class CopyRows implements SegmentRows {

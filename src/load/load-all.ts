@@ -8,49 +8,18 @@ const PAGE_ROWS = 200;
 /** Kept of each kind of trouble, for the run's evidence; all of them are counted. */
 const KEPT_MAX = 100;
 
-interface Totals {
-  parties: number;
-  segments: number;
-  rows: bigint;
-  removedRows: bigint;
-  /** Rows whose `effect` contradicts their quantity and accounts; the evidence of their segments has them too. */
-  effectsContradicted: bigint;
-  heldBack: number;
-  quarantinedCount: number;
-  readonly quarantined: FaultySegment[];
-  failedCount: number;
-  readonly failed: { readonly partyId: string; readonly code: string; readonly message: string }[];
-}
-
-export interface LoadOutcome extends Readonly<Totals> {
-  /**
-   * `incomplete` where a segment was quarantined or a party's load failed; `suspicious` where what was loaded
-   * contradicts itself.
-   */
-  readonly verdict: Verdict;
-}
-
 /**
  * A party that fails does not stop the others; a warehouse or store that cannot be reached does.
+ * @returns `incomplete` where a segment was quarantined or a party's load failed; `suspicious` where what was loaded
+ *   contradicts itself
  * @throws UnreachableError
  */
 export async function loadAll(
   deps: LoadDeps,
   signal: AbortSignal,
   onParty: (load: PartyLoad) => void = () => undefined,
-): Promise<LoadOutcome> {
-  const totals: Totals = {
-    parties: 0,
-    segments: 0,
-    rows: 0n,
-    removedRows: 0n,
-    effectsContradicted: 0n,
-    heldBack: 0,
-    quarantinedCount: 0,
-    quarantined: [],
-    failedCount: 0,
-    failed: [],
-  };
+): Promise<Readonly<Totals> & { readonly verdict: Verdict }> {
+  const totals = noTotals();
   const stop = new AbortController();
   const either = AbortSignal.any([signal, stop.signal]);
   const parties = partiesInTurn(deps, either);
@@ -66,14 +35,12 @@ export async function loadAll(
       }
     }
   };
-  const lanes = Array.from({ length: CONCURRENCY }, () =>
-    work().catch((error: unknown) => stop.abort(error)),
-  );
-  await Promise.all(lanes);
+  const lane = (): Promise<void> => work().catch((error: unknown) => stop.abort(error));
+  await Promise.all(Array.from({ length: CONCURRENCY }, lane));
   signal.throwIfAborted();
   // The first error stops the other lane, and what that one then meets is not the reason.
   if (stop.signal.aborted) throw stop.signal.reason;
-  return { verdict: verdictOf(totals), ...totals };
+  return { verdict: judge(totals), ...totals };
 }
 
 /** One generator shared by the lanes: calls of `next` queue up, so each party is handed out once. */
@@ -88,6 +55,23 @@ async function* partiesInTurn(deps: LoadDeps, signal: AbortSignal): AsyncGenerat
   }
 }
 
+function noTotals() {
+  return {
+    parties: 0,
+    segments: 0,
+    rows: 0n,
+    removedRows: 0n,
+    /** Rows whose `effect` contradicts their quantity and accounts; the evidence of their segments has them too. */
+    effectsContradicted: 0n,
+    heldBack: 0,
+    quarantinedCount: 0,
+    quarantined: [] as FaultySegment[],
+    failedCount: 0,
+    failed: [] as { readonly partyId: string; readonly code: string; readonly message: string }[],
+  };
+}
+type Totals = ReturnType<typeof noTotals>;
+
 function count(totals: Totals, load: PartyLoad): void {
   totals.parties += 1;
   totals.segments += load.segments;
@@ -101,14 +85,13 @@ function count(totals: Totals, load: PartyLoad): void {
 
 function countFailure(totals: Totals, partyId: string, error: unknown): void {
   totals.failedCount += 1;
-  if (totals.failed.length >= KEPT_MAX) return;
-  totals.failed.push({ partyId, code: errorCode(error), message: errorLine(error) });
+  if (totals.failed.length < KEPT_MAX)
+    totals.failed.push({ partyId, code: errorCode(error), message: errorLine(error) });
 }
 
-function verdictOf({ quarantinedCount, failedCount, heldBack, effectsContradicted }: Totals): Verdict {
-  const isComplete = quarantinedCount === 0 && failedCount === 0 && heldBack === 0;
+function judge({ quarantinedCount, failedCount, heldBack, effectsContradicted }: Totals): Verdict {
   return worst([
-    isComplete ? 'complete' : 'incomplete',
+    quarantinedCount + failedCount + heldBack === 0 ? 'complete' : 'incomplete',
     effectsContradicted === 0n ? 'complete' : 'suspicious',
   ]);
 }

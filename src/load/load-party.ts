@@ -1,10 +1,10 @@
 /** Brings published segments of one party into the warehouse. */
 import { PermanentError } from '../core/errors.ts';
 import type { ObjectStore } from '../objects/object-store.ts';
-import { CopyRows } from './copy-rows.ts';
-import { planReplacements } from './plan.ts';
-import type { LoadedSums, QuarantineReason, Replacement, RowSink } from './ports.ts';
-import { readSegment } from './segment-reader.ts';
+import { CopyRows, type LoadedSums } from './copy-rows.ts';
+import { planReplacements, type Replacement } from './plan.ts';
+import type { Problem, RowSink } from './ports.ts';
+import { readSegment, SegmentFault } from './segment-reader.ts';
 import type { LoadStore } from './store/load-store.ts';
 import type { SegmentRecord } from './store/segment-records.ts';
 
@@ -13,7 +13,7 @@ export interface LoadDeps {
   readonly objects: ObjectStore;
 }
 
-export interface FaultySegment extends QuarantineReason {
+export interface FaultySegment extends Omit<Problem, 'subject'> {
   readonly segmentId: bigint;
   readonly objectKey: string;
 }
@@ -34,18 +34,6 @@ const PLANS_MAX = 20;
 
 /** A bit may flip on the way: an object counts as damaged after so many readings. */
 const READINGS_MAX = 2;
-
-/** A segment's own fault, told apart from the warehouse's and the store's. */
-class SegmentFault extends Error {
-  readonly segment: SegmentRecord;
-  override readonly cause: PermanentError;
-
-  constructor(segment: SegmentRecord, cause: PermanentError) {
-    super(cause.message);
-    this.segment = segment;
-    this.cause = cause;
-  }
-}
 
 /**
  * Loads every current segment that is not loaded, and removes rows of superseded ones in the transaction
@@ -110,7 +98,7 @@ async function replaceOne(
       );
       return removedRows === undefined ? undefined : { rows, removedRows, effectsContradicted };
     } catch (error) {
-      const isRead = error instanceof SegmentFault && error.cause.code !== 'OBJECT_MISSING';
+      const isRead = error instanceof SegmentFault && error.code !== 'OBJECT_MISSING';
       if (!isRead || reading >= READINGS_MAX) throw error;
     }
   }
@@ -123,23 +111,17 @@ async function copySegment(
   signal: AbortSignal,
 ): Promise<LoadedSums> {
   const rows = new CopyRows(segment);
-  const reading = readSegment(objects, segment, rows, signal);
-  try {
-    for (;;) {
-      const step = await reading.next().catch((error: unknown) => {
-        throw error instanceof PermanentError ? new SegmentFault(segment, error) : error;
-      });
-      if (step.done === true) return rows.sums();
-      const months = rows.take();
-      if (months.length > 0) await sink.write(months);
-    }
-  } finally {
-    await reading.return(undefined);
+  for await (const read of readSegment(objects, segment, rows, signal)) {
+    const months = read.take();
+    if (months.length > 0) await sink.write(months);
   }
+  return rows.sums();
 }
 
-async function quarantine(fault: SegmentFault, repository: LoadStore): Promise<FaultySegment> {
-  const reason = { code: fault.cause.code, message: fault.message };
-  await repository.quarantine(fault.segment.segmentId, reason);
-  return { ...reason, segmentId: fault.segment.segmentId, objectKey: fault.segment.objectKey };
+async function quarantine(
+  { segment: { segmentId, objectKey }, code, message }: SegmentFault,
+  repository: LoadStore,
+): Promise<FaultySegment> {
+  await repository.quarantine(segmentId, { code, message });
+  return { code, message, segmentId, objectKey };
 }

@@ -3,8 +3,16 @@
  * brings what stands in for them; segments that replace nothing go alone, so that a long first load can
  * be resumed segment by segment.
  */
-import type { Replacement, StaleSegment } from './ports.ts';
 import type { SegmentRecord } from './store/segment-records.ts';
+
+/** A superseded segment whose rows are still in the warehouse. */
+export type StaleSegment = Pick<SegmentRecord, 'segmentId' | 'assetId' | 'from' | 'to'>;
+
+/** Segments that must change place in one transaction, so that nobody sees a range twice or not at all. */
+export interface Replacement {
+  readonly load: readonly SegmentRecord[];
+  readonly remove: readonly StaleSegment[];
+}
 
 /**
  * Groups `pending` and `stale` into replacements such that no stale row shares an instant and an asset

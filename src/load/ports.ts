@@ -1,13 +1,4 @@
-/** What loading and verifying need from the warehouse. */
-import type { SegmentRecord } from './store/segment-records.ts';
-
-/** A superseded segment whose rows are still in the warehouse. */
-export type StaleSegment = Pick<SegmentRecord, 'segmentId' | 'assetId' | 'from' | 'to'>;
-
-export interface QuarantineReason {
-  readonly code: string;
-  readonly message: string;
-}
+/** What loading and verifying need from the warehouse and the lake. */
 
 /** Whole lines of COPY input in text format, of one month (`2023-05`), whose partition must exist before they are sent. */
 export interface MonthLines {
@@ -18,37 +9,6 @@ export interface MonthLines {
 /** Where a segment's rows go; a write that resolves makes room for the next. */
 export interface RowSink {
   write(months: readonly MonthLines[]): Promise<void>;
-}
-
-export interface MonthSum {
-  /** `2023-05` */
-  readonly month: string;
-  readonly rows: bigint;
-  readonly valuesDigest: string;
-}
-
-/** What the loader found while it read a segment. */
-export interface LoadedSums {
-  readonly rows: bigint;
-  readonly valuesDigest: string;
-  readonly months: readonly MonthSum[];
-  /** Rows whose `effect` is not what their quantity and accounts say; they are loaded as they were sent. */
-  readonly effectsContradicted: bigint;
-}
-
-/** Segments that must change place in one transaction, so that nobody sees a range twice or not at all. */
-export interface Replacement {
-  readonly load: readonly SegmentRecord[];
-  readonly remove: readonly StaleSegment[];
-}
-
-/** What is not there because nobody fetched it: told, not failed. */
-export interface NeverFetched {
-  readonly parties: number;
-  readonly listsWithGaps: readonly string[];
-  readonly openSegments: bigint;
-  readonly exportsQuarantined: number;
-  readonly segmentsNotLoaded: bigint;
 }
 
 /** Something recorded that does not agree with what is there. */

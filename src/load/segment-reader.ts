@@ -26,34 +26,44 @@ export interface SegmentRows {
   row(buffer: Buffer, start: number, end: number): void;
 }
 
+/** A segment's own fault, told apart from the warehouse's and the store's. */
+export class SegmentFault extends PermanentError {
+  readonly segment: SegmentRecord;
+
+  constructor(segment: SegmentRecord, cause: PermanentError) {
+    super(cause.message, { code: cause.code, meta: cause.meta, cause });
+    this.segment = segment;
+  }
+}
+
 /**
  * Yields after each piece of plain bytes, when its rows were visited: the consumer's pace is the pace
  * of reading. Ends normally only where everything agrees with the record.
- * @throws PermanentError `OBJECT_CORRUPT` naming what differs, `OBJECT_MISSING`, or what the header says
+ * @throws SegmentFault `OBJECT_CORRUPT` naming what differs, `OBJECT_MISSING`, or what the header or a row says
  * @throws RetryableError where the store broke
  */
-export async function* readSegment(
+export async function* readSegment<Rows extends SegmentRows>(
   objects: ObjectStore,
   segment: SegmentRecord,
-  rows: SegmentRows,
+  rows: Rows,
   signal: AbortSignal,
-): AsyncGenerator<void> {
-  const stored = new ByteSums();
-  const plain = new ByteSums();
-  const digest = new RowDigest();
+): AsyncGenerator<Rows> {
+  const [stored, plain, digest] = [new ByteSums(), new ByteSums(), new RowDigest()];
   let isHeader = true;
   const splitter = new RowSplitter((buffer, start, end) => {
-    if (isHeader) {
-      isHeader = false;
-      rows.header(readHeader(buffer.subarray(start, end)));
-      return;
+    if (isHeader) rows.header(readHeader(buffer.subarray(start, end)));
+    else {
+      digest.add(hashRow(buffer, start, end));
+      rows.row(buffer, start, end);
     }
-    digest.add(hashRow(buffer, start, end));
-    rows.row(buffer, start, end);
+    isHeader = false;
   });
-  const source = await objects.read(segment.objectKey, signal);
-  const bytes = plainBytes(source, stored, segment);
+  let bytes: Readable | undefined;
   try {
+    const source = await objects.read(segment.objectKey, signal);
+    // The callback does nothing: an error destroys the last stream, whose reader meets it.
+    const counted = pipeline(source, stored.through(), () => undefined);
+    bytes = plainStream(counted, compressionOf(segment.objectKey));
     for await (const chunk of bytes as AsyncIterable<Buffer>) {
       signal.throwIfAborted();
       plain.add(chunk);
@@ -61,38 +71,24 @@ export async function* readSegment(
       if (plain.bytes > segment.bytes) throw corrupt(segment, 'bytes', plain.bytes, segment.bytes);
       for (let start = 0; start < chunk.length; start += PIECE_BYTES) {
         splitter.push(chunk.subarray(start, start + PIECE_BYTES));
-        yield;
+        yield rows;
       }
     }
+    for (const [what, found, recorded] of [
+      ['object_bytes', stored.bytes, segment.objectBytes],
+      ['object_sha256', stored.sha256(), segment.objectSha256],
+      ['bytes', plain.bytes, segment.bytes],
+      ['sha256', plain.sha256(), segment.sha256],
+      ['last line', splitter.rest().length === 0 ? 'ended' : 'cut off', 'ended'],
+      ['rows', BigInt(digest.rows), segment.rows],
+      ['digest', digest.hex(), segment.digest],
+    ] as const)
+      if (found !== recorded) throw corrupt(segment, what, found, recorded);
   } catch (error) {
     signal.throwIfAborted();
     throw readingError(segment, error);
   } finally {
-    bytes.destroy();
-  }
-  checkSums(segment, [
-    ['object_bytes', stored.bytes, segment.objectBytes],
-    ['object_sha256', stored.sha256(), segment.objectSha256],
-    ['bytes', plain.bytes, segment.bytes],
-    ['sha256', plain.sha256(), segment.sha256],
-    ['last line', splitter.rest().length === 0 ? 'ended' : 'cut off', 'ended'],
-    ['rows', BigInt(digest.rows), segment.rows],
-    ['digest', digest.hex(), segment.digest],
-  ]);
-}
-
-function plainBytes(source: Readable, stored: ByteSums, segment: SegmentRecord): Readable {
-  // The callback does nothing: an error destroys the last stream, whose reader meets it.
-  const counted = pipeline(source, stored.through(), () => undefined);
-  return plainStream(counted, compressionOf(segment.objectKey));
-}
-
-function checkSums(
-  segment: SegmentRecord,
-  sums: readonly (readonly [what: string, found: string | bigint, recorded: string | bigint])[],
-): void {
-  for (const [what, found, recorded] of sums) {
-    if (found !== recorded) throw corrupt(segment, what, found, recorded);
+    bytes?.destroy();
   }
 }
 
@@ -114,12 +110,16 @@ function corrupt(
 
 /** Errors of the archive are the object's fault and stay; the rest is the store's, and may pass. */
 function readingError(segment: SegmentRecord, error: unknown): Error {
-  if (error instanceof PermanentError || error instanceof RetryableError) return error;
+  if (error instanceof RetryableError) return error;
+  if (error instanceof PermanentError) return new SegmentFault(segment, error);
   const code = errorCode(error);
   const isArchive = isArchiveDamage(error) || code === 'ERR_TRAILING_JUNK_AFTER_STREAM_END';
   const message = `Cannot read the object ${segment.objectKey}: ${code}`;
   const details = { cause: error, meta: { key: segment.objectKey } };
   return isArchive
-    ? new PermanentError(`${message}; it is damaged`, { ...details, code: 'OBJECT_CORRUPT' })
+    ? new SegmentFault(
+        segment,
+        new PermanentError(`${message}; it is damaged`, { ...details, code: 'OBJECT_CORRUPT' }),
+      )
     : new RetryableError(`${message}; it is tried again`, { ...details, code: 'OBJECT_READ_BROKE' });
 }

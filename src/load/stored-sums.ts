@@ -1,7 +1,7 @@
 /** Sums of rows as the warehouse holds them, recomputed outside of it. */
 import { canonicalText, extraFromJson } from '../ledger/canonical.ts';
 import { hashText, RowDigest } from '../ledger/digest.ts';
-import type { MonthSum } from './ports.ts';
+import type { LoadedSums } from './copy-rows.ts';
 
 const NULL = '\\N';
 const UNESCAPED: Readonly<Record<string, string>> = {
@@ -36,7 +36,7 @@ export async function sumStoredRows(chunks: AsyncIterable<Buffer>): Promise<Read
 }
 
 /** The sum of all months; the additive digest makes it the segment's. */
-export function addUp(months: readonly MonthSum[]): RowDigest {
+export function addUp(months: LoadedSums['months']): RowDigest {
   const total = new RowDigest();
   for (const month of months) total.merge(RowDigest.fromHex(month.valuesDigest, Number(month.rows)));
   return total;

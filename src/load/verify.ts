@@ -8,10 +8,10 @@ import { RowDigest } from '../ledger/digest.ts';
 import { type Manifest, readManifest } from '../ledger/objects/manifest.ts';
 import { manifestKey } from '../ledger/objects/object-keys.ts';
 import type { ObjectStore } from '../objects/object-store.ts';
-import type { LakeCheck, LakeCheckOptions, NeverFetched, Problem } from './ports.ts';
+import type { LakeCheck, LakeCheckOptions, Problem } from './ports.ts';
 import { readSegment } from './segment-reader.ts';
 import type { SegmentRecord } from './store/segment-records.ts';
-import type { VerifyStore } from './store/verify-store.ts';
+import type { NeverFetched, VerifyStore } from './store/verify-store.ts';
 import { addUp, sumStoredRows } from './stored-sums.ts';
 import { checkStore } from './unknown-objects.ts';
 
@@ -35,31 +35,20 @@ export interface VerifyOptions {
   readonly onProgress?: (checked: Readonly<VerifyCounts>) => void;
 }
 
-export interface VerifyCounts {
-  segments: number;
-  objectBytes: bigint;
-  loadedSegments: number;
-  warehouseRows: bigint;
-  lakeFiles: number;
-  lakeFilesRead: number;
-  lakeRows: bigint;
-  /** Segments that the next build of the lake brings or takes away. */
-  lakeSegmentsBehind: number;
-}
-
 export interface VerifyReport {
   readonly verdict: 'complete' | 'failed';
   readonly deep: boolean;
   readonly scope: 'nightly' | 'whole';
   /** Each current segment was proven since then; null where one never was. RFC 3339. */
   readonly provenSince: string | null;
-  /** Objects of this lineage that no segment names: left by a crash, or published after a backup that was restored. */
+  /** Objects of this mirror that no segment names: left by a crash, or published after a backup that was restored. */
   readonly objectsNotRecorded: number;
-  readonly checked: Readonly<VerifyCounts>;
+  readonly checked: VerifyCounts;
   readonly problemCount: number;
   readonly problems: readonly Problem[];
   readonly neverFetched: NeverFetched;
 }
+export type VerifyCounts = Verification['checked'];
 
 /** @throws RetryableError where the warehouse or the store could not be asked: then nothing is proven */
 export async function verify(
@@ -72,10 +61,8 @@ export async function verify(
   const parts = isFull ? 1 : NIGHTLY_PARTS;
   const verification = new Verification(deps, signal, onProgress);
   await verification.checkSegments(await repository.segmentsToProve(parts), deep);
-  const store = isFull
-    ? await checkStore(deps, await repository.warehouseId(), signal)
-    : { problems: [], notRecorded: 0 };
-  verification.add([...store.problems, ...(await repository.inconsistencies(signal, isFull))]);
+  const store = isFull ? await checkStore(deps, await repository.warehouseId(), signal) : undefined;
+  verification.add([...(store?.problems ?? []), ...(await repository.inconsistencies(signal, isFull))]);
   await verification.checkLake({ deep, parts });
   const { problems, problemCount, checked } = verification;
   return {
@@ -83,7 +70,7 @@ export async function verify(
     deep,
     scope,
     provenSince: await repository.oldestProof(),
-    objectsNotRecorded: store.notRecorded,
+    objectsNotRecorded: store?.notRecorded ?? 0,
     checked,
     problemCount,
     problems,
@@ -94,7 +81,7 @@ export async function verify(
 class Verification {
   readonly problems: Problem[] = [];
   problemCount = 0;
-  readonly checked: VerifyCounts = {
+  readonly checked = {
     segments: 0,
     objectBytes: 0n,
     loadedSegments: 0,
@@ -102,6 +89,7 @@ class Verification {
     lakeFiles: 0,
     lakeFilesRead: 0,
     lakeRows: 0n,
+    /** Segments that the next build of the lake brings or takes away. */
     lakeSegmentsBehind: 0,
   };
   readonly #deps: VerifyDeps;
@@ -137,7 +125,7 @@ class Verification {
 
   async #checkObject(segment: SegmentRecord): Promise<void> {
     const { repository, objects } = this.#deps;
-    const read = (): Promise<void> => readWhole(objects, segment, this.#signal);
+    const read = () => readWhole(objects, segment, this.#signal);
     try {
       // A bit that flipped on the way is not in the object.
       await read().catch((error: unknown) => {
@@ -169,12 +157,11 @@ class Verification {
         await this.#addIfCurrent(segment, 'ROWS_DIFFER', message);
         continue;
       }
-      const sum = addUp(recorded.get(segmentId) ?? []);
-      if (BigInt(sum.rows) !== segment.rows || sum.hex() !== valuesDigest)
+      const months = addUp(recorded.get(segmentId) ?? []);
+      if (BigInt(months.rows) !== rows || months.hex() !== valuesDigest)
         await this.#addIfCurrent(segment, 'MONTHS_DIFFER', 'its sums by month do not add up to its own');
-      if (stored === undefined) continue;
-      const found = (stored.get(String(segmentId)) ?? new RowDigest()).hex();
-      if (found === valuesDigest) continue;
+      const found = stored && (stored.get(String(segmentId)) ?? new RowDigest()).hex();
+      if (found === undefined || found === valuesDigest) continue;
       const message = `the rows in mirror.ledger_entries sum up to ${found}, loaded were ${valuesDigest}`;
       await this.#addIfCurrent(segment, 'VALUES_DIFFER', message);
     }
@@ -205,7 +192,7 @@ class Verification {
 
 async function readWhole(objects: ObjectStore, segment: SegmentRecord, signal: AbortSignal): Promise<void> {
   const reading = readSegment(objects, segment, NO_ROWS, signal);
-  for (let step = await reading.next(); step.done !== true;) step = await reading.next();
+  while ((await reading.next()).done !== true);
 }
 
 async function checkManifest(
@@ -214,7 +201,9 @@ async function checkManifest(
   signal: AbortSignal,
 ): Promise<void> {
   const key = manifestKey(segment.objectKey);
-  const differing = differences(segment, await readManifest(objects, key, signal));
+  const manifest = await readManifest(objects, key, signal);
+  const told = { ...manifest, from: formatInstant(manifest.from), to: formatInstant(manifest.to) };
+  const differing = SAME_IN_MANIFEST.filter((name) => String(segment[name]) !== String(told[name]));
   if (differing.length === 0) return;
   throw new PermanentError(`The manifest ${key} and mirror.segments differ in ${differing.join(', ')}`, {
     code: 'MANIFEST_DIFFERS',
@@ -226,6 +215,9 @@ const SAME_IN_MANIFEST = [
   'objectKey',
   'partyId',
   'assetId',
+  'from',
+  'to',
+  'columns',
   'rows',
   'bytes',
   'sha256',
@@ -233,12 +225,3 @@ const SAME_IN_MANIFEST = [
   'objectSha256',
   'digest',
 ] as const satisfies readonly (keyof SegmentRecord & keyof Manifest)[];
-
-/** Names of what the manifest says otherwise than the table. */
-function differences(segment: SegmentRecord, manifest: Manifest): readonly string[] {
-  const differing: string[] = SAME_IN_MANIFEST.filter((name) => segment[name] !== manifest[name]);
-  if (segment.from !== formatInstant(manifest.from)) differing.push('from');
-  if (segment.to !== formatInstant(manifest.to)) differing.push('to');
-  if (segment.columns.join() !== manifest.columns.join()) differing.push('columns');
-  return differing;
-}

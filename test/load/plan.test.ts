@@ -1,8 +1,7 @@
 import { fc } from '../support/properties.ts';
 import { describe, expect, it } from 'vitest';
 import { formatInstant, SECOND_MICROS } from '../../src/core/time.ts';
-import { chooseNewest, planReplacements } from '../../src/load/plan.ts';
-import type { StaleSegment } from '../../src/load/ports.ts';
+import { chooseNewest, planReplacements, type StaleSegment } from '../../src/load/plan.ts';
 import type { SegmentRecord } from '../../src/load/store/segment-records.ts';
 
 const time = (second: number): string => formatInstant(BigInt(second) * SECOND_MICROS);

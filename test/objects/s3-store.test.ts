@@ -159,6 +159,23 @@ describe('S3Store', () => {
     expect([cuts, read.equals(content.subarray(0, 2 ** 20))]).toEqual([3, true]);
   });
 
+  test('asks again where the answer to a look-up breaks off, and fails where it always does', async () => {
+    await using store = openDouble();
+    await store.publishBytes('a/b', content.subarray(0, 2 ** 20), signal);
+    let cuts = 0;
+    double.fault = (call, stage) => {
+      if (call.method !== 'GET' || stage !== 'after' || cuts === 3) return undefined;
+      cuts += 1;
+      return 'cut';
+    };
+    expect([await store.head('a/b', signal), cuts]).toMatchObject([{ bytes: 2n ** 20n }, 3]);
+    double.fault = (call, stage) => (call.method === 'GET' && stage === 'after' ? 'cut' : undefined);
+    await expect(store.head('a/b', signal)).rejects.toMatchObject({
+      code: 'OBJECT_STORE_BUSY',
+      name: 'RetryableError',
+    });
+  });
+
   test('fails with a retryable error where a read breaks off each time', async () => {
     await using store = openDouble();
     await store.publishBytes('a/b', content.subarray(0, 2 ** 20), signal);

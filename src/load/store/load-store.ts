@@ -3,7 +3,9 @@ import { quarantineSegment } from '../../export/store/segment-rows.ts';
 import { type RawBuilder, sql } from 'kysely';
 import type { PoolClient } from 'pg';
 import { LINE_COLUMNS } from '../../ledger/canonical.ts';
-import type { LoadedSums, Replacement, RowSink, QuarantineReason, StaleSegment } from '../ports.ts';
+import type { LoadedSums } from '../copy-rows.ts';
+import type { Replacement, StaleSegment } from '../plan.ts';
+import type { Problem, RowSink } from '../ports.ts';
 import { takeLock } from '../../postgres/advisory-lock.ts';
 import { openCopySink } from '../../postgres/copy-sink.ts';
 import { WAITS_FOR_THE_STORE, type Warehouse } from '../../postgres/database.ts';
@@ -103,7 +105,7 @@ export class LoadStore {
     );
   }
 
-  async quarantine(segmentId: bigint, reason: QuarantineReason): Promise<void> {
+  async quarantine(segmentId: bigint, reason: Omit<Problem, 'subject'>): Promise<void> {
     await quarantineSegment(this.#warehouse.db, { segment_id: segmentId, loaded_at: null }, reason);
   }
 }

@@ -1,7 +1,8 @@
 /** What the warehouse says of itself when it is verified. */
 import { type RawBuilder, sql } from 'kysely';
 import { quarantineSegment } from '../../export/store/segment-rows.ts';
-import type { MonthSum, NeverFetched, Problem, QuarantineReason } from '../ports.ts';
+import type { LoadedSums } from '../copy-rows.ts';
+import type { Problem } from '../ports.ts';
 import { CANONICAL_SQL, copyOut } from '../../postgres/copy-out.ts';
 import type { Warehouse } from '../../postgres/database.ts';
 import { readIdentity } from '../../postgres/identity.ts';
@@ -57,6 +58,15 @@ const STATEMENTS: readonly {
   },
 ];
 
+/** What is not there because nobody fetched it: told, not failed. */
+export interface NeverFetched {
+  readonly parties: number;
+  readonly listsWithGaps: readonly string[];
+  readonly openSegments: bigint;
+  readonly exportsQuarantined: number;
+  readonly segmentsNotLoaded: bigint;
+}
+
 export class VerifyStore {
   readonly #warehouse: Warehouse;
 
@@ -95,7 +105,7 @@ export class VerifyStore {
   }
 
   /** Its object is lost, damaged or another: the next export of its party asks for its range again. */
-  async distrust(segmentId: bigint, reason: QuarantineReason): Promise<void> {
+  async distrust(segmentId: bigint, reason: Omit<Problem, 'subject'>): Promise<void> {
     await quarantineSegment(this.#warehouse.db, { segment_id: segmentId }, reason);
   }
 
@@ -116,7 +126,6 @@ export class VerifyStore {
     return row === undefined || row.unproven > 0n ? null : row.oldest;
   }
 
-  /** The lineage that this warehouse publishes in. */
   async warehouseId(): Promise<string> {
     return (await readIdentity(this.#warehouse.db)).warehouseId;
   }
@@ -133,8 +142,8 @@ export class VerifyStore {
     return new Map(rows.map((row) => [row.segment_id, row.rows]));
   }
 
-  async monthSums(segmentIds: readonly bigint[]): Promise<ReadonlyMap<bigint, readonly MonthSum[]>> {
-    const rows = await this.#rows(sql<MonthSum & { readonly segmentId: bigint }>`
+  async monthSums(segmentIds: readonly bigint[]): Promise<ReadonlyMap<bigint, LoadedSums['months']>> {
+    const rows = await this.#rows(sql<LoadedSums['months'][number] & { readonly segmentId: bigint }>`
       select segment_id as "segmentId", to_char(month, 'YYYY-MM') as month, rows, values_digest as "valuesDigest"
         from mirror.segment_months where segment_id = any(${segmentIds}) order by month`);
     return Map.groupBy(rows, (row) => row.segmentId);
@@ -162,7 +171,7 @@ export class VerifyStore {
     return found;
   }
 
-  async neverFetched(): Promise<NeverFetched> {
+  neverFetched(): Promise<NeverFetched> {
     return readRow(
       this.#warehouse.db,
       ACTION,

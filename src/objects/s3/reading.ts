@@ -17,21 +17,6 @@ export interface Range {
   readonly end: bigint;
 }
 
-/** One GET of an object, or of a range of it. @throws the SDK's error */
-export async function getObject(
-  client: S3Client,
-  target: Target,
-  range: Range | undefined,
-  signal: AbortSignal,
-): Promise<GetObjectCommandOutput & { readonly Body: Readable }> {
-  const Range = range === undefined ? undefined : `bytes=${range.start}-${range.end - 1n}`;
-  const { Body, ...described } = await client.send(new GetObjectCommand({ ...target, Range }), {
-    abortSignal: signal,
-  });
-  if (!(Body instanceof Readable)) throw new TypeError('no body came with the object');
-  return { ...described, Body };
-}
-
 /**
  * Resolves when the first answer is there.
  * @throws the SDK's error; the stream, too
@@ -41,16 +26,25 @@ export async function readObject(
   target: Target,
   range: Range | undefined,
   signal: AbortSignal,
-): Promise<AsyncGenerator<Buffer>> {
-  const first = await getObject(client, target, range, signal);
+): Promise<{
+  readonly headers: Omit<GetObjectCommandOutput, 'Body'>;
+  readonly bytes: AsyncGenerator<Buffer>;
+}> {
+  const get = async (asked: Range | undefined) => {
+    const Range = asked === undefined ? undefined : `bytes=${asked.start}-${asked.end - 1n}`;
+    const command = new GetObjectCommand({ ...target, Range });
+    const { Body, ...headers } = await client.send(command, { abortSignal: signal });
+    if (!(Body instanceof Readable)) throw new TypeError('no body came with the object');
+    return { headers, body: Body as AsyncIterable<Buffer> };
+  };
+  const first = await get(range);
   const start = range?.start ?? 0n;
-  const end = start + BigInt(first.ContentLength ?? 0);
-  return (async function* () {
-    let body = first.Body;
-    let at = start;
+  const end = start + BigInt(first.headers.ContentLength ?? 0);
+  async function* bytes(): AsyncGenerator<Buffer> {
+    let [{ body }, at] = [first, start];
     for (let breaks = 0; ; breaks += 1) {
       try {
-        for await (const chunk of body as AsyncIterable<Buffer>) {
+        for await (const chunk of body) {
           at += BigInt(chunk.length);
           yield chunk;
         }
@@ -59,7 +53,8 @@ export async function readObject(
         signal.throwIfAborted();
         if (at >= end || breaks >= BREAKS_MAX || retryOf(error) === 'never') throw error;
       }
-      body = (await getObject(client, target, { start: at, end }, signal)).Body;
+      ({ body } = await get({ start: at, end }));
     }
-  })();
+  }
+  return { headers: first.headers, bytes: bytes() };
 }

@@ -4,7 +4,6 @@
  */
 import { open } from 'node:fs/promises';
 import { Readable } from 'node:stream';
-import { buffer } from 'node:stream/consumers';
 import {
   DeleteObjectCommand,
   paginateListObjectsV2,
@@ -20,7 +19,7 @@ import { prefixOf, storeUrl } from '../store-url.ts';
 import { tryOutStore } from '../try-out-store.ts';
 import { openS3Client } from './client.ts';
 import { isConditionUnknown, isMissing, isTaken, retryOf, s3Error, statusOf } from './errors.ts';
-import { getObject, type Range, readObject, type Target } from './reading.ts';
+import { type Range, readObject, type Target } from './reading.ts';
 import { abortUploads, PART_BYTES, type Send, uploadInParts } from './upload.ts';
 
 const PATIENCE_MS = 60_000;
@@ -92,11 +91,11 @@ export class S3Store implements ObjectStore {
   head(key: string, signal: AbortSignal): Promise<{ bytes: bigint; sha256: string | undefined } | undefined> {
     return this.#guard(`look up ${key}`, async () => {
       try {
-        const found = await getObject(this.#client, this.#target(key), { start: 0n, end: 1n }, signal);
-        // The headers have told all: a body that breaks off is no matter.
-        await buffer(found.Body).catch(() => undefined);
-        const bytes = BigInt(found.ContentRange?.split('/').at(-1) ?? 0);
-        return { bytes, sha256: found.Metadata?.['sha256'] };
+        const range = { start: 0n, end: 1n };
+        const { headers, bytes } = await readObject(this.#client, this.#target(key), range, signal);
+        while ((await bytes.next()).done !== true);
+        const size = BigInt(headers.ContentRange?.split('/').at(-1) ?? 0);
+        return { bytes: size, sha256: headers.Metadata?.['sha256'] };
       } catch (error) {
         if (isMissing(error)) return undefined;
         // Not satisfiable: what lies there is empty.
@@ -109,7 +108,7 @@ export class S3Store implements ObjectStore {
   read(key: string, signal: AbortSignal, range?: Range): Promise<Readable> {
     return this.#guard(`read ${key}`, async () => {
       try {
-        const bytes = await readObject(this.#client, this.#target(key), range, signal);
+        const { bytes } = await readObject(this.#client, this.#target(key), range, signal);
         return Readable.from(this.#mapErrors(`read ${key}`, bytes), { objectMode: false });
       } catch (error) {
         if (!isMissing(error)) throw error;
