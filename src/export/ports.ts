@@ -27,9 +27,6 @@ export interface WindowRequest extends Pick<ExportScope, 'listedAs'> {
  * message, broke, stalled or dripped. An error glued to the last CSV row is the reader of rows' to find.
  */
 export interface ExportAnswer extends AsyncDisposable {
-  readonly contentType: string | undefined;
-  /** `result.extensions` of the first message, kept for the manifest. */
-  readonly extensions: () => readonly unknown[];
   readonly form: () => 'csv' | 'messages' | undefined;
   /** Whether the transport itself says where the answer ends: by its length or its chunks. Gzip may end at any member. */
   readonly isFramed: boolean;

@@ -68,14 +68,8 @@ export class HttpLedgerSource implements LedgerSource {
 
 function exportAnswer(answer: OpenAnswer, reader: AnswerReader, csv: AsyncIterable<Buffer>): ExportAnswer {
   return {
-    get contentType() {
-      // Proxies send the header twice, which Node's types do not show.
-      const sent: unknown = [answer.headers['content-type']].flat()[0];
-      return reader.contentType ?? (typeof sent === 'string' ? sent : undefined);
-    },
     chunks: untilDone(answer, csv),
     isFramed: answer.framing !== 'none',
-    extensions: () => reader.extensions,
     form: () => reader.form,
     [Symbol.asyncDispose]: () => answer.done(),
   };

@@ -72,10 +72,8 @@ export class LedgerDouble implements LedgerSource {
       this.atOnce -= 1;
     };
     return {
-      contentType: 'text/csv',
       form: () => 'csv',
       isFramed: this.isFramed,
-      extensions: () => [],
       chunks: chunks(spoil === undefined ? pieces(csv, 700) : spoil(csv, question), signal),
       async [Symbol.asyncDispose]() {
         leave();

@@ -111,8 +111,6 @@ export async function publish(
     digest: digest.hex(),
     rowForm: 'test',
     leftOut: { party: 0n, asset: 0n, range: 0n },
-    contentType: 'text/csv',
-    extensions: [],
     runId: WAREHOUSE_ID,
     publishedAt: nowMicros(),
   });

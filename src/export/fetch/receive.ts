@@ -67,8 +67,6 @@ export interface Received extends Traits, Readonly<RowTotals> {
   readonly tail: Tail | undefined;
   /** Rows that were not asked for. */
   readonly leftOut: { readonly party: bigint; readonly asset: bigint; readonly range: bigint };
-  readonly contentType: string | undefined;
-  readonly extensions: readonly unknown[];
   /** The transport said where it ends. */
   readonly isFramed: boolean;
   /** SHA-256 of the last line, where it has no line end: only another answer can show that it is whole. */
@@ -230,8 +228,6 @@ class Receiver implements AsyncDisposable {
       leftOut: { party: BigInt(left.party), asset: BigInt(left.asset), range: BigInt(left.range) },
       segments: await this.#totals.finish(),
       tail: this.#tail,
-      contentType: answer.contentType,
-      extensions: answer.extensions(),
       isFramed: answer.isFramed,
       seen: this.seen(),
     };

@@ -10,7 +10,7 @@ import { readManifest } from '../../ledger/objects/manifest.ts';
 import { type Compression, manifestKey } from '../../ledger/objects/object-keys.ts';
 import type { ObjectStore } from '../../objects/object-store.ts';
 import type { ExportScope } from '../ports.ts';
-import { nameObjects, OF_THE_STORE, type Written } from '../publish/new-range.ts';
+import { nameObjects, NONE_LEFT_OUT, type Written } from '../publish/new-range.ts';
 import { publish, recover, spoolPrefix, type PublishDeps, type Step } from '../publish/publish.ts';
 import { copyStoredRows } from '../publish/stored-rows.ts';
 import { RangeSpool } from '../spool/range-spool.ts';
@@ -104,7 +104,7 @@ async function mergeOne(
   const publication = await publicationOf(
     lease.scope,
     group,
-    { ...OF_THE_STORE, spooled, layout },
+    { leftOut: NONE_LEFT_OUT, spooled, layout },
     deps,
     signal,
   );

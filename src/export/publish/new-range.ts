@@ -12,16 +12,10 @@ import type { Publication } from '../store/publications.ts';
 export interface Written extends Pick<Manifest, 'leftOut'> {
   readonly spooled: Spooled;
   readonly layout: Layout;
-  readonly contentType: string | undefined;
-  readonly extensions: readonly unknown[];
 }
 
-/** Rows that were read from the store, not from an answer. */
-export const OF_THE_STORE = {
-  leftOut: { party: 0n, asset: 0n, range: 0n },
-  contentType: undefined,
-  extensions: [],
-} as const;
+/** Of rows that were read from the store. */
+export const NONE_LEFT_OUT = { party: 0n, asset: 0n, range: 0n } as const;
 
 export interface NewRange extends Omit<NewCoverage, 'objectKey'> {
   /** Absent: nothing lies in the range. */
@@ -51,7 +45,7 @@ export async function nameObjects(
 
 function describeObject(
   { assetId, from, to, open }: NewCoverage,
-  { spooled, layout, leftOut, contentType, extensions }: Written,
+  { spooled, layout, leftOut }: Written,
   facts: ManifestFacts & Pick<Manifest, 'warehouseId' | 'seq'>,
 ): Manifest {
   const { name: _name, path: _path, rows, ...sums } = spooled;
@@ -68,8 +62,6 @@ function describeObject(
     rows: BigInt(rows),
     ...sums,
     leftOut,
-    contentType: contentType ?? null,
-    extensions: [...extensions],
     publishedAt: nowMicros(),
   };
 }

@@ -6,7 +6,7 @@ import { type Range, secondOf } from '../plan/ranges.ts';
 import type { Trim } from '../plan/remaining.ts';
 import { RangeSpool, type SpoolOptions } from '../spool/range-spool.ts';
 import type { Coverage } from '../store/coverage-rows.ts';
-import { type NewRange, OF_THE_STORE, type Written } from './new-range.ts';
+import { type NewRange, NONE_LEFT_OUT, type Written } from './new-range.ts';
 import { copyStoredRows, type StoredRowsDeps } from './stored-rows.ts';
 
 /** What is left of a known range; undefined for an open one without entries, which claims nothing. */
@@ -38,7 +38,7 @@ export async function trimmed(
         : await copyStoredRows({ ...row, objectKey }, spools, 'keep a part of', deps, signal);
     for (const [index, range] of keeps.entries()) {
       const spooled = await spools[index]?.finish();
-      const written = spooled && layout && { ...OF_THE_STORE, spooled, layout };
+      const written = spooled && layout && { leftOut: NONE_LEFT_OUT, spooled, layout };
       kept.push({ row, rest: written === undefined && row.open ? undefined : restOf(row, range, written) });
     }
   }

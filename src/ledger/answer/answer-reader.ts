@@ -15,7 +15,6 @@ import {
   type SourceErrorBody,
 } from './error-body.ts';
 import { dataEncoding, decodeBase64, encodePlain, type DataEncoding } from './message-data.ts';
-import { storable } from '../../core/json-value.ts';
 import { type SplitMessage, splitMessages } from './message-splitter.ts';
 
 export type AnswerForm = 'csv' | 'messages';
@@ -23,8 +22,6 @@ export type AnswerForm = 'csv' | 'messages';
 /** A header line is some 250 bytes; where none ends within this many, the answer is no CSV. */
 const FIRST_LINE_BYTES_MAX = 64 * 1024;
 const BOM = Buffer.from('\ufeff');
-/** They are kept in the manifest; the service sends none. */
-const EXTENSIONS_CHARS_MAX = 64 * 1024;
 /** gRPC codes that mean "not this question": invalid argument, not found, unimplemented, unauthenticated. */
 const REFUSALS: ReadonlySet<number> = new Set([3, 5, 12, 16]);
 
@@ -34,14 +31,9 @@ export class AnswerReader implements AsyncIterable<Buffer> {
   readonly #messageBytesMax: number | undefined;
   readonly #delimiter: string;
   form: AnswerForm | undefined;
-  /** `result.contentType` of the first message. */
-  contentType: string | undefined;
-  /** `result.extensions` of the first message, if it is of a size that a manifest can carry. */
-  extensions: readonly unknown[] = [];
   /** That came so far, blank lines apart. */
   csvBytes = 0;
   #encoding: DataEncoding | undefined;
-  #isFirst = true;
 
   /** @param bytes the answer's body, decompressed, cut anywhere */
   constructor(bytes: AsyncIterable<Buffer>, messageBytesMax?: number, delimiter = ',') {
@@ -80,20 +72,11 @@ export class AnswerReader implements AsyncIterable<Buffer> {
     if (!isRecord(result) || failed) throw this.#failure(message, value);
     const data = result['data'] ?? '';
     if (typeof data !== 'string') throw neitherForm(message.bytes, message.offset);
-    if (this.#isFirst) this.#keepFirst(result);
-    this.#isFirst = false;
     this.#encoding ??= dataEncoding(data);
     if (data === '') return;
     yield this.#encoding === 'base64'
       ? decodeBase64(data, message.offset)
       : encodePlain(data, message.offset);
-  }
-
-  #keepFirst(result: Record<string, unknown>): void {
-    const { contentType, extensions } = result;
-    this.contentType = typeof contentType === 'string' ? String(storable(contentType)) : undefined;
-    const isKept = Array.isArray(extensions) && JSON.stringify(extensions).length <= EXTENSIONS_CHARS_MAX;
-    this.extensions = isKept ? extensions.map(storable) : [];
   }
 
   #failure(message: SplitMessage, value: unknown): Error {

@@ -38,8 +38,6 @@ export const manifestSchema = z.object({
   rowForm: z.string(),
   /** Rows of the answer that did not belong: never silently. */
   leftOut: z.object({ party: decimal, asset: decimal, range: decimal }),
-  contentType: z.string().nullable(),
-  extensions: z.array(z.unknown()),
   runId: z.uuid(),
   publishedAt: instant,
 });

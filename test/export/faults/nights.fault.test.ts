@@ -117,10 +117,8 @@ class Network implements LedgerSource {
     const turn = this.#random.between(0, Math.max(0, rows.length - 1));
     const lines = [HEADER_13, ...rows.slice(turn), ...rows.slice(0, turn)].map((line) => `${line}\n`);
     return Promise.resolve({
-      contentType: 'text/csv',
       form: () => 'csv',
       isFramed: true,
-      extensions: () => [],
       chunks: this.#chunks(lines),
       [Symbol.asyncDispose]: () => Promise.resolve(),
     });

@@ -86,10 +86,8 @@ test('every entry is in one range, whatever the borders', async () => {
 
 function answerOf(csv: Buffer): Parameters<typeof receive>[0] {
   return {
-    contentType: 'text/csv',
     form: () => 'csv',
     isFramed: true,
-    extensions: () => [],
     chunks: (async function* () {
       yield csv;
     })(),

@@ -61,8 +61,6 @@ function options(changes: Partial<ReceiveOptions> = {}): ReceiveOptions {
 
 function answer(chunks: Iterable<Buffer> | AsyncIterable<Buffer>): ExportAnswer {
   return {
-    contentType: 'text/csv',
-    extensions: () => [],
     form: () => 'csv',
     isFramed: true,
     chunks: (async function* all() {
