@@ -13,6 +13,8 @@ export type Origin = 'environment' | '.env' | 'default' | 'unset' | 'this comman
 
 export interface Config extends Settings {
   readonly origins: Readonly<Record<SettingKey, Origin>>;
+  /** As it was written, but for the values of secrets; what is unset is absent. */
+  readonly texts: Readonly<Partial<Record<SettingKey, string>>>;
   /** What other libraries read under names of their own (AWS_…, HTTPS_PROXY, …), `.env` included. */
   readonly ambient: Readonly<Record<string, string>>;
 }
@@ -39,11 +41,6 @@ const SHOWN_MAX = 80;
 /** Letters put in or left out, two for one that is another; more, and it is another word. */
 const EDITS_MAX = 4;
 
-/** The real one; tests make their own. */
-export function processEnvironment(): EnvironmentInput {
-  return { env: process.env, cwd: process.cwd() };
-}
-
 /**
  * @throws UsageError with one line for each unknown name and each value that is not accepted
  */
@@ -52,24 +49,35 @@ export function readConfig({ env, cwd }: EnvironmentInput): Config {
   const given = { env, cwd, dotEnv: readDotEnv(cwd, problems), problems };
   refuseUnknownNames(given);
   const found = SETTINGS.map((setting) => ({ setting, ...lookUp(setting, given) }));
-  const origins = Object.fromEntries(found.map(({ setting, origin }) => [setting.key, origin]));
-  const values = found.map(({ setting, text }) => [
-    setting.key,
-    text === undefined ? undefined : parse(setting, text, problems),
-  ]);
-  const settings = Object.fromEntries(values) as { -readonly [Key in SettingKey]: Settings[Key] };
-  settings.dataDir = resolve(cwd, settings.dataDir ?? '');
+  const collect = <Value>(read: (one: (typeof found)[number]) => Value) =>
+    Object.fromEntries(found.map((one) => [one.setting.key, read(one)]));
+  const origins = collect(({ origin }) => origin) as Config['origins'];
+  const texts = collect(({ setting, text }) => (setting.secret === true ? undefined : text));
+  const settings = collect(({ setting, text }) => text && parse(setting, text, problems)) as {
+    -readonly [Key in SettingKey]: Settings[Key];
+  };
+  settings.dataDir = texts['dataDir'] = resolve(cwd, settings.dataDir ?? '');
   if (settings.nightlyParties?.kind === 'file')
     settings.nightlyParties = readPartyFile(resolve(cwd, settings.nightlyParties.path), problems);
   refuseContradictions(settings, origins, problems);
   if (problems.length > 0) throw new UsageError(problems);
-  return { ...settings, origins: origins as Config['origins'], ambient: ambientOf(given) };
+  return { ...settings, origins, texts, ambient: ambientOf(given) };
 }
 
-/** The same configuration, but for what a command decides itself. */
-export function changeSettings(config: Config, changes: Partial<Settings>): Config {
-  const origins = Object.keys(changes).map((key) => [key, 'this command'] as const);
-  return { ...config, ...changes, origins: { ...config.origins, ...Object.fromEntries(origins) } };
+/** The same configuration, but for what a command decides itself: written as a user would, undefined where unset. */
+export function changeSettings(
+  config: Config,
+  texts: Readonly<Partial<Record<SettingKey, string | undefined>>>,
+): Config {
+  const changed = SETTINGS.filter(({ key }) => key in texts);
+  const values = changed.map(({ key, parse: read }) => [key, texts[key] && read(texts[key])]);
+  const origins = changed.map(({ key }) => [key, 'this command']);
+  return {
+    ...config,
+    ...Object.fromEntries(values),
+    texts: { ...config.texts, ...texts },
+    origins: { ...config.origins, ...Object.fromEntries(origins) },
+  };
 }
 
 /** @param why the source is needed */
@@ -95,10 +103,10 @@ function parse(setting: Setting, text: string, problems: string[]): unknown {
 /** What each setting accepts, and together they do not. */
 function refuseContradictions(
   { apiToken, apiReadToken, exportColumns, sourceAssets }: Settings,
-  origins: Readonly<Record<string, Origin>>,
+  origins: Config['origins'],
   problems: string[],
 ): void {
-  if (apiReadToken !== undefined && origins['apiToken'] === 'unset')
+  if (apiReadToken !== undefined && origins.apiToken === 'unset')
     problems.push(
       'API_READ_TOKEN: given without API_TOKEN, so nobody could order anything; set API_TOKEN too',
     );

@@ -1,4 +1,4 @@
-/** Every value of a configuration that must never be told: settings, parts of URLs, other libraries' keys. */
+/** What of a configuration must never be told (settings, parts of URLs, other libraries' keys), and how it is shown without. */
 import { decodeUrl } from '../core/secrets.ts';
 import type { Config } from './environment.ts';
 import { SETTINGS } from './settings.ts';
@@ -50,4 +50,34 @@ function isLong(part: string): boolean {
 /** `api-key=…,other=…`, as OpenTelemetry writes headers. */
 function headerValues(list: string): readonly string[] {
   return list.split(',').flatMap((pair) => (pair.includes('=') ? [pair.slice(pair.indexOf('=') + 1)] : []));
+}
+
+/** One setting as the console and `config` show it: a secret's value never gets here. */
+export interface ShownSetting {
+  readonly name: string;
+  readonly value: string | null;
+  readonly isSecret: boolean;
+  readonly origin: string;
+  readonly help: string;
+}
+
+const MASK = '***';
+
+export function shownSettings(config: Config): readonly ShownSetting[] {
+  return SETTINGS.map(({ name, key, help, secret: isSecret = false }) => {
+    const value: unknown = config[key];
+    const text = value instanceof URL ? withoutSecrets(value) : (config.texts[key] ?? null);
+    const isMasked = isSecret && value !== undefined;
+    return { name, value: isMasked ? MASK : text, isSecret, origin: config.origins[key], help };
+  });
+}
+
+/** Users write keys into URLs, and into the endpoint of an object store within. */
+function withoutSecrets(url: URL): string {
+  const shown = new URL(url);
+  if (shown.username !== '') shown.username = MASK;
+  if (shown.password !== '') shown.password = MASK;
+  const endpoint = shown.searchParams.get('endpoint');
+  if (endpoint !== null) shown.searchParams.set('endpoint', withoutSecrets(new URL(endpoint)));
+  return shown.href;
 }

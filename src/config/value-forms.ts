@@ -1,4 +1,4 @@
-/** How the values of settings are written: what is accepted, and how it is read and shown. */
+/** How the values of settings are written: what is accepted, and how it is read. */
 import { CronExpressionParser } from 'cron-parser';
 import { canonicalId, canonicalPartyId } from '../core/ids.ts';
 import { KNOWN_COLUMNS, type KnownColumn } from '../ledger/header.ts';
@@ -8,8 +8,6 @@ export interface Form<Value> {
   readonly accepted: string;
   /** @returns undefined where the text is not accepted */
   readonly parse: (text: string) => Value | undefined;
-  /** As `parse` reads it. Default: as text, the values of a list with commas. */
-  show?(value: Value): string;
 }
 
 /** Which parties the nightly run exports. A file is read when the configuration is. */
@@ -20,8 +18,14 @@ export type PartySelection =
 
 /** @param what and what must be escaped in it, so that every reader takes the same user and password */
 export function url(what: string, ...protocols: readonly string[]): Form<URL> {
-  const accepted = `${what} (a % in its password is written %25)`;
-  return { accepted, parse: (given) => readUrl(given, protocols) };
+  return {
+    accepted: `${what} (a % in its password is written %25)`,
+    parse: (given) => {
+      const parsed = URL.parse(given);
+      const isEscaped = !/%(?![0-9a-f]{2})/i.test(`${parsed?.username}:${parsed?.password}`);
+      return parsed !== null && protocols.includes(parsed.protocol) && isEscaped ? parsed : undefined;
+    },
+  };
 }
 
 export const httpUrl = url('an http:// or https:// URL', 'http:', 'https:');
@@ -29,26 +33,15 @@ export const httpUrl = url('an http:// or https:// URL', 'http:', 'https:');
 /** The origin and path of a service, to which names of its own are added. */
 export const serviceUrl: Form<URL> = {
   accepted: `${httpUrl.accepted}, without a query or fragment; a key goes into SOURCE_AUTHORIZATION`,
-  parse: (given) => {
-    const parsed = httpUrl.parse(given);
-    return parsed !== undefined && !/[?#]/.test(given) ? parsed : undefined;
-  },
+  parse: (given) => (/[?#]/.test(given) ? undefined : httpUrl.parse(given)),
 };
 
-function readUrl(given: string, protocols: readonly string[]): URL | undefined {
-  const parsed = URL.canParse(given) ? new URL(given) : undefined;
-  if (parsed === undefined || !protocols.includes(parsed.protocol)) return undefined;
-  return isEscaped(parsed.username) && isEscaped(parsed.password) ? parsed : undefined;
-}
-
-function isEscaped(text: string): boolean {
-  return !/%(?![0-9a-f]{2})/i.test(text);
-}
+const storeUrl = url('', 'file:', 's3:');
 
 export const objectStoreUrl: Form<URL> = {
   accepted: 'file:///dir or s3://bucket/prefix?region=…&endpoint=…',
   parse: (given) => {
-    const parsed = readUrl(given, ['file:', 's3:']);
+    const parsed = storeUrl.parse(given);
     if (parsed?.protocol !== 's3:')
       return parsed?.host === '' && parsed.pathname.length > 1 ? parsed : undefined;
     const isKnown = [...parsed.searchParams.keys()].every((key) => ['region', 'endpoint'].includes(key));
@@ -63,17 +56,15 @@ export function text(accepted: string, pattern: RegExp): Form<string> {
 }
 
 /** @param isRight false, or an error, where the text is not accepted */
-export function textThat(accepted: string, isRight: (given: string) => boolean): Form<string> {
-  return {
-    accepted,
-    parse: (given) => {
-      try {
-        return isRight(given) ? given : undefined;
-      } catch {
-        return undefined;
-      }
-    },
+function textThat(accepted: string, isRight: (given: string) => boolean): Form<string> {
+  const parse = (given: string): string | undefined => {
+    try {
+      return isRight(given) ? given : undefined;
+    } catch {
+      return undefined;
+    }
   };
+  return { accepted, parse };
 }
 
 export const parameterName = text('a query parameter name', /^[\w.\-[\]]+$/);
@@ -97,10 +88,8 @@ export const percentage: Form<number> = {
     const share = /^\d{1,3}(?:\.\d{1,4})?%$/.test(given) ? Number(given.slice(0, -1)) / 100 : Number.NaN;
     return share <= 1 ? share : undefined;
   },
-  show: (share) => `${Number((share * 100).toFixed(4))}%`,
 };
 
-/** Sizes of units, the largest first. */
 type Units = Readonly<Record<string, number>>;
 
 const BYTES: Units = { GiB: 2 ** 30, GB: 1e9, MiB: 2 ** 20, MB: 1e6, KiB: 2 ** 10, KB: 1e3, B: 1 };
@@ -127,10 +116,6 @@ function withUnit(what: string, units: Units, min: string, max: string): Form<nu
       const value = read(given);
       return value >= read(min) && value <= read(max) ? value : undefined;
     },
-    show: (value) => {
-      const [unit, size] = Object.entries(units).find(([, each]) => value % each === 0) ?? ['', 1];
-      return `${value / size}${unit}`;
-    },
   };
 }
 
@@ -143,10 +128,7 @@ function either(words: readonly string[]): string {
 }
 
 /** A set of values, separated by commas, where each is one. */
-export function listOf<Value>(
-  accepted: string,
-  read: (part: string) => Value | undefined,
-): Form<readonly Value[]> {
+function listOf<Value>(accepted: string, read: (part: string) => Value | undefined): Form<readonly Value[]> {
   return {
     accepted,
     parse: (given) => {
@@ -180,16 +162,18 @@ export const columnNames: Form<ReadonlyMap<KnownColumn, string | null>> = {
     }
     return names;
   },
-  show: (names) => [...names].map(([ours, theirs]) => `${ours}=${theirs ?? 'none'}`).join(', '),
 };
 
-const DELIMITERS = { comma: ',', semicolon: ';', tab: '\t', pipe: '|' };
-const DELIMITER_NAMES = Object.keys(DELIMITERS) as (keyof typeof DELIMITERS)[];
+const DELIMITERS = new Map([
+  ['comma', ','],
+  ['semicolon', ';'],
+  ['tab', '\t'],
+  ['pipe', '|'],
+]);
 
 export const delimiter: Form<string> = {
-  accepted: either(DELIMITER_NAMES),
-  parse: (given) => Object.entries(DELIMITERS).find(([name]) => name === given)?.[1],
-  show: (character) => DELIMITER_NAMES.find((name) => DELIMITERS[name] === character) ?? character,
+  accepted: either([...DELIMITERS.keys()]),
+  parse: (given) => DELIMITERS.get(given),
 };
 
 const partyIds = listOf('party ids', canonicalPartyId);
@@ -202,7 +186,6 @@ export const partySelection: Form<PartySelection> = {
     const ids = partyIds.parse(given);
     return ids === undefined ? undefined : { kind: 'list', ids };
   },
-  show: (selection) => (selection.kind === 'list' ? selection.ids.join(', ') : selection.kind),
 };
 
 export const cron = textThat('a cron expression', (given) => Boolean(CronExpressionParser.parse(given)));

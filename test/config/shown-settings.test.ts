@@ -1,6 +1,6 @@
 /** The configuration as the console shows it: everything, and no secret. */
 import { expect, it } from 'vitest';
-import { shownSettings } from '../../src/config/shown-settings.ts';
+import { shownSettings } from '../../src/config/secrets.ts';
 import { changeSettings, readConfig } from '../../src/config/environment.ts';
 import { SETTINGS } from '../../src/config/settings.ts';
 
@@ -51,12 +51,12 @@ it('the settings page shows durations, sizes and shares with units, a delimiter 
     EXPORT_SEGMENT_MAX: '1GiB',
     EXPORT_DELIMITER: 'tab',
     NIGHTLY_AUDIT_SHARE: '0.5%',
-    EXPORT_COLUMNS: 'vega_time=when, asset_id=none',
+    EXPORT_COLUMNS: 'vega_time=when,asset_id=none',
   });
 });
 
 it('the settings page tells what a command has set itself', () => {
-  const changed = shownSettings(changeSettings(config, { sourcePageSize: 100, nightlyExportsMax: 3 }));
+  const changed = shownSettings(changeSettings(config, { sourcePageSize: '100', nightlyExportsMax: '3' }));
   const origins = Object.fromEntries(changed.map(({ name, origin }) => [name, origin]));
   expect(origins).toMatchObject({
     SOURCE_PAGE_SIZE: 'this command',

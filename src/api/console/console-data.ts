@@ -1,7 +1,7 @@
 /** The console's own data. Not an interface for others: it may change with the page. */
 import type { FastifyInstance } from 'fastify';
 import { z } from 'zod';
-import type { ShownSetting } from '../../config/shown-settings.ts';
+import type { ShownSetting } from '../../config/secrets.ts';
 import { timeZone } from '../../config/value-forms.ts';
 import { canonicalPartyId, PARTY_ID_BYTES_MAX } from '../../core/ids.ts';
 import { sharedLoad } from '../../core/shared-load.ts';

@@ -4,7 +4,7 @@ import type { ConsoleParts, Upkeep } from '../../api/console/console-data.ts';
 import { ConsoleLedgers } from '../../api/console/store/console-ledgers.ts';
 import { ConsoleStore } from '../../api/console/store/console-store.ts';
 import { openRows } from '../../postgres/rows.ts';
-import { shownSettings } from '../../config/shown-settings.ts';
+import { shownSettings } from '../../config/secrets.ts';
 import { sharedLoad } from '../../core/shared-load.ts';
 import { QUEUE_NAMES } from '../../queue/backend.ts';
 import { describeNightly } from '../../runs/nightly/nightly-preview.ts';

@@ -1,5 +1,5 @@
 /** `doctor`, `migrate`, `config`: whether the mirror is set up right. */
-import { shownSettings } from '../../config/shown-settings.ts';
+import { shownSettings } from '../../config/secrets.ts';
 import { createLog } from '../../core/log.ts';
 import { EXIT, type CommandContext, type CommandResult } from '../context.ts';
 import { formatTable } from '../output/table.ts';

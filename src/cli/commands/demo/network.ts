@@ -9,9 +9,6 @@ const PARTIES = 150;
 const ENTRIES_MEAN = 300;
 /** Three months at least, so that what is told by month has several. */
 const HISTORY_DAYS = 75;
-/** The demo's source is on this machine and its own: nobody is to be spared. */
-const RATE_PER_SECOND = 1_000;
-const EXPORTS_AT_ONCE = 2;
 
 /** The same network at every run in this checkout, grown by the time that has passed. */
 export async function startNetwork(dataDir: string): Promise<Sandbox> {
@@ -33,21 +30,22 @@ export async function startNetwork(dataDir: string): Promise<Sandbox> {
 }
 
 /** Every configured URL is ignored: the demo touches nothing but its own folder. */
-export function demoConfig(config: Config, dataDir: string, sandboxUrl: string): Config {
-  const changes = {
+export function demoConfig(config: Config, dataDir: string, sourceUrl: string): Config {
+  const changed = changeSettings(config, {
     dataDir,
-    sourceUrl: new URL(sandboxUrl),
+    sourceUrl,
     sourceAuthorization: undefined,
-    sourceRate: RATE_PER_SECOND,
-    sourceExportConcurrency: EXPORTS_AT_ONCE,
-    sourcePageSize: 100,
+    // The demo's source is on this machine and its own: nobody is to be spared.
+    sourceRate: '1000',
+    sourceExportConcurrency: '2',
+    sourcePageSize: '100',
     sourceAssets: undefined,
     databaseUrl: undefined,
     redisUrl: undefined,
     objectStoreUrl: undefined,
     notifyUrl: undefined,
-    nightlyParties: { kind: 'all' },
+    nightlyParties: 'all',
     nightlyExportsMax: undefined,
-  } as const;
-  return { ...changeSettings(config, changes), ambient: {} };
+  });
+  return { ...changed, ambient: {} };
 }
