@@ -1,6 +1,7 @@
 /** Starts the command line with this process's environment; everything else is called with its inputs. */
 import { unlessBrokenPipe } from './cli/output/destination.ts';
 import { runCli } from './cli/program.ts';
+import { processEnvironment } from './config/environment.ts';
 
 /** After a command has ended nothing should keep the process; if something does, it does not for long. */
 const LINGER_MAX_MS = 3_000;
@@ -25,8 +26,7 @@ process.exitCode = 1;
 process.once('exit', sayUnanswered);
 process.exitCode = await runCli({
   argv: process.argv.slice(2),
-  env: process.env,
-  cwd: process.cwd(),
+  ...processEnvironment(),
   stdout: process.stdout,
   stderr: process.stderr,
   signal: stop.signal,

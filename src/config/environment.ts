@@ -41,6 +41,11 @@ const SHOWN_MAX = 80;
 /** Letters put in or left out, two for one that is another; more, and it is another word. */
 const EDITS_MAX = 4;
 
+/** The real one; tests make their own. */
+export function processEnvironment(): EnvironmentInput {
+  return { env: process.env, cwd: process.cwd() };
+}
+
 /**
  * @throws UsageError with one line for each unknown name and each value that is not accepted
  */
