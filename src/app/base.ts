@@ -125,17 +125,21 @@ async function openState(
  */
 export async function untilReachable<Result>(
   what: string,
-  { log, signal, reachableMaxMs = REACHABLE_MAX_MS }: BaseOptions,
+  { log, signal, reachableMaxMs = REACHABLE_MAX_MS }: Omit<BaseOptions, 'config'>,
   open: () => Promise<Result>,
 ): Promise<Result> {
+  // Since the first failure: a process that stood still during an attempt has not tried for so long.
+  let awaySinceMs: number | undefined;
   return pRetry(open, {
     retries: Math.ceil(reachableMaxMs / RETRY_MIN_MS),
     minTimeout: RETRY_MIN_MS,
     maxTimeout: RETRY_MAX_MS,
-    maxRetryTime: reachableMaxMs,
     randomize: true,
     signal,
-    shouldRetry: ({ error }) => error instanceof UnreachableError,
+    shouldRetry: ({ error }) => {
+      awaySinceMs ??= performance.now();
+      return error instanceof UnreachableError && performance.now() - awaySinceMs < reachableMaxMs;
+    },
     onFailedAttempt: ({ error, attemptNumber, retryDelay }) => {
       if (!(error instanceof UnreachableError)) return;
       const reason = errorLine(error);
