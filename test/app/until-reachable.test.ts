@@ -6,7 +6,7 @@ import { UnreachableError } from '../../src/core/errors.ts';
 import { createLog } from '../../src/core/log.ts';
 
 const AWAY = new UnreachableError('Cannot reach the database at db; check DATABASE_URL', {
-  cause: undefined,
+  code: 'AWAY',
 });
 const options = { log: createLog('silent'), signal: new AbortController().signal, reachableMaxMs: 400 };
 
