@@ -2,7 +2,6 @@
 import { Kysely, PostgresDialect } from 'kysely';
 import { Pool, TypeOverrides } from 'pg';
 import { formatInstant, parseInstant } from '../core/time.ts';
-import type { MirrorSchema } from './schema.ts';
 
 /** One of them says that this process is there. */
 const POOL_MAX = 11;
@@ -20,7 +19,8 @@ export const WAITS_FOR_THE_STORE = `set local idle_in_transaction_session_timeou
 const LOCK_TIMEOUT_MS = 20_000;
 const SETTINGS = `-c TimeZone=UTC -c DateStyle=ISO -c jit=off -c lock_timeout=${LOCK_TIMEOUT_MS} -c idle_in_transaction_session_timeout=${IDLE_IN_TRANSACTION_MS}`;
 
-export type Database = Kysely<MirrorSchema>;
+/** Statements are written out, as `sql`: their answers' types stand beside them. */
+export type Database = Kysely<unknown>;
 
 export interface Warehouse extends AsyncDisposable {
   readonly pool: Pool;
@@ -58,9 +58,7 @@ export function openWarehouse(options: WarehouseOptions): Warehouse {
   pool.on('error', options.onIdleError);
   // The pool does not listen to a connection in use; its statements report the failure.
   pool.on('connect', (client) => client.on('error', () => undefined));
-  const db: Database = new Kysely<MirrorSchema>({ dialect: new PostgresDialect({ pool }) }).withSchema(
-    'mirror',
-  );
+  const db: Database = new Kysely({ dialect: new PostgresDialect({ pool }) });
   return {
     pool,
     db,

@@ -1,7 +1,8 @@
 /** Which mirror this is, and of which source: the address that was proven by a sync, and the one configured now. */
 import { createHash } from 'node:crypto';
+import { sql } from 'kysely';
 import type { Database } from './database.ts';
-import { mapDatabaseError } from './transaction.ts';
+import { readRow } from './transaction.ts';
 
 export interface Identity {
   /** This database's own, for ever: queues and Redis keys carry it. */
@@ -23,12 +24,9 @@ export function shownUrl(url: URL): string {
 }
 
 export function readIdentity(db: Database): Promise<Identity> {
-  return mapDatabaseError("read the mirror's identity", () =>
-    db
-      .selectFrom('identity')
-      .select(['mirror_id as mirrorId', 'warehouse_id as warehouseId', 'source_url as sourceUrl'])
-      .executeTakeFirstOrThrow(),
-  );
+  const identity = sql<Identity>`
+    select mirror_id as "mirrorId", warehouse_id as "warehouseId", source_url as "sourceUrl" from mirror.identity`;
+  return readRow(db, "read the mirror's identity", identity);
 }
 
 /** Queue names and Redis keys begin with it: any mirrors can share a Redis, two of one source too. */

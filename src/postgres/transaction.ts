@@ -2,12 +2,11 @@
  * Whole transactions, retried whole. Nothing is retried inside an aborted one; the first error is kept.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { QueryExecutorProvider, RawBuilder, Transaction } from 'kysely';
+import type { QueryExecutorProvider, RawBuilder } from 'kysely';
 import { errorCode, PermanentError, RetryableError, UnreachableError } from '../core/errors.ts';
 import { waitFor, within } from '../core/waiting.ts';
 import { classifyDatabaseCode } from '../core/faults.ts';
 import type { Database } from './database.ts';
-import type { MirrorSchema } from './schema.ts';
 
 const ATTEMPTS_MAX = 5;
 const DELAY_MIN_MS = 50;
@@ -55,7 +54,7 @@ export interface TransactionOptions {
 export async function inTransaction<Result>(
   db: Database,
   options: TransactionOptions,
-  work: (tx: Transaction<MirrorSchema>) => Promise<Result>,
+  work: (tx: Database) => Promise<Result>,
 ): Promise<Result> {
   for (let attempt = 1; ; attempt += 1) {
     options.signal?.throwIfAborted();

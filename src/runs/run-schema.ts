@@ -1,10 +1,11 @@
 /** The JSON Schema of a run: OpenAPI's, and the one that ships. Who only looks at runs loads none of it. */
 import { z } from 'zod';
 import { VERDICTS } from '../core/verdict.ts';
-import type { RunKind, RunState } from '../postgres/schema.ts';
 
-export const RUN_KINDS = ['sync', 'export', 'load', 'nightly', 'verify'] as const satisfies RunKind[];
-const STATES = ['queued', 'running', 'done', 'cancelled'] as const satisfies RunState[];
+export const RUN_KINDS = ['sync', 'export', 'load', 'nightly', 'verify'] as const;
+const STATES = ['queued', 'running', 'done', 'cancelled'] as const;
+export type RunKind = (typeof RUN_KINDS)[number];
+export type RunState = (typeof STATES)[number];
 const UUID = z.string().meta({ format: 'uuid' });
 const TEXT_OR_NULL = z.string().nullable();
 const TIME_OR_NULL = TEXT_OR_NULL.meta({ format: 'date-time' });

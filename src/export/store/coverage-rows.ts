@@ -2,15 +2,36 @@
 import { sql } from 'kysely';
 import { z } from 'zod';
 import { RetryableError } from '../../core/errors.ts';
-import { formatInstant, readInstant } from '../../core/time.ts';
+import { formatInstant, type Micros, readInstant } from '../../core/time.ts';
 import { hex64, id, instant } from '../../ledger/json-values.ts';
 import type { Database } from '../../postgres/database.ts';
 import type { ExportScope } from '../ports.ts';
 
-type CoverageRow = ReturnType<typeof coverageOf>;
-type Asked = 'runId' | 'epoch' | 'checkedAt' | 'isFaulty' | 'isLoaded' | 'content';
 /** A range of a ledger that is known: a current segment, or proven to be empty. */
-export type Coverage = Readonly<Omit<CoverageRow, Asked> & Partial<Pick<CoverageRow, Asked>>>;
+export interface Coverage {
+  readonly coverageId: bigint;
+  readonly assetId: string | undefined;
+  readonly from: Micros;
+  readonly to: Micros;
+  readonly open: boolean;
+  readonly sides: NewCoverage['sides'];
+  readonly objectKey: string | undefined;
+  readonly rows: bigint;
+  readonly tail: TailSum | undefined;
+  /** The run that asked for it last. */
+  readonly runId?: string | undefined;
+  /** Of the source's chain, when it was asked for. */
+  readonly epoch?: number | undefined;
+  readonly checkedAt?: Micros;
+  /** Its object was found lost, damaged or unreadable: it is asked for again. */
+  readonly isFaulty?: boolean;
+  /** Its rows are in the warehouse. */
+  readonly isLoaded?: boolean;
+  /** Of the segment, where there is one. */
+  readonly content?:
+    | { readonly bytes: bigint; readonly digest: string; readonly rowForm: string }
+    | undefined;
+}
 
 /** The sum of a range's last rows: what every continuation asks for again, to see that they still are there. */
 export const tailSum = z.object({
@@ -51,49 +72,40 @@ export async function readCoverages(
   partyIds: readonly string[],
   assetId?: string,
 ): Promise<ReadonlyMap<string, readonly Coverage[]>> {
-  const rows = await coverageQuery(db, partyIds, assetId ?? null).execute();
-  const byParty = Map.groupBy(rows, (row) => row.party_id);
+  const asset = assetId ?? null;
+  const { rows } = await sql<CoverageRow>`
+    select c.party_id as "partyId", coverage_id as "coverageId", c.asset_id as "assetId", c.from_time as "from",
+      c.to_time as "to", c.open, sides, object_key as "objectKey", coalesce(rows, 0) as rows, tail, c.run_id as "runId",
+      epoch, checked_at as "checkedAt", quarantine_reason is not null as "isFaulty", loaded_at is not null as "isLoaded",
+      bytes, digest, row_form as "rowForm"
+    from mirror.coverage c left join mirror.segments using (segment_id)
+    where c.party_id = any(${[...partyIds]}::text[])
+      and (${asset}::text is null or c.asset_id is null or c.asset_id = ${asset}::text)
+    order by c.from_time`.execute(db);
+  const byParty = Map.groupBy(rows, ({ partyId }) => partyId);
   return new Map([...byParty].map(([partyId, ranges]) => [partyId, ranges.map(coverageOf)]));
 }
 
-// The row's type is the query's own.
-function coverageQuery(db: Database, partyIds: readonly string[], asset: string | null) {
-  return db
-    .selectFrom('coverage')
-    .leftJoin('segments', 'segments.segment_id', 'coverage.segment_id')
-    .selectAll('coverage')
-    .select(['segments.quarantine_reason', 'segments.loaded_at', 'segments.object_key'])
-    .select(['segments.rows', 'segments.bytes', 'segments.digest', 'segments.row_form'])
-    .where(sql<boolean>`coverage.party_id = any(${[...partyIds]}::text[])`)
-    .where(
-      sql<boolean>`(${asset}::text is null or coverage.asset_id is null or coverage.asset_id = ${asset}::text)`,
-    )
-    .orderBy('coverage.from_time');
-}
+type Texts = 'from' | 'to' | 'checkedAt';
+type Nullable = 'assetId' | 'objectKey' | 'runId' | 'epoch';
+type CoverageRow = Required<Omit<Coverage, Texts | Nullable | 'tail' | 'content'>> &
+  Record<Texts, string> & { [Name in Nullable]: NonNullable<Coverage[Name]> | null } & {
+    readonly partyId: string;
+    readonly tail: unknown;
+  } & ({ bytes: null } | NonNullable<Coverage['content']>);
 
-function coverageOf(row: Awaited<ReturnType<ReturnType<typeof coverageQuery>['execute']>>[number]) {
-  const { bytes, digest, row_form: rowForm } = row;
+function coverageOf({ tail, ...row }: CoverageRow): Coverage {
   return {
-    coverageId: row.coverage_id,
-    assetId: row.asset_id ?? undefined,
-    from: readInstant(row.from_time),
-    to: readInstant(row.to_time),
-    open: row.open,
-    sides: row.sides,
-    objectKey: row.object_key ?? undefined,
-    rows: row.rows ?? 0n,
-    tail: row.tail === null ? undefined : tailSum.parse(row.tail),
-    /** The run that asked for it last. */
-    runId: row.run_id ?? undefined,
-    /** Of the source's chain, when it was asked for. */
+    ...row,
+    assetId: row.assetId ?? undefined,
+    from: readInstant(row.from),
+    to: readInstant(row.to),
+    objectKey: row.objectKey ?? undefined,
+    tail: tail === null ? undefined : tailSum.parse(tail),
+    runId: row.runId ?? undefined,
     epoch: row.epoch ?? undefined,
-    checkedAt: readInstant(row.checked_at),
-    /** Its object was found lost, damaged or unreadable: it is asked for again. */
-    isFaulty: row.quarantine_reason !== null,
-    /** Its rows are in the warehouse. */
-    isLoaded: row.loaded_at !== null,
-    /** Of the segment, where there is one. */
-    content: bytes === null || digest === null || rowForm === null ? undefined : { bytes, digest, rowForm },
+    checkedAt: readInstant(row.checkedAt),
+    content: row.bytes === null ? undefined : { bytes: row.bytes, digest: row.digest, rowForm: row.rowForm },
   };
 }
 

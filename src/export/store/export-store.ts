@@ -1,10 +1,9 @@
 /** The export's repository in Postgres: leases, coverage, publications. Leases by the database's clock. */
-import { sql, type Updateable } from 'kysely';
+import { type RawBuilder, sql } from 'kysely';
 import { evidenceJson } from '../../core/json-value.ts';
 import { FencedError } from '../../core/errors.ts';
 import { type Micros, readInstant } from '../../core/time.ts';
 import type { Database } from '../../postgres/database.ts';
-import type { MirrorSchema } from '../../postgres/schema.ts';
 import { keepLease, type KeptLease } from '../../core/lease.ts';
 import type { ExportScope } from '../ports.ts';
 import { type Coverage, readCoverage } from './coverage-rows.ts';
@@ -20,7 +19,7 @@ import {
   commitPublication,
   decodePublication,
   type Publication,
-  publicationRow,
+  recordPublication,
   recordSuccess,
 } from './publications.ts';
 import { quarantineSegment } from './segment-rows.ts';
@@ -118,7 +117,7 @@ export class ExportStore {
     objectKey: string,
     reason: { readonly code: string; readonly message: string },
   ): Promise<void> {
-    return quarantineSegment(this.#db, { object_key: objectKey }, reason);
+    return quarantineSegment(this.#db, sql`object_key = ${objectKey}`, reason);
   }
 
   /** The next number of this lineage of the warehouse. */
@@ -136,11 +135,7 @@ export class ExportStore {
         tx,
         publication.segments.map(({ manifest }) => manifest.objectKey),
       );
-      await tx
-        .insertInto('publications')
-        .values(publicationRow(lease, publication))
-        .onConflict((conflict) => conflict.column('publication_id').doNothing())
-        .execute();
+      await recordPublication(tx, lease, publication, 'intent');
     });
   }
 
@@ -171,20 +166,15 @@ export class ExportStore {
   /** Gives an intended publication up; its objects stay unreferenced. */
   drop(lease: ExportLease, publicationId: string): Promise<void> {
     return this.#fenced('drop a publication of', lease, async (tx) => {
-      await tx
-        .updateTable('publications')
-        .set({ state: 'dropped' })
-        .where('publication_id', '=', publicationId)
-        .where('state', '=', 'intent')
-        .execute();
+      await sql`update mirror.publications set state = 'dropped'
+        where publication_id = ${publicationId} and state = 'intent'`.execute(tx);
     });
   }
 
   /** Keeps the plan of windows until the export succeeds. A lease that was taken over keeps nothing. */
   keepPlan(lease: ExportLease, plan: unknown): Promise<void> {
-    return this.#update(`keep the plan of ${nameOf(lease.scope)}`, lease, {
-      window_plan: evidenceJson(plan),
-    });
+    const kept = sql`window_plan = ${evidenceJson(plan)}::jsonb`;
+    return this.#update(`keep the plan of ${nameOf(lease.scope)}`, lease, kept);
   }
 
   /** Of the source's chain, by the lists; undefined where none is known. */
@@ -256,7 +246,7 @@ export class ExportStore {
   }
 
   leaveSource(lease: ExportLease): Promise<void> {
-    return this.#update('free the export limit', lease, { is_at_source: false });
+    return this.#update('free the export limit', lease, sql`is_at_source = false`);
   }
 
   async profile(): Promise<SourceProfile> {
@@ -279,19 +269,10 @@ export class ExportStore {
   }
 
   /** Changes the export's row, where the lease is still held. */
-  async #update(
-    action: string,
-    lease: ExportLease,
-    values: Updateable<MirrorSchema['exports']>,
-  ): Promise<void> {
-    await mapDatabaseError(action, () =>
-      this.#db
-        .updateTable('exports')
-        .set(values)
-        .where('export_id', '=', lease.exportId)
-        .where('lease_token', '=', lease.token)
-        .execute(),
-    );
+  async #update(action: string, lease: ExportLease, change: RawBuilder<unknown>): Promise<void> {
+    const update = sql`update mirror.exports set ${change}
+      where export_id = ${lease.exportId} and lease_token = ${lease.token}`;
+    await readRows(this.#db, action, update);
   }
 
   /** In a transaction that another owner, or a lease that has run out, does not let begin. @throws FencedError */

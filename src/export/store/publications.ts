@@ -15,7 +15,7 @@ import {
   tailSum,
 } from './coverage-rows.ts';
 import { type ExportLease, releaseLeases } from './leases.ts';
-import { segmentColumns } from './segment-rows.ts';
+import { insertSegments, segmentRow } from './segment-rows.ts';
 
 const bigId = z.codec(z.string(), z.bigint(), { decode: BigInt, encode: String });
 
@@ -44,17 +44,22 @@ export function decodePublication(json: unknown): Publication | undefined {
   return plan.safeParse(json).data;
 }
 
-/** The row of an intent; what has no objects is committed without one before. */
-export function publicationRow(
-  lease: ExportLease,
+/**
+ * Records an intent, or that it is done; what has no objects is done without an intent before.
+ * @returns whether it was not recorded so already, as after a COMMIT whose answer was lost
+ */
+export async function recordPublication(
+  tx: Database,
+  { exportId, token }: ExportLease,
   publication: Publication,
-): { publication_id: string; export_id: bigint; lease_token: string; plan: string } {
-  return {
-    publication_id: publication.publicationId,
-    export_id: lease.exportId,
-    lease_token: lease.token,
-    plan: JSON.stringify(plan.encode(publication)),
-  };
+  state: 'intent' | 'done',
+): Promise<boolean> {
+  const { rows } = await sql`
+    insert into mirror.publications as held (publication_id, export_id, lease_token, plan, state)
+    values (${publication.publicationId}, ${exportId}, ${token}, ${JSON.stringify(plan.encode(publication))}, ${state})
+    on conflict (publication_id) do update set state = 'done' where held.state = 'intent' and excluded.state = 'done'
+    returning publication_id`.execute(tx);
+  return rows.length > 0;
 }
 
 /**
@@ -66,44 +71,32 @@ export async function commitPublication(
   lease: ExportLease,
   publication: Publication,
 ): Promise<void> {
-  const settled = await tx
-    .insertInto('publications')
-    .values({ ...publicationRow(lease, publication), state: 'done' })
-    .onConflict((conflict) =>
-      conflict
-        .column('publication_id')
-        .doUpdateSet({ state: 'done' })
-        .where('publications.state', '=', 'intent'),
-    )
-    .returning('publication_id')
-    .executeTakeFirst();
-  // Done already: the answer to an earlier COMMIT was lost.
-  if (settled === undefined) return;
-  await forgetOlder(tx, lease, publication);
+  if (!(await recordPublication(tx, lease, publication, 'done'))) return;
+  // One settled publication of a scope is kept, for a COMMIT whose answer was lost.
+  await sql`delete from mirror.publications where export_id = ${lease.exportId} and state <> 'intent'
+    and publication_id <> ${publication.publicationId}`.execute(tx);
   const superseded = await supersede(tx, publication.supersedes, publication.runId);
   for (const row of publication.closes) await closeAsItStands(tx, publication, row);
-  const segmentIds = new Map<string, bigint>();
   const manifests = publication.segments.map(({ manifest }) => manifest);
   const isOurs = ({ assetId }: Manifest): boolean => assetId === (lease.scope.assetId ?? null);
   const ours = manifests.filter((manifest) => isOurs(manifest));
   const others = manifests.filter((manifest) => !isOurs(manifest));
   // What is left of another scope's segment came with this publication, and is not counted as published by its run.
-  let replacedRows = others.reduce((sum, { rows }) => sum - rows, superseded);
-  for (const manifest of [...ours, ...others]) {
-    segmentIds.set(manifest.objectKey, await insertSegment(tx, manifest, replacedRows));
-    replacedRows = 0n;
-  }
+  const replacedRows = others.reduce((sum, { rows }) => sum - rows, superseded);
+  const segments = [...ours, ...others].map((manifest, at) => {
+    const { leftOut } = manifestJson(manifest);
+    const replaced = at === 0 ? replacedRows : 0n;
+    return segmentRow(manifest, { leftOut, seq: `${manifest.seq}`, replacedRows: `${replaced}` });
+  });
+  const segmentIds = await guardOverlap(() => insertSegments(tx, segments));
   const ranges = publication.coverage.map((range) => {
     const segmentId = range.objectKey ? segmentIds.get(range.objectKey) : undefined;
     return coverageRow(lease.scope.partyId, publication, range, segmentId);
   });
   await insertCoverage(tx, ranges);
   if (publication.lastEntryAt === undefined) return;
-  await tx
-    .updateTable('exports')
-    .set({ last_entry_at: formatInstant(publication.lastEntryAt) })
-    .where('export_id', '=', lease.exportId)
-    .execute();
+  await sql`update mirror.exports set last_entry_at = ${formatInstant(publication.lastEntryAt)}
+    where export_id = ${lease.exportId}`.execute(tx);
 }
 
 /** How an export ended. */
@@ -153,62 +146,18 @@ export async function recordSuccess(tx: Database, exports: readonly Success[]): 
     where e.export_id = g.export_id`.execute(tx);
 }
 
-/** One settled publication of a scope is kept, for a COMMIT whose answer was lost. */
-async function forgetOlder(tx: Database, lease: ExportLease, publication: Publication): Promise<void> {
-  await tx
-    .deleteFrom('publications')
-    .where('export_id', '=', lease.exportId)
-    .where('state', '<>', 'intent')
-    .where('publication_id', '<>', publication.publicationId)
-    .execute();
-}
-
 /** A segment of which everything came again, and nothing else: its object and its rows stay. */
 async function closeAsItStands(
   tx: Database,
   { runId, epoch }: Publication,
   { coverageId, tail }: Publication['closes'][number],
 ): Promise<void> {
-  const closed = await tx
-    .updateTable('coverage')
-    .set({
-      open: false,
-      ...(tail === undefined ? {} : { tail: JSON.stringify(tailSum.encode(tail)) }),
-      epoch: epoch ?? null,
-      run_id: runId,
-      checked_at: sql`clock_timestamp()`,
-    })
-    .where('coverage_id', '=', coverageId)
-    .returning('segment_id')
-    .executeTakeFirst();
-  if (closed === undefined) throw coverageChanged();
-  await tx.updateTable('segments').set({ open: false }).where('segment_id', '=', closed.segment_id).execute();
-}
-
-/** The same object may come back: what was superseded by it, or before, is current again. */
-async function insertSegment(tx: Database, manifest: Manifest, replacedRows: bigint): Promise<bigint> {
-  const evidence = { leftOut: manifestJson(manifest).leftOut, seq: String(manifest.seq) };
-  const row = {
-    ...segmentColumns(manifest),
-    evidence: JSON.stringify({ ...evidence, replacedRows: String(replacedRows) }),
-  };
-  // loaded_at stays: it says whether its rows are in the warehouse, and only a load moves rows.
-  const revived = {
-    status: 'current' as const,
-    superseded_at: null,
-    removed_at: null,
-    quarantine_reason: null,
-    open: row.open,
-    run_id: row.run_id,
-    evidence: sql<string>`segments.evidence || jsonb_build_object('replacedRows', ${String(replacedRows)}::text)`,
-  };
-  const inserted = await guardOverlap(() =>
-    tx
-      .insertInto('segments')
-      .values(row)
-      .onConflict((conflict) => conflict.column('object_key').doUpdateSet(revived))
-      .returning('segment_id')
-      .executeTakeFirstOrThrow(),
-  );
-  return inserted.segment_id;
+  const { rows } = await sql`
+    with closed as (
+      update mirror.coverage set open = false, epoch = ${epoch ?? null}, run_id = ${runId}, checked_at = clock_timestamp(),
+        tail = coalesce(${tail === undefined ? null : JSON.stringify(tailSum.encode(tail))}::jsonb, tail)
+      where coverage_id = ${coverageId} returning segment_id),
+    segment as (update mirror.segments s set open = false from closed where s.segment_id = closed.segment_id)
+    select from closed`.execute(tx);
+  if (rows.length === 0) throw coverageChanged();
 }

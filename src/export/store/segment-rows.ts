@@ -1,14 +1,17 @@
 /** Rows of `mirror.segments`: the same when published and when rebuilt, and what marks one that is damaged. */
-import type { Insertable } from 'kysely';
+import { type RawBuilder, sql } from 'kysely';
 import { evidenceJson } from '../../core/json-value.ts';
 import { formatInstant } from '../../core/time.ts';
 import type { Manifest } from '../../ledger/objects/manifest.ts';
 import type { Database } from '../../postgres/database.ts';
-import type { MirrorSchema } from '../../postgres/schema.ts';
-import { mapDatabaseError } from '../../postgres/transaction.ts';
+import { readRows } from '../../postgres/transaction.ts';
 
-/** What a manifest says: all but `status`, `evidence` and what follows from them. */
-export function segmentColumns(manifest: Manifest): Insertable<MirrorSchema['segments']> {
+/** A row for `insertSegments`. @param evidence what the manifest has no column for, or how the row came */
+export function segmentRow(
+  manifest: Manifest,
+  evidence: object,
+  status: 'current' | 'superseded' = 'current',
+): object {
   return {
     party_id: manifest.partyId,
     asset_id: manifest.assetId,
@@ -16,23 +19,44 @@ export function segmentColumns(manifest: Manifest): Insertable<MirrorSchema['seg
     to_time: formatInstant(manifest.to),
     open: manifest.open,
     object_key: manifest.objectKey,
-    rows: manifest.rows,
-    bytes: manifest.bytes,
+    rows: String(manifest.rows),
+    bytes: String(manifest.bytes),
     sha256: manifest.sha256,
-    object_bytes: manifest.objectBytes,
+    object_bytes: String(manifest.objectBytes),
     object_sha256: manifest.objectSha256,
     digest: manifest.digest,
     row_form: manifest.rowForm,
     columns: manifest.columns,
     run_id: manifest.runId,
     published_at: formatInstant(manifest.publishedAt),
+    evidence,
+    status,
   };
 }
 
-type NamedSegment =
-  | { readonly object_key: string }
-  /** `loaded_at: null` leaves alone what another load has brought meanwhile. */
-  | { readonly segment_id: bigint; readonly loaded_at?: null };
+const COLUMNS = sql.raw(
+  'party_id, asset_id, from_time, to_time, open, object_key, rows, bytes, sha256, object_bytes, object_sha256, digest, row_form, columns, run_id, published_at, evidence, status',
+);
+
+/**
+ * The same object may come back: what was superseded by it, or before, is current again. `loaded_at` stays: it says
+ * whether its rows are in the warehouse, and only a load moves rows.
+ * @returns their ids by object key
+ */
+export async function insertSegments(
+  tx: Database,
+  rows: readonly object[],
+): Promise<ReadonlyMap<string, bigint>> {
+  const inserted = await sql<{ segment_id: bigint; object_key: string }>`
+    insert into mirror.segments as held (${COLUMNS}, superseded_at)
+    select ${COLUMNS}, case when status = 'superseded' then clock_timestamp() end
+    from jsonb_populate_recordset(null::mirror.segments, ${JSON.stringify(rows)}::jsonb)
+    on conflict (object_key) do update set status = excluded.status, superseded_at = excluded.superseded_at,
+      removed_at = null, quarantine_reason = null, open = excluded.open, run_id = excluded.run_id,
+      evidence = held.evidence || jsonb_build_object('replacedRows', excluded.evidence->'replacedRows')
+    returning segment_id, object_key`.execute(tx);
+  return new Map(inserted.rows.map((row) => [row.object_key, row.segment_id]));
+}
 
 /**
  * A segment that is not what its manifest says waits for an export that replaces it. One that was replaced meanwhile
@@ -40,15 +64,13 @@ type NamedSegment =
  */
 export async function quarantineSegment(
   db: Database,
-  named: NamedSegment,
+  isNamed: RawBuilder<unknown>,
   reason: { readonly code: string; readonly message: string },
 ): Promise<void> {
-  await mapDatabaseError('quarantine a segment', () =>
-    db
-      .updateTable('segments')
-      .set({ quarantine_reason: evidenceJson(reason) })
-      .where('status', '=', 'current')
-      .where((eb) => eb.and(named))
-      .execute(),
+  await readRows(
+    db,
+    'quarantine a segment',
+    sql`update mirror.segments set quarantine_reason = ${evidenceJson(reason)}::jsonb
+      where status = 'current' and ${isNamed}`,
   );
 }

@@ -2,7 +2,8 @@
 import { sql, type RawBuilder } from 'kysely';
 import { evidenceJson } from '../../core/json-value.ts';
 import type { AuditTotals } from '../guards.ts';
-import { LISTS, placeRows, theOnly, type Generation, type Tx } from './generations.ts';
+import type { Database } from '../../postgres/database.ts';
+import { LISTS, placeRows, theOnly, type Generation } from './generations.ts';
 
 const REMOVED_SHOWN = 20;
 
@@ -18,7 +19,11 @@ export interface AuditComparison extends AuditTotals {
   readonly firstServed: string | null;
 }
 
-export async function compareAudit(tx: Tx, current: Generation, audit: Generation): Promise<AuditComparison> {
+export async function compareAudit(
+  tx: Database,
+  current: Generation,
+  audit: Generation,
+): Promise<AuditComparison> {
   const height = current.list === 'checkpoints' ? sql`split_part(key, '/', 1)::numeric` : sql`null::numeric`;
   const { rows } = await sql<AuditComparison>`
     with held as (${held(current)}),
@@ -47,7 +52,7 @@ export async function compareAudit(tx: Tx, current: Generation, audit: Generatio
  * @returns the first of the removed rows
  */
 export async function replaceWithAudit(
-  tx: Tx,
+  tx: Database,
   current: Generation,
   audit: Generation,
   isAppendOnly: boolean,
@@ -77,7 +82,7 @@ export async function replaceWithAudit(
 }
 
 /** Moves the audit into the next epoch, as its first reading: nothing of it was ever held. */
-export async function beginEpoch(tx: Tx, audit: Generation, evidence: object): Promise<number> {
+export async function beginEpoch(tx: Database, audit: Generation, evidence: object): Promise<number> {
   const epoch = audit.epoch + 1;
   // The sync of the other list may have seen it first.
   await sql`insert into mirror.networks (epoch, evidence) values (${epoch}, ${evidenceJson(evidence)})
@@ -88,7 +93,7 @@ export async function beginEpoch(tx: Tx, audit: Generation, evidence: object): P
 
 /** @param as its rows' places are shifted, where older rows are held before them */
 async function makeCurrent(
-  tx: Tx,
+  tx: Database,
   { list, generationId }: Generation,
   as: { readonly epoch: number; readonly shift: bigint; readonly isAppendOnly: boolean },
 ): Promise<void> {

@@ -3,17 +3,10 @@ import { sql } from 'kysely';
 import { heightOf } from '../../core/ids.ts';
 import { evidenceJson } from '../../core/json-value.ts';
 import { DoubtSeen, judgeAudit, type Accepted, type AuditFinding, type AuditTotals } from '../guards.ts';
+import type { Database } from '../../postgres/database.ts';
 import type { ListName } from '../ports.ts';
 import { beginEpoch, compareAudit, replaceWithAudit } from './audit.ts';
-import {
-  LISTS,
-  readGenerations,
-  setHead,
-  theOnly,
-  type Generation,
-  type SourceHead,
-  type Tx,
-} from './generations.ts';
+import { LISTS, readGenerations, setHead, theOnly, type Generation, type SourceHead } from './generations.ts';
 import { readOpenDoubts, readOpenGaps, type KnownGap } from './list-state.ts';
 
 /** The run that claims. */
@@ -45,7 +38,7 @@ export type Claimed =
   | { readonly kind: 'refused'; readonly gaps: readonly KnownGap[]; readonly audit: AuditReport | undefined };
 
 /** Decides the claim, within the transaction that holds the lease. */
-export async function claimList(tx: Tx, of: Claimant, claim: Claim): Promise<Claimed> {
+export async function claimList(tx: Database, of: Claimant, claim: Claim): Promise<Claimed> {
   const generations = await readGenerations(tx, of.list, claim.generation.epoch);
   const generation = generations.find(({ generationId }) => generationId === claim.generation.generationId);
   if (generation === undefined || generation.sequence !== claim.sequence) return { kind: 'stale' };
@@ -70,7 +63,7 @@ export async function claimList(tx: Tx, of: Claimant, claim: Claim): Promise<Cla
 }
 
 async function replaceCurrent(
-  tx: Tx,
+  tx: Database,
   of: Claimant,
   current: Generation,
   audit: Generation,
@@ -102,7 +95,7 @@ async function replaceCurrent(
 
 /** Known gaps in the light of an audit: closed where rows below are served again, confirmed where not. */
 async function settleGaps(
-  tx: Tx,
+  tx: Database,
   of: Claimant,
   gaps: readonly KnownGap[],
   firstKey: string | null,
@@ -119,7 +112,12 @@ async function settleGaps(
   }
 }
 
-async function closeDoubts(tx: Tx, of: Claimant, epoch: number, removed: readonly string[]): Promise<void> {
+async function closeDoubts(
+  tx: Database,
+  of: Claimant,
+  epoch: number,
+  removed: readonly string[],
+): Promise<void> {
   await sql`update mirror.doubts set closed_at = clock_timestamp(), closed_by_run = ${of.runId},
       seen = seen || ${JSON.stringify(removed.length === 0 ? {} : { removed })}::jsonb
     where subject = ${of.list} and epoch = ${epoch} and closed_at is null`.execute(tx);
@@ -127,7 +125,7 @@ async function closeDoubts(tx: Tx, of: Claimant, epoch: number, removed: readonl
 
 /** The one statement that says `complete`: it can only succeed where it is true. */
 async function sayComplete(
-  tx: Tx,
+  tx: Database,
   { list, runId }: Claimant,
   claim: Omit<Claim, 'evidence'> & { readonly epoch: number; readonly evidence: object },
 ): Promise<boolean> {

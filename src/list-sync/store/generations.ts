@@ -1,11 +1,8 @@
 /** Generations: what is held of a list, written page by page, each page one transaction. */
-import { sql, type Kysely, type RawBuilder, type Transaction } from 'kysely';
+import { sql, type RawBuilder } from 'kysely';
 import { formatInstant, type Micros } from '../../core/time.ts';
-import type { MirrorSchema } from '../../postgres/schema.ts';
+import type { Database } from '../../postgres/database.ts';
 import type { ListedRow, ListName } from '../ports.ts';
-
-export type Db = Kysely<MirrorSchema>;
-export type Tx = Transaction<MirrorSchema>;
 
 export interface Generation {
   readonly generationId: bigint;
@@ -35,7 +32,7 @@ export const COLUMNS = sql`generation_id as "generationId", list, epoch, kind, s
   last_pos as "lastPos", rows, claimed_pos as "claimedPos", head_height as "headHeight",
   is_append_only as "isAppendOnly", claimed_at is not null as "isClaimed", audited_at as "auditedAt"`;
 
-export async function readGenerations(db: Db, list: ListName, epoch: number): Promise<Generation[]> {
+export async function readGenerations(db: Database, list: ListName, epoch: number): Promise<Generation[]> {
   const { rows } = await sql<Generation>`
     select ${COLUMNS} from mirror.generations where list = ${list} and epoch = ${epoch}`.execute(db);
   return rows;

@@ -4,7 +4,6 @@ import { CANDIDATES_MAX, isCutId, NETWORK_PARTY, splitCutId } from '../../core/i
 import type { Database } from '../../postgres/database.ts';
 import { readRows } from '../../postgres/transaction.ts';
 import type { ListName } from '../ports.ts';
-import type { Db } from './generations.ts';
 
 export interface OpenDoubt {
   readonly code: string;
@@ -33,13 +32,21 @@ export interface ListState {
   readonly lastAuditAt: string | null;
 }
 
-export async function readOpenDoubts(db: Db, subject: string, epoch: number): Promise<readonly OpenDoubt[]> {
+export async function readOpenDoubts(
+  db: Database,
+  subject: string,
+  epoch: number,
+): Promise<readonly OpenDoubt[]> {
   const { rows } = await sql<OpenDoubt>`select code, seen, opened_at as since from mirror.doubts
     where subject = ${subject} and epoch = ${epoch} and closed_at is null order by doubt_id`.execute(db);
   return rows;
 }
 
-export async function readOpenGaps(db: Db, list: ListName, epoch: number): Promise<readonly KnownGap[]> {
+export async function readOpenGaps(
+  db: Database,
+  list: ListName,
+  epoch: number,
+): Promise<readonly KnownGap[]> {
   const { rows } =
     await sql<KnownGap>`select gap_id as "gapId", below_key as "belowKey", above_key as "aboveKey",
       found_at as "foundAt", confirmed_by_run is not null as "isConfirmed"
@@ -50,7 +57,7 @@ export async function readOpenGaps(db: Db, list: ListName, epoch: number): Promi
 }
 
 /** Both lists, as the current network's. */
-export async function readListState(db: Db): Promise<readonly ListState[]> {
+export async function readListState(db: Database): Promise<readonly ListState[]> {
   const { rows } = await sql<Pick<ListState, 'list' | 'lastAuditAt'> & { readonly epoch: number }>`
     select lists.list, n.epoch, audited_at as "lastAuditAt"
     from (select max(epoch) as epoch from mirror.networks) n cross join (values ('parties'), ('checkpoints')) as lists (list)

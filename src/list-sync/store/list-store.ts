@@ -18,10 +18,8 @@ import {
   rowsOf,
   setHead,
   theOnly,
-  type Db,
   type Generation,
   type SourceHead,
-  type Tx,
 } from './generations.ts';
 import { readOpenDoubts, readOpenGaps, type KnownGap, type OpenDoubt } from './list-state.ts';
 
@@ -219,7 +217,7 @@ export class ListSession {
    */
   #write<Result>(
     action: string,
-    work: (tx: Tx) => Promise<Result>,
+    work: (tx: Database) => Promise<Result>,
     findDone?: (db: Database) => Promise<Result | undefined>,
   ): Promise<Result> {
     const { db, token, signal } = this.#deps;
@@ -273,17 +271,17 @@ export class ListStore {
   }
 }
 
-async function readEpoch(db: Db): Promise<number> {
+async function readEpoch(db: Database): Promise<number> {
   const { rows } = await sql<{ epoch: number }>`select max(epoch) as epoch from mirror.networks`.execute(db);
   return theOnly(rows).epoch;
 }
 
-async function dropAudit(tx: Tx, list: ListName): Promise<void> {
+async function dropAudit(tx: Database, list: ListName): Promise<void> {
   await sql`delete from mirror.generations where list = ${list} and kind = 'audit'`.execute(tx);
 }
 
 /** Keeps a party without a place: `network`, or one that was looked up. @returns whether it was known */
-async function keepUnplaced(tx: Tx, epoch: number, { key, extra }: ListedRow): Promise<boolean> {
+async function keepUnplaced(tx: Database, epoch: number, { key, extra }: ListedRow): Promise<boolean> {
   const { rows } = await sql<{ wasKnown: boolean }>`
     insert into mirror.parties as held (party_id, first_epoch, epoch, extra)
     values (${key}, ${epoch}, ${epoch}, ${extra === undefined ? null : JSON.stringify(extra)}::jsonb)

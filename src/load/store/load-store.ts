@@ -10,7 +10,7 @@ import { takeLock } from '../../postgres/advisory-lock.ts';
 import { openCopySink } from '../../postgres/copy-sink.ts';
 import { WAITS_FOR_THE_STORE, type Warehouse } from '../../postgres/database.ts';
 import { mapDatabaseError, readRow, readRows } from '../../postgres/transaction.ts';
-import { SEGMENT_COLUMNS, type SegmentRecord } from './segment-records.ts';
+import { readSegments, type SegmentRecord } from './segment-records.ts';
 
 /** For one statement, a COPY of a whole segment among them. */
 const STATEMENT_TIMEOUT_MS = 3_600_000;
@@ -43,15 +43,8 @@ export class LoadStore {
   async toLoad(
     partyId: string,
   ): Promise<{ readonly pending: readonly SegmentRecord[]; readonly stale: readonly StaleSegment[] }> {
-    const rows = await mapDatabaseError('read what is to be loaded', () =>
-      this.#warehouse.db
-        .selectFrom('segments')
-        .select(SEGMENT_COLUMNS)
-        .where('party_id', '=', partyId)
-        .where(sql<boolean>`(${sql.raw(`${PENDING} or ${STALE}`)})`)
-        .orderBy('from_time')
-        .execute(),
-    );
+    const which = sql`party_id = ${partyId} and (${sql.raw(`${PENDING} or ${STALE}`)}) order by from_time`;
+    const rows = await readSegments(this.#warehouse.db, 'read what is to be loaded', which);
     const { pending = [], stale = [] } = Object.groupBy(rows, (row) => (row.isLoaded ? 'stale' : 'pending'));
     return { pending, stale };
   }
@@ -106,7 +99,7 @@ export class LoadStore {
   }
 
   async quarantine(segmentId: bigint, reason: Omit<Problem, 'subject'>): Promise<void> {
-    await quarantineSegment(this.#warehouse.db, { segment_id: segmentId, loaded_at: null }, reason);
+    await quarantineSegment(this.#warehouse.db, sql`segment_id = ${segmentId} and loaded_at is null`, reason);
   }
 }
 

@@ -1,17 +1,13 @@
 /** Manifest tables rebuilt from the store, one party a transaction. */
 import { sql } from 'kysely';
-import { formatInstant, nowMicros } from '../../core/time.ts';
 import type { Manifest } from '../../ledger/objects/manifest.ts';
 import { chooseNewest } from '../plan.ts';
 import type { Database } from '../../postgres/database.ts';
-import { segmentColumns } from '../../export/store/segment-rows.ts';
+import { insertSegments, segmentRow } from '../../export/store/segment-rows.ts';
 import { lockParties } from '../../export/store/leases.ts';
 import { coverageRow, insertCoverage, readCoverage, supersede } from '../../export/store/coverage-rows.ts';
-import { inTransaction, mapDatabaseError, readRows } from '../../postgres/transaction.ts';
+import { inTransaction, readRow, readRows } from '../../postgres/transaction.ts';
 import { readKnownObjects } from './segment-records.ts';
-
-/** Rows of one insert: Postgres takes 65,535 parameters. */
-const ROWS_MAX = 1000;
 
 export class RebuildStore {
   readonly #db: Database;
@@ -32,12 +28,9 @@ export class RebuildStore {
   }
 
   lineage(): Promise<{ readonly warehouseId: string; readonly isRebuilding: boolean }> {
-    return mapDatabaseError('read the identity of the warehouse', () =>
-      this.#db
-        .selectFrom('identity')
-        .select(['warehouse_id as warehouseId', 'is_rebuilding as isRebuilding'])
-        .executeTakeFirstOrThrow(),
-    );
+    const identity = sql<{ warehouseId: string; isRebuilding: boolean }>`
+      select warehouse_id as "warehouseId", is_rebuilding as "isRebuilding" from mirror.identity`;
+    return readRow(this.#db, 'read the identity of the warehouse', identity);
   }
 
   knownObjects(objectKeys: readonly string[]): Promise<ReadonlySet<string>> {
@@ -70,8 +63,10 @@ export class RebuildStore {
       );
       const superseded = gone.filter((one) => 'seq' in one);
       const current = held.filter((one) => 'seq' in one);
-      await insertSegments(tx, superseded, 'superseded');
-      const segmentIds = await insertSegments(tx, current, 'current');
+      const segmentIds = await insertSegments(tx, [
+        ...superseded.map((manifest) => segmentRow(manifest, { rebuilt: true }, 'superseded')),
+        ...current.map((manifest) => segmentRow(manifest, { rebuilt: true })),
+      ]);
       await insertCoverage(
         tx,
         current.map((manifest) => {
@@ -86,41 +81,10 @@ export class RebuildStore {
   /** @param newest of all that was learned: what is published next has a higher number, and carries on its lineage */
   async finish(newest: Pick<Manifest, 'warehouseId' | 'seq'> | undefined): Promise<void> {
     await inTransaction(this.#db, { action: 'finish the rebuild' }, async (tx) => {
-      await tx
-        .updateTable('identity')
-        .set({ is_rebuilding: false })
-        .where('is_rebuilding', '=', true)
-        .execute();
+      await sql`update mirror.identity set is_rebuilding = false where is_rebuilding`.execute(tx);
       if (newest === undefined) return;
-      await tx
-        .updateTable('identity')
-        .set({ warehouse_id: newest.warehouseId, publication_seq: newest.seq })
-        .where('publication_seq', '<', newest.seq)
-        .execute();
+      await sql`update mirror.identity set warehouse_id = ${newest.warehouseId}, publication_seq = ${newest.seq}
+        where publication_seq < ${newest.seq}`.execute(tx);
     });
   }
-}
-
-/** @returns their ids by object key */
-async function insertSegments(
-  tx: Database,
-  manifests: readonly Manifest[],
-  status: 'current' | 'superseded',
-): Promise<ReadonlyMap<string, bigint>> {
-  const ids = new Map<string, bigint>();
-  for (let start = 0; start < manifests.length; start += ROWS_MAX) {
-    const rows = manifests.slice(start, start + ROWS_MAX).map((manifest) => ({
-      ...segmentColumns(manifest),
-      evidence: JSON.stringify({ rebuilt: true }),
-      status,
-      superseded_at: status === 'superseded' ? formatInstant(nowMicros()) : null,
-    }));
-    const inserted = await tx
-      .insertInto('segments')
-      .values(rows)
-      .returning(['segment_id', 'object_key'])
-      .execute();
-    for (const row of inserted) ids.set(row.object_key, row.segment_id);
-  }
-  return ids;
 }

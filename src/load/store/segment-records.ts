@@ -1,30 +1,40 @@
 /** Segments as loading and verifying read them. */
-import { type Selection, sql } from 'kysely';
+import { type RawBuilder, sql } from 'kysely';
+import type { Manifest } from '../../ledger/objects/manifest.ts';
 import type { Database } from '../../postgres/database.ts';
-import type { MirrorSchema } from '../../postgres/schema.ts';
 import { readRows } from '../../postgres/transaction.ts';
 
-export const SEGMENT_COLUMNS = [
-  'segment_id as segmentId',
-  'party_id as partyId',
-  'asset_id as assetId',
-  // RFC 3339; `to` is exclusive.
-  'from_time as from',
-  'to_time as to',
-  'object_key as objectKey',
-  'rows',
-  'bytes',
-  'sha256',
-  'digest',
-  'object_bytes as objectBytes',
-  'object_sha256 as objectSha256',
-  'columns',
-  // What its load stored; null before.
-  'values_digest as valuesDigest',
-  sql<boolean>`loaded_at is not null`.as('isLoaded'),
-] as const;
+type AsInManifest = 'partyId' | 'assetId' | 'objectKey' | 'rows' | 'bytes' | 'sha256' | 'digest';
+export interface SegmentRecord extends Pick<
+  Manifest,
+  AsInManifest | 'objectBytes' | 'objectSha256' | 'columns'
+> {
+  readonly segmentId: bigint;
+  /** RFC 3339. */
+  readonly from: string;
+  /** Exclusive. */
+  readonly to: string;
+  /** What its load stored; null before. */
+  readonly valuesDigest: string | null;
+  readonly isLoaded: boolean;
+}
 
-export type SegmentRecord = Selection<MirrorSchema, 'segments', (typeof SEGMENT_COLUMNS)[number]>;
+/** @param which a condition, and an order */
+export function readSegments(
+  db: Database,
+  action: string,
+  which: RawBuilder<unknown>,
+): Promise<readonly SegmentRecord[]> {
+  return readRows(
+    db,
+    action,
+    sql<SegmentRecord>`
+      select segment_id as "segmentId", party_id as "partyId", asset_id as "assetId", from_time as "from", to_time as "to",
+        object_key as "objectKey", rows, bytes, sha256, digest, object_bytes as "objectBytes", object_sha256 as "objectSha256",
+        columns, values_digest as "valuesDigest", loaded_at is not null as "isLoaded"
+      from mirror.segments where ${which}`,
+  );
+}
 
 /** Those of the given keys that are of a segment, current or not, or of a publication that is not finished. */
 export async function readKnownObjects(

@@ -6,8 +6,8 @@ import type { Problem } from '../ports.ts';
 import { CANONICAL_SQL, copyOut } from '../../postgres/copy-out.ts';
 import type { Warehouse } from '../../postgres/database.ts';
 import { readIdentity } from '../../postgres/identity.ts';
-import { mapDatabaseError, readRow, readRows } from '../../postgres/transaction.ts';
-import { readKnownObjects, SEGMENT_COLUMNS, type SegmentRecord } from './segment-records.ts';
+import { readRow, readRows } from '../../postgres/transaction.ts';
+import { readKnownObjects, readSegments, type SegmentRecord } from './segment-records.ts';
 
 const ACTION = 'verify the warehouse';
 
@@ -93,20 +93,13 @@ export class VerifyStore {
 
   /** Those of them that are still current, in the order of their ids. */
   async segmentsById(segmentIds: readonly bigint[]): Promise<readonly SegmentRecord[]> {
-    return mapDatabaseError(ACTION, () =>
-      this.#warehouse.db
-        .selectFrom('segments')
-        .select(SEGMENT_COLUMNS)
-        .where('status', '=', 'current')
-        .where(sql<boolean>`segment_id = any(${segmentIds})`)
-        .orderBy('segment_id')
-        .execute(),
-    );
+    const which = sql`status = 'current' and segment_id = any(${segmentIds}) order by segment_id`;
+    return readSegments(this.#warehouse.db, ACTION, which);
   }
 
   /** Its object is lost, damaged or another: the next export of its party asks for its range again. */
   async distrust(segmentId: bigint, reason: Omit<Problem, 'subject'>): Promise<void> {
-    await quarantineSegment(this.#warehouse.db, { segment_id: segmentId }, reason);
+    await quarantineSegment(this.#warehouse.db, sql`segment_id = ${segmentId}`, reason);
   }
 
   /** Their objects and rows were read and agree; what was distrusted of them is believed again. */

@@ -4,8 +4,8 @@ import { CANDIDATES_MAX } from '../../core/ids.ts';
 import { evidenceJson } from '../../core/json-value.ts';
 import type { Verdict } from '../../core/verdict.ts';
 import type { Database } from '../../postgres/database.ts';
-import type { RunKind, RunState } from '../../postgres/schema.ts';
 import { mapDatabaseError, readRow, readRows } from '../../postgres/transaction.ts';
+import type { RunKind, RunState } from '../run-schema.ts';
 import { type NewRun, type Run, RUN_COLUMNS } from './run.ts';
 
 type Sql = RawBuilder<unknown>;

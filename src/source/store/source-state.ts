@@ -3,24 +3,25 @@ import { sql } from 'kysely';
 import { formatInstant, parseInstant } from '../../core/time.ts';
 import type { BanStore } from '../ports.ts';
 import type { Database } from '../../postgres/database.ts';
-import { mapDatabaseError } from '../../postgres/transaction.ts';
+import { readRows } from '../../postgres/transaction.ts';
 
 /** `get` knows no ban that is over; `set` keeps the later of two ends, in whichever order they come. */
 export function openBanStore(db: Database): BanStore {
   return {
-    get: () =>
-      mapDatabaseError('read the ban of the source', async () => {
-        const row = await db
-          .selectFrom('source_state')
-          .select('ban_until')
-          .where('ban_until', '>', sql<string>`clock_timestamp()`)
-          .executeTakeFirst();
-        return typeof row?.ban_until === 'string' ? parseInstant(row.ban_until) : undefined;
-      }),
-    set: (until) =>
-      mapDatabaseError('record the ban of the source', async () => {
-        const ban_until = sql<string>`greatest(ban_until, ${formatInstant(until)}::timestamptz)`;
-        await db.updateTable('source_state').set({ ban_until }).execute();
-      }),
+    get: async () => {
+      const [ban] = await readRows(
+        db,
+        'read the ban of the source',
+        sql<{
+          until: string;
+        }>`select ban_until as until from mirror.source_state where ban_until > clock_timestamp()`,
+      );
+      return ban && parseInstant(ban.until);
+    },
+    set: async (until) => {
+      const later = sql`greatest(ban_until, ${formatInstant(until)}::timestamptz)`;
+      const record = sql`update mirror.source_state set ban_until = ${later}`;
+      await readRows(db, 'record the ban of the source', record);
+    },
   };
 }
