@@ -5,7 +5,7 @@ import type { StatusStore } from '../api/http/ports.ts';
 import type { Config } from '../config/environment.ts';
 import { version } from '../core/version.ts';
 import { RowPool } from '../export/read/row-pool.ts';
-import { CostMeter } from '../source/cost-meter.ts';
+import { CostMeter } from '../source/observers.ts';
 import { openSource, type SourceDeps } from '../source/source-client.ts';
 import { Presence } from '../postgres/presence.ts';
 import { shownUrl, sourceIdOf } from '../postgres/identity.ts';

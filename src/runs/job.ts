@@ -7,7 +7,7 @@ import type { PartySelection } from '../config/value-forms.ts';
 import type { LedgerQuestion, LedgerRange } from '../ledger/ledger-range.ts';
 import type { JobData, QueueName } from '../queue/backend.ts';
 import type { Queues } from '../queue/queues.ts';
-import type { ListLatency } from '../source/latency.ts';
+import type { ListLatency } from '../source/observers.ts';
 import type { ProgressHints } from './progress/progress-hints.ts';
 import type { ProgressLine } from './progress/progress-line.ts';
 import type { RunCosts } from './run-costs.ts';

@@ -1,7 +1,7 @@
 /** Charges what is asked of the source to the run it is asked for, whichever process asks. */
 import { randomUUID } from 'node:crypto';
 import type { Log } from '../core/log.ts';
-import { type CostMeter, CostTally } from '../source/cost-meter.ts';
+import { type CostMeter, CostTally } from '../source/observers.ts';
 import type { SourceCost } from '../source/ports.ts';
 import type { Database } from '../postgres/database.ts';
 import { addCost, readCost } from './store/cost-store.ts';

@@ -4,7 +4,7 @@ import type { Log } from '../core/log.ts';
 import { exhaustedForMs } from './wire/answer-headers.ts';
 import { readStart } from './wire/body.ts';
 import { answerError } from './retry/failure.ts';
-import { whereOf, type HttpAnswer, type HttpRequest, type SourceHttp } from './wire/http.ts';
+import { whereOf, type HttpAnswer, type HttpGet, type HttpLimits, type HttpRequest } from './wire/http.ts';
 import type { Clock, Route, SourceObserver } from './ports.ts';
 import type { RateLimiter } from './rate-limit.ts';
 import { withRetries, type RetryLimits } from './retry/retry.ts';
@@ -13,12 +13,27 @@ const ERROR_BODY_BYTES_MAX = 64 * 1024;
 /** For a ban without a duration: the service's default. */
 const BAN_MS = 10 * 60_000;
 
-export interface CallerOptions {
-  readonly http: SourceHttp;
+interface CallerDeps {
+  readonly get: HttpGet;
   readonly rate: RateLimiter;
   readonly clock: Clock;
   readonly observer: SourceObserver;
   readonly log: Pick<Log, 'warn'> | undefined;
+}
+
+export interface SourceLimits {
+  readonly connectMs?: number;
+  readonly list?: HttpLimits;
+  readonly export?: HttpLimits;
+  readonly listRetries?: RetryLimits;
+  readonly exportRetries?: RetryLimits;
+}
+
+/** Where the source is asked, and within which limits. */
+export interface SourceAccess {
+  readonly caller: SourceCaller;
+  readonly baseUrl: string;
+  readonly limits?: SourceLimits | undefined;
 }
 
 export interface Question extends HttpRequest {
@@ -31,13 +46,7 @@ export interface OpenAnswer extends Pick<HttpAnswer, 'headers' | 'body' | 'frami
   done(error?: unknown): Promise<void>;
 }
 
-export class SourceCaller {
-  readonly #options: CallerOptions;
-
-  constructor(options: CallerOptions) {
-    this.#options = options;
-  }
-
+export interface SourceCaller {
   /**
    * Asks, and reads the whole answer with `read`; a failure while reading is tried again too.
    * @throws as `withRetries` does
@@ -46,41 +55,15 @@ export class SourceCaller {
     question: Question,
     signal: AbortSignal,
     read: (answer: OpenAnswer) => Promise<Result>,
-  ): Promise<Result> {
-    return this.#retried(question, signal, async (attempt) => {
-      const answer = await this.#ask(question, attempt, signal);
-      try {
-        const result = await read(answer);
-        await answer.done();
-        return result;
-      } catch (error) {
-        await answer.done(error);
-        throw error;
-      }
-    });
-  }
-
+  ): Promise<Result>;
   /** Asks, and hands the answer over as soon as its headers are there. */
-  open(question: Question, signal: AbortSignal): Promise<OpenAnswer> {
-    return this.#retried(question, signal, (attempt) => this.#ask(question, attempt, signal));
-  }
+  open(question: Question, signal: AbortSignal): Promise<OpenAnswer>;
+}
 
-  #retried<Result>(
-    question: Question,
-    signal: AbortSignal,
-    work: (attempt: number) => Promise<Result>,
-  ): Promise<Result> {
-    const { clock, observer, log } = this.#options;
-    const onRetry = (error: Error, attempt: number, waitMs: number): void => {
-      observer.onWait({ route: question.route, reason: 'retry', waitMs });
-      log?.warn({ route: question.route, attempt, waitMs, err: error }, 'The source is asked again');
-    };
-    return withRetries(question.retries, { clock, onRetry }, signal, work);
-  }
-
-  async #ask(question: Question, attempt: number, signal: AbortSignal): Promise<OpenAnswer> {
-    const { http, rate, clock } = this.#options;
-    await rate.pass(question.route, signal);
+export function openCaller({ get, rate, clock, observer, log }: CallerDeps): SourceCaller {
+  async function ask(question: Question, attempt: number, signal: AbortSignal): Promise<OpenAnswer> {
+    const { route } = question;
+    await rate.pass(route, signal);
     const startMs = clock.nowMs();
     let answer: HttpAnswer | undefined;
     let isDone = false;
@@ -88,8 +71,8 @@ export class SourceCaller {
       if (isDone) return;
       isDone = true;
       await answer?.[Symbol.asyncDispose]();
-      this.#options.observer.onRequest({
-        route: question.route,
+      observer.onRequest({
+        route,
         status: answer?.status,
         durationMs: clock.nowMs() - startMs,
         bytes: answer?.wireBytes() ?? 0,
@@ -98,25 +81,49 @@ export class SourceCaller {
       });
     };
     try {
-      answer = await http.get(question, signal);
+      answer = await get(question, signal);
       const emptyMs = exhaustedForMs(answer.headers);
       if (emptyMs !== undefined) rate.quiet(emptyMs);
-      if (answer.status !== 200) throw await this.#refusal(question, answer, signal);
-      return { ...answer, done };
+      if (answer.status === 200) return { ...answer, done };
+      const body = await readStart(answer.body, ERROR_BODY_BYTES_MAX);
+      signal.throwIfAborted();
+      const error = answerError(question.action, whereOf(question.url), { ...answer, body });
+      const isBan = error instanceof RetryableError && error.code === 'SOURCE_BANNED';
+      if (isBan) await rate.ban(error.retryAfterMs ?? BAN_MS);
+      throw error;
     } catch (error) {
       await done(error);
       throw error;
     }
   }
 
-  async #refusal(question: Question, answer: HttpAnswer, signal: AbortSignal): Promise<Error> {
-    const { status, headers } = answer;
-    const body = await readStart(answer.body, ERROR_BODY_BYTES_MAX);
-    signal.throwIfAborted();
-    const error = answerError(question.action, whereOf(question.url), { status, headers, body });
-    if (error instanceof RetryableError && error.code === 'SOURCE_BANNED') {
-      await this.#options.rate.ban(error.retryAfterMs ?? BAN_MS);
-    }
-    return error;
+  function retried<Result>(
+    question: Question,
+    signal: AbortSignal,
+    work: (answer: OpenAnswer) => Promise<Result> | Result,
+  ): Promise<Result> {
+    const { route, retries } = question;
+    const onRetry = (error: Error, attempt: number, waitMs: number): void => {
+      observer.onWait({ route, reason: 'retry', waitMs });
+      log?.warn({ route, attempt, waitMs, err: error }, 'The source is asked again');
+    };
+    return withRetries(retries, { clock, onRetry }, signal, async (attempt) =>
+      work(await ask(question, attempt, signal)),
+    );
   }
+
+  return {
+    open: (question, signal) => retried(question, signal, (answer) => answer),
+    read: (question, signal, read) =>
+      retried(question, signal, async (answer) => {
+        try {
+          const result = await read(answer);
+          await answer.done();
+          return result;
+        } catch (error) {
+          await answer.done(error);
+          throw error;
+        }
+      }),
+  };
 }

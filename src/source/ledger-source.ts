@@ -6,9 +6,9 @@ import { formatInstant, SECOND_MICROS, type Micros } from '../core/time.ts';
 import type { ExportAnswer, WindowRequest, LedgerSource } from '../export/ports.ts';
 import { AnswerReader } from '../ledger/answer/answer-reader.ts';
 import { type CsvDialect, hasTimes, translated } from '../ledger/dialect.ts';
-import type { OpenAnswer, Question, SourceCaller } from './caller.ts';
-import { EXPORT_LIMITS, type HttpLimits } from './wire/http.ts';
-import { EXPORT_RETRIES, type RetryLimits } from './retry/retry.ts';
+import type { OpenAnswer, Question, SourceAccess } from './caller.ts';
+import { EXPORT_LIMITS } from './wire/http.ts';
+import { EXPORT_RETRIES } from './retry/retry.ts';
 
 /** The service's detail code for "missing asset ID". */
 const DETAIL_ASSET_REQUIRED = 10_017;
@@ -16,42 +16,38 @@ const DETAIL_ASSET_REQUIRED = 10_017;
 const UNITS_PER_SECOND = { ns: 1_000_000_000n, ms: 1000n, s: 1n } as const;
 
 /** How the source names its export and what it is asked by. */
-export type ExportNames = Pick<
+type ExportNames = Pick<
   Config,
   'sourceExportPath' | 'sourceExportTime' | `sourceExportParam${'Party' | 'Asset' | 'From' | 'To'}`
 >;
-
-export interface LedgerSourceOptions {
-  readonly caller: SourceCaller;
-  readonly baseUrl: string;
-  readonly names: ExportNames;
-  /** Absent: the CSV of the public service. */
-  readonly dialect?: CsvDialect | undefined;
-  readonly limits?: HttpLimits | undefined;
-  readonly retries?: RetryLimits | undefined;
-}
+export type ExportConfig = ExportNames &
+  Partial<Pick<Config, 'sourceAssets' | `export${'Columns' | 'Delimiter' | 'TimeFormat' | 'IdFormat'}`>>;
 
 export class HttpLedgerSource implements LedgerSource {
   readonly baseUrl: string;
   readonly hasTimes: boolean;
-  readonly #options: LedgerSourceOptions;
+  readonly #access: SourceAccess;
+  readonly #config: ExportConfig;
+  readonly #dialect: CsvDialect | undefined;
 
-  constructor(options: LedgerSourceOptions) {
-    const { baseUrl, dialect } = options;
-    this.baseUrl = baseUrl;
-    this.hasTimes = dialect === undefined || hasTimes(dialect);
-    this.#options = options;
+  constructor(access: SourceAccess, config: ExportConfig) {
+    this.#access = access;
+    this.#config = config;
+    this.#dialect = exportDialect(config);
+    this.baseUrl = access.baseUrl;
+    this.hasTimes = this.#dialect === undefined || hasTimes(this.#dialect);
   }
 
   async ask(question: WindowRequest, signal: AbortSignal): Promise<ExportAnswer> {
-    const { caller, names, dialect, limits = EXPORT_LIMITS, retries = EXPORT_RETRIES } = this.#options;
+    const { caller, limits } = this.#access;
+    const dialect = this.#dialect;
     let reader: AnswerReader | undefined;
     const request: Question = {
       route: 'export',
       action: 'export from',
-      url: exportUrl(this.baseUrl, names, question),
-      limits,
-      retries,
+      url: exportUrl(this.baseUrl, this.#config, question),
+      limits: limits?.export ?? EXPORT_LIMITS,
+      retries: limits?.exportRetries ?? EXPORT_RETRIES,
       // Without blank lines.
       usefulBytes: () => reader?.csvBytes ?? 0,
     };
@@ -64,6 +60,26 @@ export class HttpLedgerSource implements LedgerSource {
       throw refusal(error, question);
     }
   }
+}
+
+/** @returns undefined where the settings describe the public service's CSV */
+function exportDialect(config: ExportConfig): CsvDialect | undefined {
+  const {
+    exportColumns,
+    exportDelimiter = ',',
+    exportTimeFormat = 'rfc3339',
+    exportIdFormat = 'hex',
+  } = config;
+  const isUsual = exportDelimiter === ',' && exportTimeFormat === 'rfc3339' && exportIdFormat === 'hex';
+  if (exportColumns === undefined && isUsual) return undefined;
+  const [assetId, ...others] = config.sourceAssets ?? [];
+  return {
+    columns: exportColumns ?? new Map(),
+    delimiter: exportDelimiter,
+    times: exportTimeFormat,
+    ids: exportIdFormat,
+    assetId: others.length === 0 ? assetId : undefined,
+  };
 }
 
 function exportAnswer(answer: OpenAnswer, reader: AnswerReader, csv: AsyncIterable<Buffer>): ExportAnswer {

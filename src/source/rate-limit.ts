@@ -19,107 +19,95 @@ export const SYSTEM_CLOCK: Clock = {
   },
 };
 
-export interface RateLimiterOptions {
-  readonly ratePerSecond: number;
-  readonly state: RateState;
+export interface RateDeps {
+  readonly rate: RateState;
   readonly bans: BanStore;
   readonly clock: Clock;
   readonly observer: SourceObserver;
 }
 
-export class RateLimiter {
-  readonly #options: RateLimiterOptions;
-  readonly #storedBan: () => Promise<Micros | undefined>;
-  #bannedUntil: Micros = 0n;
-  #quietUntilMs = 0;
-  readonly #turns: Turns;
-
-  constructor(options: RateLimiterOptions) {
-    this.#options = options;
-    this.#turns = new Turns(options);
-    this.#storedBan = sharedLoad(() => options.bans.get(), BAN_CACHE_MS);
-  }
-
+export interface RateLimiter {
   /**
    * Waits until one request may be sent.
    * @throws RetryableError `SOURCE_BANNED` or `SOURCE_RATE_LIMITED` with `retryAfterMs`, where that
    *   would take longer than five minutes
    */
-  async pass(route: Route, signal: AbortSignal): Promise<void> {
-    signal.throwIfAborted();
-    await this.#wait(route, 'ban', await this.#banMs(), signal);
-    await this.#wait(route, 'rate', this.#quietUntilMs - this.#options.clock.nowMs(), signal);
-    await this.#wait(route, 'rate', await this.#turns.next(), signal);
-  }
-
+  pass(route: Route, signal: AbortSignal): Promise<void>;
   /** The source says that its own budget is spent for so long. */
-  quiet(forMs: number): void {
-    this.#quietUntilMs = Math.max(this.#quietUntilMs, this.#options.clock.nowMs() + forMs);
-  }
-
+  quiet(forMs: number): void;
   /** All workers wait for its end: a request during a ban lengthens it. */
-  async ban(forMs: number): Promise<void> {
-    this.#bannedUntil = nowMicros() + BigInt(Math.ceil(forMs)) * 1000n;
-    await this.#options.bans.set(this.#bannedUntil);
-  }
+  ban(forMs: number): Promise<void>;
+}
 
-  async #banMs(): Promise<number> {
-    const stored = (await this.#storedBan()) ?? 0n;
-    const until = stored > this.#bannedUntil ? stored : this.#bannedUntil;
-    return Number(until - nowMicros()) / 1000;
-  }
+export function openRateLimiter(ratePerSecond: number, deps: RateDeps): RateLimiter {
+  const { bans, clock, observer } = deps;
+  const storedBan = sharedLoad(() => bans.get(), BAN_CACHE_MS);
+  const nextTurn = openTurns(ratePerSecond, deps);
+  let bannedUntil: Micros = 0n;
+  let quietUntilMs = 0;
 
-  async #wait(route: Route, reason: WaitReason, waitMs: number, signal: AbortSignal): Promise<void> {
+  async function wait(route: Route, reason: WaitReason, waitMs: number, signal: AbortSignal): Promise<void> {
     if (waitMs <= 0) return;
     if (waitMs > WAIT_MAX_MS) throw tooLong(reason, waitMs);
-    this.#options.observer.onWait({ route, reason, waitMs });
-    await this.#options.clock.sleep(waitMs, signal);
+    observer.onWait({ route, reason, waitMs });
+    await clock.sleep(waitMs, signal);
   }
+
+  async function banMs(): Promise<number> {
+    const stored = (await storedBan()) ?? 0n;
+    return Number((stored > bannedUntil ? stored : bannedUntil) - nowMicros()) / 1000;
+  }
+
+  return {
+    async pass(route, signal) {
+      signal.throwIfAborted();
+      await wait(route, 'ban', await banMs(), signal);
+      await wait(route, 'rate', quietUntilMs - clock.nowMs(), signal);
+      await wait(route, 'rate', await nextTurn(), signal);
+    },
+    quiet(forMs) {
+      quietUntilMs = Math.max(quietUntilMs, clock.nowMs() + forMs);
+    },
+    async ban(forMs) {
+      bannedUntil = nowMicros() + BigInt(Math.ceil(forMs)) * 1000n;
+      await bans.set(bannedUntil);
+    },
+  };
 }
 
 /**
  * The turns of this process in the budget of all. Asked for one by one; while each is used in time, for twice as
  * many at once, so that a fast night does not ask the store as often as the source. One that is not used is lost.
+ * @returns asks how long to wait until the next
  */
-class Turns {
-  readonly #options: Pick<RateLimiterOptions, 'ratePerSecond' | 'state' | 'clock'>;
-  readonly #intervalMs: number;
-  readonly #togetherMax: number;
-  #left = 0;
-  #nextMs = 0;
-  #together = 0;
-  #reserving: Promise<void> | undefined;
+function openTurns(ratePerSecond: number, { rate, clock }: RateDeps): () => Promise<number> {
+  const intervalMs = 1_000 / ratePerSecond;
+  const togetherMax = Math.max(1, Math.floor(TOGETHER_MS / intervalMs));
+  let [left, nextMs, together] = [0, 0, 0];
+  let reserving: Promise<void> | undefined;
 
-  constructor(options: Pick<RateLimiterOptions, 'ratePerSecond' | 'state' | 'clock'>) {
-    this.#options = options;
-    this.#intervalMs = 1_000 / options.ratePerSecond;
-    this.#togetherMax = Math.max(1, Math.floor(TOGETHER_MS / this.#intervalMs));
+  async function reserve(nowMs: number): Promise<void> {
+    const wasUsed = left === 0 && nowMs - nextMs <= TOGETHER_MS;
+    together = wasUsed ? Math.min(Math.max(1, together * 2), togetherMax) : 1;
+    // One turn of a slower budget is as many of this one.
+    const { waitMs } = await rate.reserve(BUDGET, ratePerSecond / together);
+    nextMs = clock.nowMs() + waitMs;
+    left = together;
   }
 
-  /** @returns how long to wait until the next */
-  async next(): Promise<number> {
+  return async () => {
     for (;;) {
-      const nowMs = this.#options.clock.nowMs();
-      if (this.#left > 0 && nowMs - this.#nextMs <= TOGETHER_MS) {
-        const waitMs = Math.max(0, this.#nextMs - nowMs);
-        this.#left -= 1;
-        this.#nextMs += this.#intervalMs;
+      const nowMs = clock.nowMs();
+      if (left > 0 && nowMs - nextMs <= TOGETHER_MS) {
+        const waitMs = Math.max(0, nextMs - nowMs);
+        left -= 1;
+        nextMs += intervalMs;
         return waitMs;
       }
       // Whoever comes while more are reserved gets one of them, if they suffice.
-      await (this.#reserving ??= this.#reserve(nowMs).finally(() => (this.#reserving = undefined)));
+      await (reserving ??= reserve(nowMs).finally(() => (reserving = undefined)));
     }
-  }
-
-  async #reserve(nowMs: number): Promise<void> {
-    const { state, ratePerSecond } = this.#options;
-    const wasUsed = this.#left === 0 && nowMs - this.#nextMs <= TOGETHER_MS;
-    this.#together = wasUsed ? Math.min(Math.max(1, this.#together * 2), this.#togetherMax) : 1;
-    // One turn of a slower budget is as many of this one.
-    const { waitMs } = await state.reserve(BUDGET, ratePerSecond / this.#together);
-    this.#nextMs = this.#options.clock.nowMs() + waitMs;
-    this.#left = this.#together;
-  }
+  };
 }
 
 function tooLong(reason: WaitReason, waitMs: number): RetryableError {

@@ -4,27 +4,20 @@ import { UsageError } from '../core/errors.ts';
 import type { Log } from '../core/log.ts';
 import { version } from '../core/version.ts';
 import type { LedgerSource } from '../export/ports.ts';
-import type { CsvDialect } from '../ledger/dialect.ts';
 import type { ListSource } from '../list-sync/ports.ts';
-import { SourceCaller } from './caller.ts';
+import { openCaller, type SourceLimits } from './caller.ts';
 import { openDispatcher } from './wire/dispatcher.ts';
-import { CONNECT_MS, SourceHttp, type HttpLimits } from './wire/http.ts';
-import { HttpLedgerSource, type ExportNames } from './ledger-source.ts';
-import { LatencyObserver, type ListLatency } from './latency.ts';
+import { CONNECT_MS, openHttp } from './wire/http.ts';
+import { HttpLedgerSource, type ExportConfig } from './ledger-source.ts';
+import { LatencyObserver, type ListLatency } from './observers.ts';
 import { HttpListSource } from './lists/list-source.ts';
 import type { BanStore, Clock, RateState, SourceObserver } from './ports.ts';
-import { RateLimiter, SYSTEM_CLOCK } from './rate-limit.ts';
-import type { RetryLimits } from './retry/retry.ts';
+import { openRateLimiter, SYSTEM_CLOCK } from './rate-limit.ts';
 
 /** The settings that concern the source. */
-export type SourceConfig = ExportNames &
+export type SourceConfig = ExportConfig &
   Pick<Config, 'sourceUrl' | 'sourceRate' | 'ambient'> &
-  Partial<
-    Pick<
-      Config,
-      'sourceAuthorization' | 'sourceAssets' | `export${'Columns' | 'Delimiter' | 'TimeFormat' | 'IdFormat'}`
-    >
-  >;
+  Partial<Pick<Config, 'sourceAuthorization'>>;
 
 export interface SourceDeps {
   /** Shared by all workers. */
@@ -35,17 +28,9 @@ export interface SourceDeps {
   /** Logs each retry and its reason. */
   readonly log?: Pick<Log, 'warn'>;
   readonly clock?: Clock;
-  /** False for a source on this machine. */
+  /** Saves bandwidth for little CPU at the source; off where both are on one machine. */
   readonly acceptGzip?: boolean;
-  readonly limits?:
-    | {
-        readonly connectMs?: number;
-        readonly list?: HttpLimits;
-        readonly export?: HttpLimits;
-        readonly listRetries?: RetryLimits;
-        readonly exportRetries?: RetryLimits;
-      }
-    | undefined;
+  readonly limits?: SourceLimits | undefined;
 }
 
 export interface Source extends AsyncDisposable {
@@ -68,57 +53,25 @@ export function openSource(config: SourceConfig, deps: SourceDeps): Source {
     ]);
   }
   const { baseUrl, authorization } = splitUrl(config.sourceUrl);
-  const { limits = {}, clock = SYSTEM_CLOCK } = deps;
-  const dispatcher = openDispatcher({ ambient: config.ambient, connectMs: limits.connectMs ?? CONNECT_MS });
+  const { limits, clock = SYSTEM_CLOCK, acceptGzip = true, log } = deps;
+  const dispatcher = openDispatcher(config.ambient, limits?.connectMs ?? CONNECT_MS);
   const observer = new LatencyObserver(deps.observer);
-  const rate = new RateLimiter({
-    ratePerSecond: config.sourceRate,
-    state: deps.rate,
-    bans: deps.bans,
-    clock,
-    observer,
+  const rate = openRateLimiter(config.sourceRate, { ...deps, clock, observer });
+  const secret = config.sourceAuthorization ?? authorization;
+  const get = openHttp(dispatcher, {
+    accept: 'application/json',
+    'accept-encoding': acceptGzip ? 'gzip' : 'identity',
+    'user-agent': `ledger-mirror/${version()}`,
+    ...(secret === undefined ? {} : { authorization: secret }),
   });
-  const http = new SourceHttp({
-    dispatcher,
-    userAgent: `ledger-mirror/${version()}`,
-    authorization: config.sourceAuthorization ?? authorization,
-    acceptGzip: deps.acceptGzip ?? true,
-  });
-  const caller = new SourceCaller({ http, rate, clock, observer, log: deps.log });
+  const access = { caller: openCaller({ get, rate, clock, observer, log }), baseUrl, limits };
   const close = (): Promise<void> => dispatcher.destroy();
   return {
-    lists: new HttpListSource({ caller, baseUrl, limits: limits.list, retries: limits.listRetries }),
-    ledger: new HttpLedgerSource({
-      caller,
-      baseUrl,
-      names: config,
-      dialect: exportDialect(config),
-      limits: limits.export,
-      retries: limits.exportRetries,
-    }),
+    lists: new HttpListSource(access),
+    ledger: new HttpLedgerSource(access, config),
     listLatency: () => observer.listLatency(),
     close,
     [Symbol.asyncDispose]: close,
-  };
-}
-
-/** @returns undefined where the settings describe the public service's CSV */
-function exportDialect(config: SourceConfig): CsvDialect | undefined {
-  const {
-    exportColumns,
-    exportDelimiter = ',',
-    exportTimeFormat = 'rfc3339',
-    exportIdFormat = 'hex',
-  } = config;
-  const isUsual = exportDelimiter === ',' && exportTimeFormat === 'rfc3339' && exportIdFormat === 'hex';
-  if (exportColumns === undefined && isUsual) return undefined;
-  const [assetId, ...others] = config.sourceAssets ?? [];
-  return {
-    columns: exportColumns ?? new Map(),
-    delimiter: exportDelimiter,
-    times: exportTimeFormat,
-    ids: exportIdFormat,
-    assetId: others.length === 0 ? assetId : undefined,
   };
 }
 

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
-import { CostMeter, CostTally } from '../../src/source/cost-meter.ts';
+import { CostMeter, CostTally } from '../../src/source/observers.ts';
 import type { RequestReport, Route } from '../../src/source/ports.ts';
 
 function report(route: Route, more: Partial<RequestReport> = {}): RequestReport {

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { LatencyObserver } from '../../src/source/latency.ts';
+import { LatencyObserver } from '../../src/source/observers.ts';
 import type { RequestReport } from '../../src/source/ports.ts';
 
 function report(durationMs: number, more: Partial<RequestReport> = {}): RequestReport {

@@ -3,31 +3,29 @@ import { describe, expect, test } from 'vitest';
 import { PermanentError } from '../../src/core/errors.ts';
 import { parseInstant } from '../../src/core/time.ts';
 import type { WindowRequest } from '../../src/export/ports.ts';
-import { type CallerOptions, type Question, SourceCaller } from '../../src/source/caller.ts';
-import { exportUrl, type ExportNames, HttpLedgerSource } from '../../src/source/ledger-source.ts';
+import type { Question, SourceCaller } from '../../src/source/caller.ts';
+import { exportUrl, type ExportConfig, HttpLedgerSource } from '../../src/source/ledger-source.ts';
 import { sourceConfig } from '../support/source-config.ts';
 import { ASSET, failureOf, NEVER, PARTY, testSource, textOf } from './test-source.ts';
 import { errorJson, send, serve } from './wire/wire-server.ts';
 
-const NAMES: ExportNames = sourceConfig('http://x');
+const NAMES: ExportConfig = sourceConfig('http://x');
 const FROM = parseInstant('2023-05-10T00:00:00Z') ?? 0n;
 const TO = parseInstant('2023-05-11T00:00:00Z') ?? 0n;
 const CSV = 'a,b\n1,2\n';
 
-function queryOf(question: WindowRequest, names: Partial<ExportNames> = {}): string {
+function queryOf(question: WindowRequest, names: Partial<ExportConfig> = {}): string {
   return exportUrl('http://x', { ...NAMES, ...names }, question).search;
 }
 
 test('an export is waited for as long as a query of the source may take, and not as long for its next byte', async () => {
   const asked: Question[] = [];
-  class Listening extends SourceCaller {
-    override open(question: Question): Promise<never> {
-      asked.push(question);
-      return Promise.reject(new Error('heard'));
-    }
-  }
-  const caller = new Listening({} as CallerOptions);
-  const ledger = new HttpLedgerSource({ caller, baseUrl: 'http://x', names: NAMES });
+  const open = (question: Question): Promise<never> => {
+    asked.push(question);
+    return Promise.reject(new Error('heard'));
+  };
+  const caller: SourceCaller = { open, read: open };
+  const ledger = new HttpLedgerSource({ caller, baseUrl: 'http://x' }, NAMES);
   await expect(ledger.ask({ partyId: PARTY }, NEVER)).rejects.toThrow('heard');
   const { headersMs = 0, idleMs = 0, callMs = 0 } = asked[0]?.limits ?? {};
   // Nothing is sent before the query has ended; then something comes all the time, for hours.

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { nowMicros } from '../../src/core/time.ts';
 import type { WaitReport } from '../../src/source/ports.ts';
-import { RateLimiter, SYSTEM_CLOCK, WAIT_MAX_MS } from '../../src/source/rate-limit.ts';
+import { openRateLimiter, SYSTEM_CLOCK, WAIT_MAX_MS } from '../../src/source/rate-limit.ts';
 import { localBans, localRate } from '../support/source-config.ts';
 import { InstantClock, NEVER, PARTY, testSource } from './test-source.ts';
 import { pageJson, send, serve } from './wire/wire-server.ts';
@@ -18,7 +18,7 @@ function limiter(given: { waitMs?: number; banForMs?: number } = {}) {
     },
   };
   const observer = { onRequest: () => undefined, onWait: (report: WaitReport) => void waits.push(report) };
-  const rate = new RateLimiter({ ratePerSecond: 7, state, bans, clock, observer });
+  const rate = openRateLimiter(7, { rate: state, bans, clock, observer });
   return { rate, clock, waits, bans, asked };
 }
 

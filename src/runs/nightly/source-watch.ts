@@ -1,5 +1,5 @@
 /** Asks the source a small question now and then during a night: how it bears the exports. Nothing else tells. */
-import type { ListLatency } from '../../source/latency.ts';
+import type { ListLatency } from '../../source/observers.ts';
 
 const PROBE_EVERY_MS = 30_000;
 /** After a slow answer it is asked sooner. */

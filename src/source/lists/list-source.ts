@@ -4,12 +4,12 @@ import { canonicalPartyId } from '../../core/ids.ts';
 import type { ListedRow, ListName, ListSource, Page, PageQuestion } from '../../list-sync/ports.ts';
 import { readSourceClock } from '../wire/answer-headers.ts';
 import { readWhole } from '../wire/body.ts';
-import type { OpenAnswer, SourceCaller } from '../caller.ts';
+import type { OpenAnswer, SourceAccess } from '../caller.ts';
 import { answerError, errorBodyOf } from '../retry/failure.ts';
-import { LIST_LIMITS, whereOf, type HttpLimits } from '../wire/http.ts';
+import { LIST_LIMITS, whereOf } from '../wire/http.ts';
 import { parsePage } from './page.ts';
 import { RETRY_RULES } from '../retry/retry-policy.ts';
-import { LIST_RETRIES, type RetryLimits } from '../retry/retry.ts';
+import { LIST_RETRIES } from '../retry/retry.ts';
 
 /** The service itself ends at 20 MiB, before its answer is written as JSON. */
 export const PAGE_BYTES_MAX = 32 * 2 ** 20;
@@ -19,13 +19,6 @@ const LOOK_UP_ROWS_MAX = 5_000;
 const PROBE_ROWS = 1;
 const GRPC_NOT_FOUND = 5;
 
-export interface ListSourceOptions {
-  readonly caller: SourceCaller;
-  readonly baseUrl: string;
-  readonly limits?: HttpLimits | undefined;
-  readonly retries?: RetryLimits | undefined;
-}
-
 /** A sync tries several requests: one that has used up its retries is not retried as often again. */
 const ATTEMPTS_AFTER_FAILURE = 2;
 const IN_VAIN_MS = 60_000;
@@ -34,11 +27,11 @@ const IN_VAIN_MS = 60_000;
 const DOUBTFUL: ReadonlySet<string> = new Set(['SOURCE_REFUSED', 'SOURCE_STATUS']);
 
 export class HttpListSource implements ListSource {
-  readonly #options: ListSourceOptions;
+  readonly #access: SourceAccess;
   #inVainUntilMs = 0;
 
-  constructor(options: ListSourceOptions) {
-    this.#options = options;
+  constructor(access: SourceAccess) {
+    this.#access = access;
   }
 
   async page(question: PageQuestion, signal: AbortSignal): Promise<Page> {
@@ -69,7 +62,7 @@ export class HttpListSource implements ListSource {
     // A source that does not know the filter ignores it, and sends any party, or all of them.
     if (rows.length > 1 || (row !== undefined && row.key !== asked)) {
       throw new PermanentError(
-        `Cannot look up party ${asked} at ${this.#options.baseUrl}: the source answers with ${row?.key ?? 'nothing'} and ${rows.length} rows, so it did not filter`,
+        `Cannot look up party ${asked} at ${this.#access.baseUrl}: the source answers with ${row?.key ?? 'nothing'} and ${rows.length} rows, so it did not filter`,
         { code: 'PAGE_SHAPE', meta: { asked, rows: rows.length } },
       );
     }
@@ -94,7 +87,8 @@ export class HttpListSource implements ListSource {
     rowsMax: number,
     signal: AbortSignal,
   ): Promise<Page> {
-    const { caller, baseUrl, limits = LIST_LIMITS, retries = LIST_RETRIES } = this.#options;
+    const { caller, baseUrl, limits: given } = this.#access;
+    const { list: limits = LIST_LIMITS, listRetries: retries = LIST_RETRIES } = given ?? {};
     const isInVain = performance.now() < this.#inVainUntilMs;
     const attemptsMax = Math.min(retries.attemptsMax, isInVain ? ATTEMPTS_AFTER_FAILURE : Infinity);
     // Percent-encodes: the `+` of a raw base64 cursor would arrive as a space.

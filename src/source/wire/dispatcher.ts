@@ -7,15 +7,11 @@ import { UsageError } from '../../core/errors.ts';
 /** Few at once: one prefetched page for each list, the exports, and a probe. */
 const CONNECTIONS_MAX = 128;
 
-export interface DispatcherOptions {
-  /** `HTTPS_PROXY`, `HTTP_PROXY`, `NO_PROXY` (either case) and `NODE_EXTRA_CA_CERTS`, `.env` included. */
-  readonly ambient: Readonly<Record<string, string>>;
-  readonly connectMs: number;
-}
-
-/** @throws UsageError where the file of CAs cannot be read or a proxy's URL is none */
-export function openDispatcher(options: DispatcherOptions): Dispatcher {
-  const { ambient, connectMs } = options;
+/**
+ * @param ambient `HTTPS_PROXY`, `HTTP_PROXY`, `NO_PROXY` (either case) and `NODE_EXTRA_CA_CERTS`, `.env` included
+ * @throws UsageError where the file of CAs cannot be read or a proxy's URL is none
+ */
+export function openDispatcher(ambient: Readonly<Record<string, string>>, connectMs: number): Dispatcher {
   const named = (name: string): string => ambient[name.toLowerCase()] ?? ambient[name] ?? '';
   const ca = certificates(ambient['NODE_EXTRA_CA_CERTS']);
   const tls = { timeout: connectMs, ...(ca === undefined ? {} : { ca }) };

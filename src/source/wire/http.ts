@@ -51,87 +51,21 @@ export interface HttpRequest {
   readonly usefulBytes?: () => number;
 }
 
-export interface SourceHttpOptions {
-  readonly dispatcher: Dispatcher;
-  readonly userAgent: string;
-  readonly authorization: string | undefined;
-  /** Saves bandwidth for little CPU at the source; off where both are on one machine. */
-  readonly acceptGzip: boolean;
-}
+/**
+ * Resolves with the answer's headers, whatever its status. The caller disposes of the answer, which
+ * ends the request at the source where it is not over.
+ * @throws RetryableError | PermanentError as the retry policy classes the failure
+ */
+export type HttpGet = (request: HttpRequest, caller: AbortSignal) => Promise<HttpAnswer>;
 
-export class SourceHttp {
-  readonly #dispatcher: Dispatcher;
-  readonly #headers: Readonly<Record<string, string>>;
-
-  constructor(options: SourceHttpOptions) {
-    this.#dispatcher = options.dispatcher;
-    this.#headers = {
-      accept: 'application/json',
-      'accept-encoding': options.acceptGzip ? 'gzip' : 'identity',
-      'user-agent': options.userAgent,
-      ...(options.authorization === undefined ? {} : { authorization: options.authorization }),
-    };
-  }
-
-  /**
-   * Resolves with the answer's headers, whatever its status. The caller disposes of the answer, which
-   * ends the request at the source where it is not over.
-   * @throws RetryableError | PermanentError as the retry policy classes the failure
-   */
-  async get(request: HttpRequest, caller: AbortSignal): Promise<HttpAnswer> {
-    const { url, limits } = request;
-    const limit = AbortSignal.timeout(limits.callMs);
-    const classify = (error: unknown): unknown => {
-      if (caller.aborted) return caller.reason;
-      if (limit.aborted) return tooLong(request, error);
-      return transportError(request.action, whereOf(url), error);
-    };
-    try {
-      const answer = await this.#follow(request, AbortSignal.any([caller, limit]));
-      const guard = new DripGuard(limits.drip, limits.headersMs);
-      return {
-        status: answer.statusCode,
-        headers: answer.headers,
-        body: readBody(request, answer, guard, classify),
-        wireBytes: () => guard.wireBytes,
-        framing: readFraming(answer.headers),
-        async [Symbol.asyncDispose]() {
-          // Closes the connection of an unfinished answer, which cancels the request at the source.
-          answer.body.destroy();
-        },
-      };
-    } catch (error) {
-      throw classify(error);
-    }
-  }
-
-  /** Within the origin only: elsewhere, the Authorization header would be given to a stranger. */
-  async #follow(request: HttpRequest, signal: AbortSignal): Promise<Dispatcher.ResponseData> {
-    let { url } = request;
-    for (let redirects = 0; ; redirects += 1) {
-      const answer = await this.#send(url, request.limits, signal);
-      const { location } = answer.headers;
-      if (!REDIRECTS.has(answer.statusCode) || typeof location !== 'string') return answer;
-      const target = URL.canParse(location, url.href) ? new URL(location, url) : undefined;
-      if (target?.origin !== url.origin || redirects >= REDIRECTS_MAX) {
-        answer.body.destroy();
-        throw answerError(request.action, whereOf(url), {
-          status: answer.statusCode,
-          headers: { location: target?.href ?? '' },
-          body: Buffer.alloc(0),
-        });
-      }
-      await answer.body.dump({ limit: 65_536, signal });
-      url = target;
-    }
-  }
-
-  async #send(url: URL, limits: HttpLimits, signal: AbortSignal): Promise<Dispatcher.ResponseData> {
-    const answer = await this.#dispatcher.request({
+/** @param headers of each request */
+export function openHttp(dispatcher: Dispatcher, headers: Readonly<Record<string, string>>): HttpGet {
+  async function send(url: URL, limits: HttpLimits, signal: AbortSignal): Promise<Dispatcher.ResponseData> {
+    const answer = await dispatcher.request({
       origin: url.origin,
       path: `${url.pathname}${url.search}`,
       method: 'GET',
-      headers: this.#headers,
+      headers,
       headersTimeout: limits.headersMs,
       bodyTimeout: limits.idleMs,
       signal,
@@ -140,6 +74,49 @@ export class SourceHttp {
     answer.body.on('error', () => undefined);
     return answer;
   }
+
+  /** Within the origin only: elsewhere, the Authorization header would be given to a stranger. */
+  async function follow({ action, url: first, limits }: HttpRequest, signal: AbortSignal) {
+    for (let [url, redirects] = [first, 0]; ; redirects += 1) {
+      const answer = await send(url, limits, signal);
+      const { location } = answer.headers;
+      if (!REDIRECTS.has(answer.statusCode) || typeof location !== 'string') return answer;
+      const target = URL.canParse(location, url.href) ? new URL(location, url) : undefined;
+      if (target?.origin !== url.origin || redirects >= REDIRECTS_MAX) {
+        answer.body.destroy();
+        const shown = { location: target?.href ?? '' };
+        const refused = { status: answer.statusCode, headers: shown, body: Buffer.alloc(0) };
+        throw answerError(action, whereOf(url), refused);
+      }
+      await answer.body.dump({ limit: 65_536, signal });
+      url = target;
+    }
+  }
+
+  return async (request, caller) => {
+    const { url, limits } = request;
+    const limit = AbortSignal.timeout(limits.callMs);
+    const classify = (error: unknown): unknown => {
+      if (caller.aborted) return caller.reason;
+      if (limit.aborted) return tooLong(request, error);
+      return transportError(request.action, whereOf(url), error);
+    };
+    try {
+      const answer = await follow(request, AbortSignal.any([caller, limit]));
+      const guard = new DripGuard(limits.drip, limits.headersMs);
+      return {
+        status: answer.statusCode,
+        headers: answer.headers,
+        body: readBody(request, answer, guard, classify),
+        wireBytes: () => guard.wireBytes,
+        framing: readFraming(answer.headers),
+        // Closes the connection of an unfinished answer, which cancels the request at the source.
+        [Symbol.asyncDispose]: async () => void answer.body.destroy(),
+      };
+    } catch (error) {
+      throw classify(error);
+    }
+  };
 }
 
 /** The origin and the path: a query holds cursors and ids, which are too long for a message. */
