@@ -50,7 +50,6 @@ export async function openApp(options: AppOptions): Promise<App> {
   await using stack = new AsyncDisposableStack();
   const services = await openServices(options, stack);
   const { config, warehouse, queues, log } = services;
-  const metrics = openMetrics(services);
   const jobs = openJobDeps(services, options.sourceLimits, stack);
   const workers = new WorkerRegistry(warehouse.db);
   const jobWorker = stack.use(
@@ -65,15 +64,14 @@ export async function openApp(options: AppOptions): Promise<App> {
       schedules: { nightly: jobs.schedule, audit: { pattern: config.auditSchedule, tz: config.scheduleTz } },
     }),
   );
-  const status = openStatusSource(warehouse, config);
   const owned = stack.move();
   return {
     ...services,
     workers,
     jobs,
-    metrics,
+    metrics: openMetrics(services),
     jobWorker,
-    status,
+    status: openStatusSource(warehouse, config),
     [Symbol.asyncDispose]: () => owned.disposeAsync(),
   };
 }

@@ -28,7 +28,6 @@ const POSTGRES_MAJOR_MIN = 15;
 const CLOCK_SKEW_MAX_MS = 60_000;
 /** Blocks come every few seconds: a head this old is a source that stands, or a clock that runs ahead. */
 const HEAD_AGE_MAX_MS = 600_000;
-const DATE_TIMEOUT_MS = 10_000;
 
 /** Whoever asks what is wrong wants to hear it, not to wait until it is over. */
 const REACHABLE_MAX_MS = 3_000;
@@ -58,7 +57,7 @@ export async function examine(options: AppOptions): Promise<readonly Finding[]> 
     check('queues', () => examineQueues(app), limit),
     check('object store', () => examineStore(app, limit), limit),
     check('source', () => examineSource(clock), limit),
-    check('clock', () => examineClock(app, clock, limit), limit),
+    check('clock', () => examineClock(app, clock), limit),
   ]);
   return [...findings, ...checked];
 }
@@ -175,17 +174,12 @@ async function examineSource(asked: Promise<SourceClock> | undefined): Promise<R
 }
 
 /** Leases go by the database's clock, closing by the source's: this machine's must agree with both. */
-async function examineClock(
-  app: App,
-  asked: Promise<SourceClock> | undefined,
-  signal: AbortSignal,
-): Promise<Result> {
+async function examineClock(app: App, asked: Promise<SourceClock> | undefined): Promise<Result> {
   const { rows } = await app.warehouse.pool.query<{ micros: string }>(
     `select (extract(epoch from clock_timestamp()) * 1000000)::bigint::text as micros`,
   );
   // That the source does not answer is another finding.
   const clock = await asked?.catch(() => undefined);
-  const date = clock && app.config.sourceUrl && (await readDate(app.config.sourceUrl, signal));
   const headMs = clock?.from === 'source' ? aheadMs(clock.seen) : 0;
   if (headMs < -HEAD_AGE_MAX_MS)
     return warn(
@@ -193,7 +187,6 @@ async function examineClock(
     );
   const others = [
     { whose: "the database's", ms: aheadMs(BigInt(rows[0]?.micros ?? 0)) },
-    ...(date === undefined ? [] : [{ whose: "the source's", ms: aheadMs(date) }]),
     ...(headMs > CLOCK_SKEW_MAX_MS ? [{ whose: "the source's last block", ms: headMs }] : []),
   ];
   const off = others.filter(({ ms }) => Math.abs(ms) > CLOCK_SKEW_MAX_MS);
@@ -208,17 +201,4 @@ function aheadMs(other: Micros): number {
 
 function seconds(ms: number): string {
   return `${Math.abs(Math.round(ms / 1000))} s`;
-}
-
-/** Whatever it answers, an HTTP server says what time it has. Undefined where this one does not. */
-async function readDate(url: URL, signal: AbortSignal): Promise<Micros | undefined> {
-  try {
-    const limit = AbortSignal.any([signal, AbortSignal.timeout(DATE_TIMEOUT_MS)]);
-    const response = await fetch(url, { method: 'HEAD', redirect: 'manual', signal: limit });
-    const ms = Date.parse(response.headers.get('date') ?? '');
-    return Number.isNaN(ms) ? undefined : BigInt(ms) * 1000n;
-  } catch {
-    signal.throwIfAborted();
-    return undefined;
-  }
 }

@@ -45,12 +45,8 @@ export async function openServices(options: BaseOptions, stack: AsyncDisposableS
       ? openPostgresBackend({ url: base.databaseUrl, telemetry })
       : openRedisBackend({ url: config.redisUrl.href, prefix, telemetry, onError }),
   );
-  const queues = new Queues({
-    backend,
-    prefix,
-    log: options.log,
-    onJob: (report) => workMetrics.onJob(report),
-  });
+  const onJob: WorkMetrics['onJob'] = (report) => workMetrics.onJob(report);
+  const queues = new Queues({ backend, prefix, log: options.log, onJob });
   stack.defer(() => queues.close(SHUTDOWN_GRACE_MS));
   const log = stack.use(new RunLogs((lines) => appendLines(warehouse.db, lines))).tee(options.log);
   const store = stack.use(await openStore(options));

@@ -80,9 +80,11 @@ function declareReading(program: Command, add: Add): void {
 /** The commands for those who operate a mirror: how it stands, its runs, and whether it is set up right. */
 function declareOperating(program: Command, add: Add): void {
   const status = async () => (await import('./commands/status.ts')).status;
-  add(program, 'status', 'is the mirror complete, how fresh is it, what needs a person', status)
-    .option('--watch', 'go on showing it until told to stop', false)
-    .option('--check', 'end with exit code 2 where the mirror is not complete', false);
+  add(program, 'status', 'is the mirror complete, how fresh is it, what needs a person', status).option(
+    '--check',
+    'end with exit code 2 where the mirror is not complete',
+    false,
+  );
   const cancel = 'end a run of any kind at its next safe point';
   add(program, 'cancel', cancel, async () => (await loadRuns()).cancel).argument('<run>', 'its id');
   add(program, 'runs', 'what ran and how it ended', async () => (await loadRuns()).runs)

@@ -1,4 +1,4 @@
-/** The status at a glance and live: what is under way, who works, and a night that was missed. */
+/** The status at a glance: what is under way, who works, and a night that was missed. */
 import { afterAll, describe, expect, it } from 'vitest';
 import { status } from '../../src/cli/commands/status.ts';
 import type { CommandContext } from '../../src/cli/context.ts';
@@ -32,28 +32,27 @@ afterAll(async () => {
 });
 const { pool } = mirror.app.warehouse;
 
-/** A command's context over the same stores; `stdout` holds what was written. */
-function contextOf(signal: AbortSignal): { context: CommandContext; stdout: () => string } {
+/** A command's context over the same stores. */
+function context(): CommandContext {
   const log = createLog('silent');
-  const stream = new PassThrough();
-  let text = '';
-  stream.setEncoding('utf8').on('data', (chunk: string) => (text += chunk));
-  const context = {
+  return {
     config: mirror.app.config,
     log,
     isJson: false,
     progress: createProgress(log),
     notices: log,
-    stdout: stream,
+    stdout: new PassThrough(),
     stderr: new PassThrough(),
-    signal,
+    signal: new AbortController().signal,
   };
-  return { context, stdout: () => text };
+}
+
+async function text(): Promise<string> {
+  return (await status({ check: false }, context())).text ?? '';
 }
 
 async function mirrorStatus(): Promise<Readonly<Record<string, unknown>>> {
-  const { context } = contextOf(new AbortController().signal);
-  return (await status({ watch: false }, context)).document as Readonly<Record<string, unknown>>;
+  return (await status({ check: false }, context())).document as Readonly<Record<string, unknown>>;
 }
 
 describe('the status', () => {
@@ -76,19 +75,16 @@ describe('the status', () => {
     expect(await mirrorStatus()).toMatchObject({ attention: [], work: { missedSlot: null } });
   });
 
-  it('is shown live with the runs under way until it is told to stop', async () => {
-    const stop = new AbortController();
-    const { context, stdout } = contextOf(stop.signal);
-    const watching = status({ watch: true }, context);
+  it('is shown with the runs under way', async () => {
     const run = await mirror.app.jobs.runs.create({ kind: 'sync', subject: 'parties' });
     await mirror.app.jobs.runs.start(run.runId);
     mirror.app.jobs.progress.report(run.runId, [{ label: 'from the oldest', done: '1234', unit: 'rows' }]);
-    await waitFor(() => stdout().includes('from the oldest: 1,234 rows'), { what: 'the progress' });
-    expect(stdout()).toContain('sync parties, begun');
+    await waitFor(async () => (await text()).includes('from the oldest: 1,234 rows'), {
+      what: 'the progress',
+    });
+    expect(await text()).toContain('sync parties, begun');
     await mirror.app.jobWorker.startAndRegister();
-    await waitFor(() => /Workers: 1; next nightly run in \d+ d/.test(stdout()), { what: 'the worker' });
-    stop.abort();
-    expect(await watching).toEqual({});
+    expect(await text()).toMatch(/Workers: 1; next nightly run in \d+ d/);
   });
 
   it('tells when the workers start the next nightly run, whatever SCHEDULE the asking process has', async () => {
@@ -104,23 +100,17 @@ describe('the status', () => {
     const at = new Date(Date.now() - 60_000);
     const times = { heartbeat_at: at, queued_at: at, started_at: at };
     await addRun(pool, { kind: 'nightly', subject: 'now', state: 'running', ...times });
-    const { context } = contextOf(new AbortController().signal);
-    const text = (await status({ watch: false }, context)).text;
-    expect(text).toContain('Interrupted: nightly now; the next nightly run goes on from what it committed');
-    expect(text).not.toContain('Runs under way');
+    const interrupted = await text();
+    expect(interrupted).toContain(
+      'Interrupted: nightly now; the next nightly run goes on from what it committed',
+    );
+    expect(interrupted).not.toContain('Runs under way');
     await silenceRuns(pool, 0);
-    expect((await status({ watch: false }, context)).text).toContain('Runs under way: 1');
+    expect((await status({ check: false }, context())).text).toContain('Runs under way: 1');
   });
 
   it('ends with 2 where the mirror is not complete, if it is asked to check that', async () => {
-    const { context } = contextOf(new AbortController().signal);
-    expect((await status({ watch: false }, context)).exitCode).toBe(0);
-    expect((await status({ watch: false, check: true }, context)).exitCode).toBe(2);
-    await expect(status({ watch: true, check: true }, context)).rejects.toThrow(/--check/);
-  });
-
-  it('cannot be watched as one document', async () => {
-    const { context } = contextOf(new AbortController().signal);
-    await expect(status({ watch: true }, { ...context, isJson: true })).rejects.toThrow(/--watch/);
+    expect((await status({ check: false }, context())).exitCode).toBe(0);
+    expect((await status({ check: true }, context())).exitCode).toBe(2);
   });
 });

@@ -1,10 +1,8 @@
 /** `status`: is the mirror whole, how fresh is it, what is under way, what needs a person. */
-import { setTimeout as sleep } from 'node:timers/promises';
 import type { ProgressLine } from '../../runs/progress/progress-line.ts';
 import { glance, type MirrorStatus } from '../../api/mirror/glance.ts';
 import type { Reader } from '../../app/reader.ts';
 import { LAKE_DECIDED_IN_DATABASE } from '../../app/describe-store.ts';
-import { errorLine, UsageError } from '../../core/errors.ts';
 import type { Run } from '../../runs/store/run.ts';
 import { EXIT, type CommandContext, type CommandResult } from '../context.ts';
 import { openMirrorReader } from '../mirror.ts';
@@ -18,19 +16,12 @@ import {
 } from '../output/format.ts';
 import { formatTable } from '../output/table.ts';
 
-export interface StatusOptions {
-  readonly watch: boolean;
-  readonly check?: boolean;
-}
-
-const WATCH_EVERY_MS = 1_000;
 /** A living process renews its run every three seconds. */
 const SILENT_MS = 10_000;
 /** Runs shown with their progress; more are counted. */
 const RUNS_SHOWN_MAX = 8;
 /** A list may name a checkpoint twice; here it is one. */
 const HELD = { parties: 'parties', checkpoints: 'unique checkpoints', ledger: 'entries' } as const;
-const CLEAR_SCREEN = '\u001B[H\u001B[2J';
 
 interface Underway {
   readonly run: Run;
@@ -40,42 +31,16 @@ interface Underway {
 }
 
 export async function status(
-  { watch: isWatching, check: isChecking }: StatusOptions,
+  { check: isChecking }: { readonly check: boolean },
   context: CommandContext,
 ): Promise<CommandResult> {
-  if (isWatching && context.isJson)
-    throw new UsageError([
-      '--watch: not with --json, which is one document; call status --json again and again',
-    ]);
-  if (isWatching && isChecking === true)
-    throw new UsageError(['--watch: not with --check, which looks once; give one of them']);
   await using app = await openMirrorReader(context);
-  if (isWatching) return await watch(app, context);
   const found = glance(await app.status.facts());
   return {
-    exitCode: isChecking === true && !found.complete ? EXIT.verdict : EXIT.done,
+    exitCode: isChecking && !found.complete ? EXIT.verdict : EXIT.done,
     document: { ...found },
     text: describe(found, await underway(app), Date.now()),
   };
-}
-
-/** Until it is told to stop, or nobody reads it: in place on a terminal, otherwise a text whenever something has changed. */
-async function watch(app: Reader, { stdout, signal: told }: CommandContext): Promise<CommandResult> {
-  const unread = new AbortController();
-  stdout.once('error', () => unread.abort());
-  const signal = AbortSignal.any([told, unread.signal]);
-  for (let shown = ''; !signal.aborted;) {
-    const text = await Promise.all([app.status.facts(), underway(app)]).then(
-      ([facts, runs]) => describe(glance(facts), runs, Date.now()),
-      // A store that is away for a while does not end the watching.
-      (error: unknown) => `Cannot read the mirror's state now, trying again: ${errorLine(error)}\n`,
-    );
-    if (stdout.isTTY === true) stdout.write(`${CLEAR_SCREEN}${text}`);
-    else if (text !== shown) stdout.write(`${text}\n`);
-    shown = text;
-    await sleep(WATCH_EVERY_MS, undefined, { signal }).catch(() => undefined);
-  }
-  return {};
 }
 
 async function underway(app: Reader): Promise<readonly Underway[]> {

@@ -3,19 +3,16 @@
  * mirrored, verified and asked. Its data lie in DATA_DIR/demo, so that a real run is not disturbed.
  */
 import { once } from 'node:events';
-import { createServer } from 'node:net';
 import { basename, join } from 'node:path';
-import { portUnusable } from '../../../api/http/listen.ts';
 import { openApp, type App } from '../../../app/app.ts';
 import { passwordFileOf } from '../../../app/data-dir.ts';
 import { startApi } from '../../../app/serving/serve.ts';
 import type { Config } from '../../../config/environment.ts';
-import { errorCode, UsageError } from '../../../core/errors.ts';
 import { makeFolders } from '../../../core/folders.ts';
 import { worst } from '../../../core/verdict.ts';
 import { runDocument } from '../../../runs/run-document.ts';
 import { exitCodeOf, type CommandContext, type CommandResult } from '../../context.ts';
-import { followRun, startNight, verifyHere } from '../../follow.ts';
+import { followRun, joinOrCreate, startNight } from '../../follow.ts';
 import { formatDuration } from '../../output/format.ts';
 import { runSummary } from '../../output/run-text.ts';
 import { answer, type Say } from './answers.ts';
@@ -28,40 +25,30 @@ export async function demo(
 ): Promise<CommandResult> {
   const startedMs = performance.now();
   const dataDir = demoFolder(given.config);
-  if (isKept) await refuseTakenPort(given.config);
   await makeFolders(dataDir);
   await using sandbox = await startNetwork(dataDir);
   const context = { ...given, config: demoConfig(given.config, dataDir, sandbox.url) };
   // With --json stdout belongs to the document.
   const out = context.isJson ? context.stderr : context.stdout;
   const say: Say = (text) => void out.write(`${text}\n`);
+  await using app = await openApp(context);
+  // Sooner than after a minute of work: its port may be taken.
+  await using api = isKept ? await startApi(app) : undefined;
   say(`A sandbox network is served at ${sandbox.url}; its mirror lies in ${dataDir}.`);
-  await using app = await openDemo(context);
   const nightly = await followRun(app, await startNight(app, 'demo', context), context);
   say(runSummary(runDocument(nightly), commandOn(dataDir)).trimEnd());
-  const verified = await verifyHere(app, { deep: true }, context);
+  const { run } = await joinOrCreate(app, { kind: 'verify', subject: 'deep' });
+  const verified = await followRun(app, run, context);
   say(runSummary(runDocument(verified), commandOn(dataDir)).trimEnd());
   const answers = await answer(app, context, say);
   const verdict = worst([nightly.verdict ?? 'failed', verified.verdict ?? 'failed']);
   const tookMs = Math.round(performance.now() - startedMs);
   say(describeEnd(verdict, tookMs, isKept, dataDir));
-  if (isKept) await keepOpen(app, context.signal, say);
+  if (api !== undefined) await keepOpen(app, api.url, context.signal, say);
   return {
     exitCode: exitCodeOf(verdict, nightly.evidence),
     document: { verdict, nightly: runDocument(nightly), verify: runDocument(verified), answers, tookMs },
   };
-}
-
-async function openDemo(context: CommandContext): Promise<App> {
-  const { dataDir } = context.config;
-  try {
-    return await openApp(context);
-  } catch (error) {
-    if (errorCode(error) !== 'DATABASE_OLDER') throw error;
-    throw new UsageError([
-      `Cannot use the demo in ${dataDir}: an earlier version made it; remove it with 'rm -rf ${near(dataDir)}'`,
-    ]);
-  }
 }
 
 /** Whoever copies `DATA_DIR=data/demo` from a page means the demo's own folder, not one below it. */
@@ -69,26 +56,13 @@ function demoFolder({ dataDir }: Config): string {
   return basename(dataDir) === 'demo' ? dataDir : join(dataDir, 'demo');
 }
 
-async function keepOpen(app: App, signal: AbortSignal, say: Say): Promise<void> {
+async function keepOpen(app: App, url: string, signal: AbortSignal, say: Say): Promise<void> {
   await app.jobWorker.startAndRegister();
-  await using api = await startApi(app);
   const { hostname, port, username, pathname } = new URL(app.databaseUrl);
   const client = `psql --host=${hostname} --port=${port} --username=${username} ${pathname.slice(1)}`;
   say(`SQL, in schema mirror: PGPASSWORD="$(cat '${near(passwordFileOf(app.config))}')" ${client}`);
-  say(`The console is open at ${api.url} — Ctrl-C ends it.`);
+  say(`The console is open at ${url} — Ctrl-C ends it.`);
   if (!signal.aborted) await once(signal, 'abort');
-}
-
-/** Sooner than after a minute of work. */
-async function refuseTakenPort({ apiHost: host, apiPort: port }: Config): Promise<void> {
-  const trial = createServer();
-  try {
-    await once(trial.listen({ host, port }), 'listening');
-  } catch (error) {
-    throw portUnusable(host, port, error);
-  } finally {
-    trial.close();
-  }
 }
 
 function describeEnd(verdict: string, tookMs: number, isKept: boolean, dataDir: string): string {
