@@ -4,6 +4,7 @@ import { isExportableParty } from '../core/ids.ts';
 import { waitFor } from '../core/waiting.ts';
 import { whoseFault } from '../core/faults.ts';
 import type { ExportScope } from './ports.ts';
+import { publishContext } from './publish/publish.ts';
 import type { Coverage } from './store/coverage-rows.ts';
 import type { ExportStore, Quarantine } from './store/export-store.ts';
 import type { ExportLease } from './store/leases.ts';
@@ -51,10 +52,10 @@ export async function exportLedger(
     () => waitedTooLong(what, waitMs),
   );
   await using held = deps.repository.keep(lease, what);
-  const guarded = AbortSignal.any([signal, held.signal]);
-  const work = new ExportRun(lease, { ...request, assetId: scope.assetId }, deps, held.check, guarded);
+  const context = publishContext(lease, held, deps, signal);
   try {
-    return await work.run();
+    const wanted = { ...request, assetId: scope.assetId };
+    return await new ExportRun({ ...deps, ...context, request: wanted }).run();
   } catch (error) {
     const cause: unknown = held.signal.aborted ? held.signal.reason : error;
     if (!signal.aborted && whoseFault(cause) === 'export') throw await counted(cause, lease, deps.repository);

@@ -66,9 +66,9 @@ function brokenNote({ evidence }: SourceProfile): string {
   return `filters wrongly (${evidence ?? 'seen before'}): never divided, and everything that came in is sent each time`;
 }
 
-function isMixed({ received, coverage }: Answered): boolean {
+function isMixed({ received, target }: Answered): boolean {
   const { sides } = received.layout;
-  return coverage.some(
+  return target.coverage.some(
     (row) => row.objectKey !== undefined && row.sides !== 'unknown' && row.sides !== sides && !row.open,
   );
 }

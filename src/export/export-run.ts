@@ -13,10 +13,8 @@ import { closedRange, type Target } from './plan/remaining.ts';
 import { sumBytes } from './plan/time-histogram.ts';
 import { WindowPlan } from './plan/window-plan.ts';
 import { publishAnswer } from './publish/publish-answer.ts';
-import { type PublishDeps, recover, spoolPrefix, type Step } from './publish/publish.ts';
-import type { ExportDeps, ExportOutcome, ExportRequest } from './request.ts';
-import type { SpoolFile } from './spool/range-spool.ts';
-import type { ExportLease } from './store/leases.ts';
+import { clearSpool, recover } from './publish/publish.ts';
+import type { ExportContext, ExportOutcome } from './request.ts';
 import { encodeProfile, type SourceProfile } from './store/source-profile.ts';
 import { type Answered, Judge } from './validate/judge.ts';
 import { Tally } from './validate/tally.ts';
@@ -29,12 +27,8 @@ const NO_TIMES =
   'the rows tell none: all of them are one open segment, asked for whole each time and replaced';
 
 export class ExportRun {
-  readonly #lease: ExportLease;
-  readonly #request: ExportRequest;
-  readonly #deps: ExportDeps;
-  readonly #signal: AbortSignal;
+  readonly #context: ExportContext;
   readonly #startedMs = performance.now();
-  readonly #publishing: PublishDeps;
   readonly #tally = new Tally();
   readonly #windows: WindowPlan;
   readonly #fetcher: Fetcher;
@@ -48,36 +42,15 @@ export class ExportRun {
   #epoch: number | undefined;
   #isIntended = false;
   #fruitless = 0;
-  #spoolFiles = 0;
   #segments = 0;
 
-  constructor(
-    lease: ExportLease,
-    request: ExportRequest,
-    deps: ExportDeps,
-    checkLease: () => void,
-    signal: AbortSignal,
-  ) {
-    this.#lease = lease;
-    this.#request = request;
-    this.#deps = deps;
-    this.#signal = signal;
-    this.#windows = new WindowPlan(deps.segmentBytesMax, lease.plan);
-    this.#judge = new Judge(request, deps, this.#tally, lease.contradictions);
-    const failpoint = async (step: Step): Promise<void> => {
-      await deps.failpoint?.(step);
-      checkLease();
-    };
-    this.#publishing = { repository: deps.repository, objects: deps.objects, failpoint };
-    this.#fetcher = new Fetcher({
-      lease,
-      deps,
-      checkLease,
-      failpoint,
-      spoolFile: () => this.#spoolFile(),
-      onProgress: ({ bytes, rows }) => this.#progress(this.#tally.bytes + bytes, this.#tally.rows + rows),
-      signal,
-    });
+  constructor(context: ExportContext) {
+    this.#context = context;
+    this.#windows = new WindowPlan(context.segmentBytesMax, context.lease.plan);
+    this.#judge = new Judge(context, this.#tally);
+    this.#fetcher = new Fetcher(context, this.#windows, ({ bytes, rows }) =>
+      this.#progress(this.#tally.bytes + bytes, this.#tally.rows + rows),
+    );
   }
 
   async run(): Promise<ExportOutcome> {
@@ -87,22 +60,22 @@ export class ExportRun {
       while (ended === undefined) ended = await this.#round();
       const { isContradicted, contradictions } = this.#judge;
       const isDone = ended.verdict === 'complete' && !isContradicted;
-      await this.#deps.repository.succeed(this.#lease, contradictions, isDone);
+      await this.#context.repository.succeed(this.#context.lease, contradictions, isDone);
       return await this.#outcome(ended);
     } catch (error) {
       // What is intended already can be finished from the spool by the next owner.
-      if (!this.#isIntended) await this.#clearSpool().catch(() => undefined);
+      if (!this.#isIntended) await clearSpool(this.#context).catch(() => undefined);
       throw error;
     }
   }
 
   /** Takes over what an earlier, perhaps killed, attempt left. */
   async #recover(): Promise<void> {
-    const { repository, retentionMicros } = this.#deps;
-    const { auditShare: share = 0, seenTime: now, runId } = this.#request;
-    const { scope } = this.#lease;
-    await this.#publishing.failpoint('claimed');
-    for (const { segments } of await recover(this.#lease, this.#publishing, this.#signal))
+    const { repository, retentionMicros, request, lease, failpoint } = this.#context;
+    const { auditShare: share = 0, seenTime: now, runId } = request;
+    const { scope } = lease;
+    await failpoint('claimed');
+    for (const { segments } of await recover(this.#context))
       this.#adopted.push(...segments.map(({ manifest }) => manifest.objectKey));
     const [coverage, epoch] = await Promise.all([repository.coverage(scope), repository.epoch()]);
     this.#epoch = epoch;
@@ -115,13 +88,10 @@ export class ExportRun {
 
   /** Plan, ask, learn, judge, publish. @returns undefined where there is more to ask, or another way to ask it */
   async #round(): Promise<VerdictWithEvidence | undefined> {
-    const { repository } = this.#deps;
-    const [coverage, profile] = await Promise.all([
-      repository.coverage(this.#lease.scope),
-      repository.profile(),
-    ]);
-    const target = this.#target(profile);
-    const next = nextWindow(target, coverage, profile, this.#windows);
+    const { repository, lease } = this.#context;
+    const [coverage, profile] = await Promise.all([repository.coverage(lease.scope), repository.profile()]);
+    const target = this.#target(coverage, profile);
+    const next = nextWindow(target, this.#windows);
     const { requests } = this.#fetcher;
     if (next === undefined) return { verdict: 'complete', evidence: requests === 0 ? { covered: true } : {} };
     if (this.#fruitless >= FRUITLESS_MAX || requests >= REQUESTS_MAX)
@@ -129,7 +99,7 @@ export class ExportRun {
     const { plan, wantsEnd } = next;
     const probe = wantsEnd && profile.bounds === 'unproven' ? probeRequest(profile) : undefined;
     if (probe !== undefined) return this.#probe(probe, profile);
-    const asked = { plan, coverage, profile, target, request: this.#judge.request(plan, profile) };
+    const asked = { plan, target, request: this.#judge.request(plan, profile) };
     const received = await this.#ask(asked);
     if (received === undefined) return undefined;
     const known = await this.#learn(asked, received);
@@ -138,19 +108,21 @@ export class ExportRun {
     const answered = { ...asked, received, learned: known };
     const judged = await this.#judge.judge(answered, this.#windows);
     if (judged === 'closed' || judged === 'open') return this.#publish(answered, judged);
-    if (judged === undefined) await this.#clearSpool();
+    if (judged === undefined) await clearSpool(this.#context);
     return judged;
   }
 
-  #target({ shownTo }: SourceProfile): Target {
-    const { assetId, from, to, seenTime, again, runId } = this.#request;
+  #target(coverage: Target['coverage'], profile: SourceProfile): Target {
+    const { assetId, from, to, seenTime, again, runId } = this.#context.request;
     const range = { from: floorSecond(from ?? BEGINNING), to: to && ceilSecond(to) };
     return {
       ...range,
+      coverage,
+      profile,
       assetId,
-      closedTo: this.#closedTo(shownTo),
+      closedTo: this.#closedTo(profile.shownTo),
       now: seenTime,
-      retentionMicros: this.#deps.retentionMicros,
+      retentionMicros: this.#context.retentionMicros,
       epoch: this.#epoch,
       runId,
       again: again === true ? { from: range.from, to: range.to ?? seenTime } : undefined,
@@ -161,8 +133,8 @@ export class ExportRun {
 
   /** The end of what may be closed: where the source tells no time, its newest entry. */
   #closedTo(shownTo: Micros = BEGINNING): Micros {
-    if (!this.#deps.source.hasTimes) return BEGINNING;
-    const { closedTo, isClockGuessed } = this.#request;
+    if (!this.#context.source.hasTimes) return BEGINNING;
+    const { closedTo, isClockGuessed } = this.#context.request;
     return isClockGuessed === true ? earlier(shownTo, floorSecond(closedTo)) : floorSecond(closedTo);
   }
 
@@ -170,34 +142,38 @@ export class ExportRun {
     this.#fruitless += 1;
     const bounds = await this.#fetcher.probe(probe);
     const evidence = `an entry of ${formatInstant(probe.from)} was asked for by its second: it ${bounds === 'right' ? 'came' : 'did not come'}`;
-    await this.#deps.repository.learn({ ...profile, ...decided(bounds, evidence, this.#request.seenTime) });
+    await this.#context.repository.learn({
+      ...profile,
+      ...decided(bounds, evidence, this.#context.request.seenTime),
+    });
   }
 
   /** @returns undefined where the source refuses to be asked without a start and an end */
   async #ask(asked: Asked): Promise<Received | Outgrown | undefined> {
     try {
-      return await this.#fetcher.ask(asked, this.#windows, this.#fruitless++);
+      return await this.#fetcher.ask(asked, this.#fruitless++);
     } catch (error) {
-      const known = afterRefusal(asked.profile, error);
-      if (known !== undefined) await this.#deps.repository.learn(known);
+      const known = afterRefusal(asked.target.profile, error);
+      if (known !== undefined) await this.#context.repository.learn(known);
       if (known?.boundsDemanded === true) return undefined;
       throw error;
     }
   }
 
   /** What an answer shows of the release is kept for all exports. */
-  async #learn({ profile, request }: Asked, received: Received | Outgrown): Promise<SourceProfile> {
+  async #learn({ target, request }: Asked, received: Received | Outgrown): Promise<SourceProfile> {
+    const { profile } = target;
     const isWhole = received.state === 'complete';
     const traits = isWhole ? received : received.traits;
     if (traits === undefined) return profile;
-    const { isClockGuessed, seenTime } = this.#request;
+    const { isClockGuessed, seenTime } = this.#context.request;
     const shownTo =
       isClockGuessed === true && isWhole
         ? newestShown(profile.shownTo, received.newestSecond)
         : profile.shownTo;
-    const seen = { ...profile, isTimeless: this.#deps.source.hasTimes ? undefined : true, shownTo };
-    const known = learned(seen, traits, { ...this.#lease.scope, ...request }, seenTime);
-    if (encodeProfile(known) !== encodeProfile(profile)) await this.#deps.repository.learn(known);
+    const seen = { ...profile, isTimeless: this.#context.source.hasTimes ? undefined : true, shownTo };
+    const known = learned(seen, traits, { ...this.#context.lease.scope, ...request }, seenTime);
+    if (encodeProfile(known) !== encodeProfile(profile)) await this.#context.repository.learn(known);
     return known;
   }
 
@@ -207,35 +183,29 @@ export class ExportRun {
     outgrown: Outgrown,
     profile: SourceProfile,
   ): Promise<VerdictWithEvidence | undefined> {
-    await this.#clearSpool();
+    await clearSpool(this.#context);
     this.#windows.outgrown(outgrown.seen, this.#judge.hasDoubts ? undefined : closedRange(plan));
-    await this.#fetcher.keep(this.#windows);
+    await this.#fetcher.keep();
     return this.#judge.outgrew(outgrown, profile);
   }
 
   /** @returns undefined where more is left to ask, or it would take more than it brings */
   async #publish(answered: Answered, as: 'closed' | 'open'): Promise<VerdictWithEvidence | undefined> {
-    const { plan, received, coverage, profile } = answered;
-    const done = await publishAnswer(plan, received, coverage, {
-      lease: this.#lease,
-      request: this.#request,
-      deps: this.#deps,
-      compression: this.#deps.compression,
-      publishing: this.#publishing,
+    const { plan, received, target } = answered;
+    const done = await publishAnswer(answered, {
+      ...this.#context,
       as,
       epoch: this.#epoch,
-      closesKept: coverage.filter((row) => row.open && this.#judge.kept.has(row.coverageId)),
-      spoolFile: () => this.#spoolFile(),
+      closesKept: target.coverage.filter((row) => row.open && this.#judge.kept.has(row.coverageId)),
       onIntend: (segments) => {
         this.#isIntended = true;
         this.#segments += segments;
         this.#progress(this.#tally.bytes, this.#tally.rows);
       },
-      signal: this.#signal,
     });
     if ('shrunk' in done) {
       this.#judge.keep(done.shrunk);
-      await this.#clearSpool();
+      await clearSpool(this.#context);
       return undefined;
     }
     this.#isIntended = false;
@@ -249,22 +219,23 @@ export class ExportRun {
     if (range !== undefined)
       this.#windows.done(range, sumBytes(received.seen.stretches), received.oldestSecond);
     const isFirstShown =
-      this.#deps.source.hasTimes && profile.shownTo === undefined && answered.learned.shownTo !== undefined;
+      this.#context.source.hasTimes &&
+      target.profile.shownTo === undefined &&
+      answered.learned.shownTo !== undefined;
     if (!plan.isWindow && !isFirstShown) return { verdict: 'complete', evidence: {} };
-    await this.#fetcher.keep(this.#windows);
+    await this.#fetcher.keep();
     return undefined;
   }
 
   async #outcome({ verdict, evidence }: VerdictWithEvidence): Promise<ExportOutcome> {
-    const { repository, source } = this.#deps;
+    const { repository, source, lease, request } = this.#context;
     const { overlap, findings, verdicts } = this.#judge;
-    const { scope } = this.#lease;
-    const { runId } = this.#request;
+    const { scope } = lease;
     return exportOutcome(worst([verdict, ...verdicts]), {
       scope,
-      request: this.#request,
+      request,
       requests: this.#fetcher.requests,
-      published: this.#hasPublished ? await repository.published(scope, runId, this.#adopted) : [],
+      published: this.#hasPublished ? await repository.published(scope, request.runId, this.#adopted) : [],
       last: this.#last,
       evidence: {
         ...this.#tally.evidence(),
@@ -276,20 +247,16 @@ export class ExportRun {
     });
   }
 
-  #clearSpool(): Promise<unknown> {
-    return this.#deps.objects.clearSpool(spoolPrefix(this.#lease));
-  }
-
-  async #spoolFile(): Promise<SpoolFile> {
-    this.#spoolFiles += 1;
-    const name = `${spoolPrefix(this.#lease)}${this.#lease.token}.${this.#spoolFiles}.csv`;
-    return { name, path: await this.#deps.objects.spoolPath(name) };
-  }
-
   /** A ledger without rows reports no progress. */
   #progress(bytes: number, rows: number): void {
     if (rows === 0 && this.#segments === 0) return;
     const elapsedMs = performance.now() - this.#startedMs;
-    this.#deps.onProgress?.({ ...this.#lease.scope, bytes, rows, segments: this.#segments, elapsedMs });
+    this.#context.onProgress?.({
+      ...this.#context.lease.scope,
+      bytes,
+      rows,
+      segments: this.#segments,
+      elapsedMs,
+    });
   }
 }

@@ -2,11 +2,8 @@
 import { RetryableError } from '../core/errors.ts';
 import type { Micros } from '../core/time.ts';
 import type { VerdictWithEvidence } from '../core/verdict.ts';
-import type { Compression } from '../ledger/objects/object-keys.ts';
-import type { ObjectStore } from '../objects/object-store.ts';
 import type { ExportScope, LedgerSource } from './ports.ts';
-import type { ExportStore } from './store/export-store.ts';
-import type { Step } from './publish/publish.ts';
+import type { PublishContext, PublishDeps } from './publish/publish.ts';
 import type { RowPool } from './read/row-pool.ts';
 
 export interface ExportRequest {
@@ -37,11 +34,8 @@ export interface ExportProgress extends ExportScope {
   readonly elapsedMs: number;
 }
 
-export interface ExportDeps {
+export interface ExportDeps extends PublishDeps {
   readonly source: LedgerSource;
-  readonly repository: ExportStore;
-  readonly objects: ObjectStore;
-  readonly compression: Compression;
   readonly segmentBytesMax: number;
   /** How long the source keeps entries for certain; 90 days by default. */
   readonly retentionMicros?: Micros;
@@ -50,11 +44,15 @@ export interface ExportDeps {
   /** Absent: the rows of every answer are read on the calling thread. */
   readonly rowPool?: RowPool | undefined;
   readonly onProgress?: (progress: ExportProgress) => void;
-  readonly failpoint?: (step: Step) => Promise<void> | void;
   /** Before a request after so many that came to nothing. */
   readonly pauseMs?: (fruitless: number) => number;
   /** How long to wait for a lease that others hold. */
   readonly waitMs?: number;
+}
+
+/** What each step of the work on a leased export works with. */
+export interface ExportContext extends Omit<ExportDeps, keyof PublishContext>, PublishContext {
+  readonly request: ExportRequest;
 }
 
 export interface ExportOutcome extends VerdictWithEvidence {

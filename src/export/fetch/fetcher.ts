@@ -2,14 +2,11 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { errorCode, PermanentError, RetryableError } from '../../core/errors.ts';
 import { waitFor } from '../../core/waiting.ts';
-import { type Asked, wouldShrink } from '../plan/next-window.ts';
+import { type Asked, planShrunk } from '../plan/next-window.ts';
 import { closedRange } from '../plan/remaining.ts';
 import { sumBytes } from '../plan/time-histogram.ts';
 import type { Seen, WindowPlan } from '../plan/window-plan.ts';
-import type { Step } from '../publish/publish.ts';
-import { type ExportDeps, WAIT_MS, waitedTooLong } from '../request.ts';
-import type { SpoolFile } from '../spool/range-spool.ts';
-import type { ExportLease } from '../store/leases.ts';
+import { type ExportContext, WAIT_MS, waitedTooLong } from '../request.ts';
 import { emptyRange, isHeaderAlone, type Probe, readProbe } from './probe.ts';
 import { type Outgrown, receive, type Received, type Receiving } from './receive.ts';
 
@@ -31,93 +28,92 @@ const TURN_STEPS = { stepMinMs: 10, stepMaxMs: 250 };
 const PAUSE_MS = 1_000;
 const PAUSE_MS_MAX = 60_000;
 
-export interface FetcherOptions {
-  readonly lease: ExportLease;
-  readonly deps: ExportDeps;
-  readonly checkLease: () => void;
-  readonly failpoint: (step: Step) => Promise<void>;
-  readonly spoolFile: () => Promise<SpoolFile>;
-  readonly onProgress: (progress: { readonly bytes: number; readonly rows: number }) => void;
-  readonly signal: AbortSignal;
-}
-
 export class Fetcher {
-  readonly #options: FetcherOptions;
+  readonly #context: ExportContext;
+  readonly #windows: WindowPlan;
+  readonly #onProgress: (progress: Pick<Receiving, 'bytes' | 'rows'>) => void;
   requests = 0;
   /** By the header line of the answers in doubt. */
   readonly #leavesLineEndOut = new Map<string, boolean>();
 
-  constructor(options: FetcherOptions) {
-    this.#options = options;
+  constructor(
+    context: ExportContext,
+    windows: WindowPlan,
+    onProgress: (progress: Pick<Receiving, 'bytes' | 'rows'>) => void,
+  ) {
+    this.#context = context;
+    this.#windows = windows;
+    this.#onProgress = onProgress;
   }
 
   /**
    * @param fruitless requests in vain before this one: the longer it waits. The first two do not wait
    * @returns what came; where it broke off on the way, that is remembered and the error thrown
    */
-  async ask(asked: Asked, windows: WindowPlan, fruitless: number): Promise<Received | Outgrown> {
-    const { lease, deps, signal, failpoint, spoolFile, checkLease, onProgress } = this.#options;
-    const { plan, request } = asked;
-    const pauseMs = deps.pauseMs?.(fruitless) ?? pauseAfter(fruitless);
-    if (pauseMs > 0) await sleep(pauseMs, undefined, { signal });
-    const mayGoOn = this.#watch(asked, windows);
+  async ask(asked: Asked, fruitless: number): Promise<Received | Outgrown> {
+    const { lease, signal, failpoint, checkLease, source, pauseMs = pauseAfter } = this.#context;
+    const ms = pauseMs(fruitless);
+    if (ms > 0) await sleep(ms, undefined, { signal });
+    const mayGoOn = this.#watch(asked);
     let receiving: Receiving | undefined;
     try {
       return await this.#atSource(async () => {
-        await using answer = await deps.source.ask({ ...lease.scope, ...request }, signal);
+        await using answer = await source.ask({ ...lease.scope, ...asked.request }, signal);
         await failpoint('asked');
-        const received = await receive(answer, lease.scope, plan, request, {
-          compression: deps.compression,
-          rowPool: deps.rowPool,
-          spoolFile,
-          tailBytesMax: Math.min(TAIL_BYTES_MAX, windows.windowBytes / TAIL_PART),
-          mayGoOn: (now) => {
-            receiving = now;
-            checkLease();
-            onProgress(now);
-            return mayGoOn(now);
+        const received = await receive(
+          answer,
+          { ...asked, scope: lease.scope },
+          {
+            ...this.#context,
+            tailBytesMax: Math.min(TAIL_BYTES_MAX, this.#windows.windowBytes / TAIL_PART),
+            mayGoOn: (now) => {
+              receiving = now;
+              checkLease();
+              this.#onProgress(now);
+              return mayGoOn(now);
+            },
+            leavesLineEndOut: (header) => this.#askForHeader(asked, header),
           },
-          leavesLineEndOut: (header) => this.#askForHeader(asked, header),
-        });
+        );
         if (received.state === 'complete') await failpoint('spooled');
         return received;
       });
     } catch (error) {
       const seen = receiving?.seen();
-      if (errorCode(error) === 'MESSAGE_TOO_LARGE') return tooLarge(asked, windows, seen, error);
-      if (seen === undefined) return await this.#silent(asked, windows, error);
-      windows.broke(seen);
-      await this.keep(windows);
+      if (errorCode(error) === 'MESSAGE_TOO_LARGE') return this.#tooLarge(asked, seen, error);
+      if (seen === undefined) return await this.#silent(asked, error);
+      this.#windows.broke(seen);
+      await this.keep();
       throw error;
     }
   }
 
   /** Whether the source applies a start and an end together. */
   probe(probe: Probe): Promise<'right' | 'broken'> {
-    const { deps, lease, signal } = this.#options;
+    const { source, lease, signal } = this.#context;
     return this.#atSource(async () => {
-      await using answer = await deps.source.ask(probe, signal);
+      await using answer = await source.ask(probe, signal);
       return await readProbe(answer, { ...probe, hasOwnIds: lease.scope.hasOwnIds });
     });
   }
 
   /** Keeps what is known of the export's windows for whoever goes on with it. */
-  async keep(windows: WindowPlan): Promise<void> {
-    const { deps, lease } = this.#options;
+  async keep(): Promise<void> {
+    const { repository, lease } = this.#context;
     // A plan that cannot be kept costs bytes at most.
-    await deps.repository.keepPlan(lease, windows.toJson()).catch(() => undefined);
+    await repository.keepPlan(lease, this.#windows.toJson()).catch(() => undefined);
   }
 
   /** Whether the source ends its answers without a line end: asked once, within the turn of the answer in doubt. */
-  async #askForHeader({ target, profile }: Asked, header: string): Promise<boolean> {
+  async #askForHeader({ target }: Asked, header: string): Promise<boolean> {
     const known = this.#leavesLineEndOut.get(header);
     if (known !== undefined) return known;
-    const { deps, lease, signal } = this.#options;
+    const { source, lease, signal } = this.#context;
     this.requests += 1;
     let isAlone = false;
     try {
-      const request = { ...lease.scope, ...emptyRange(target.now, profile) };
-      await using answer = await deps.source.ask(request, signal);
+      const request = { ...lease.scope, ...emptyRange(target) };
+      await using answer = await source.ask(request, signal);
       isAlone = await isHeaderAlone(answer, header);
     } catch (error) {
       // A source that refuses such a range shows nothing.
@@ -128,12 +124,12 @@ export class Fetcher {
   }
 
   /** The source sent no row of the plan's range. */
-  async #silent({ plan }: Asked, windows: WindowPlan, error: unknown): Promise<never> {
-    const { scope } = this.#options.lease;
+  async #silent({ plan }: Asked, error: unknown): Promise<never> {
+    const { scope } = this.#context.lease;
     const range = closedRange(plan);
     if (range === undefined || !SILENCES.has(errorCode(error))) throw error;
-    const mayHelp = windows.silent(range);
-    await this.keep(windows);
+    const mayHelp = this.#windows.silent(range);
+    await this.keep();
     if (mayHelp) throw error;
     throw new PermanentError(
       `Cannot export party ${scope.partyId}: the source cannot answer; no row came of the whole range, nor of a half and a quarter of it`,
@@ -151,10 +147,13 @@ export class Fetcher {
    * but not for ever: what is known of the ledger may come again, and as much as a few objects hold that is not known.
    * @returns false to cancel; throws `SOURCE_OUTSIDE_RANGE` for an answer without end
    */
-  #watch(asked: Asked, windows: WindowPlan): (receiving: Receiving) => boolean {
-    const { scope } = this.#options.lease;
-    const { streamBytesMax } = windows;
-    const knownBytes = asked.coverage.reduce((sum, { content }) => sum + Number(content?.bytes ?? 0n), 0);
+  #watch(asked: Asked): (receiving: Receiving) => boolean {
+    const { scope } = this.#context.lease;
+    const { streamBytesMax } = this.#windows;
+    const knownBytes = asked.target.coverage.reduce(
+      (sum, { content }) => sum + Number(content?.bytes ?? 0n),
+      0,
+    );
     const outsideBytesMax = KNOWN_TIMES * knownBytes + OUTSIDE_OBJECTS * streamBytesMax;
     let checkAtBytes = streamBytesMax;
     let mustRun = false;
@@ -171,7 +170,7 @@ export class Fetcher {
           { code: 'SOURCE_OUTSIDE_RANGE', meta: { ...scope, bytes, outsideBytesMax } },
         );
       if (!mustRun && roomBytes < 0) {
-        if (mayCancel(asked, windows, receiving, seen)) return false;
+        if (this.#mayCancel(asked, receiving, seen)) return false;
         mustRun = true;
       }
       checkAtBytes = bytes + (mustRun ? outsideRoomBytes : roomBytes);
@@ -181,10 +180,9 @@ export class Fetcher {
 
   /** Within the limit of exports at once; the export's own lease says that it still is. */
   async #atSource<Result>(work: () => Promise<Result>): Promise<Result> {
-    const { deps, lease, signal } = this.#options;
-    const waitMs = deps.waitMs ?? WAIT_MS;
+    const { repository, exportLimit, waitMs = WAIT_MS, lease, signal } = this.#context;
     await waitFor(
-      async () => ((await deps.repository.enterSource(lease, deps.exportLimit)) ? true : undefined),
+      async () => ((await repository.enterSource(lease, exportLimit)) ? true : undefined),
       { waitMs, ...TURN_STEPS, signal },
       () => waitedTooLong('a turn within the export limit', waitMs),
     );
@@ -192,38 +190,32 @@ export class Fetcher {
       this.requests += 1;
       return await work();
     } finally {
-      await deps.repository.leaveSource(lease).catch(() => undefined);
+      await repository.leaveSource(lease).catch(() => undefined);
     }
+  }
+
+  /** A smaller range may come in smaller messages. */
+  #tooLarge(
+    asked: Asked,
+    seen: Seen = { bytes: 0, stretches: [], sortedTo: undefined },
+    error: unknown,
+  ): Outgrown {
+    // A known entry will show whether an end can be sent.
+    const mayBound = asked.target.profile.known !== undefined;
+    if (planShrunk(asked, this.#windows, seen, mayBound) === undefined) throw error;
+    return { state: 'outgrown', seen, traits: undefined };
+  }
+
+  /** Only where smaller answers can be had: from a release that applies both bounds, or may turn out to. */
+  #mayCancel(asked: Asked, { traits }: Receiving, seen: Seen): boolean {
+    const { bounds, known } = asked.target.profile;
+    if (traits === undefined || bounds === 'broken') return false;
+    const mayBound = traits.layout.sides === 'from' || bounds === 'right';
+    if (!mayBound && known === undefined && traits.leavingSecond === undefined) return false;
+    return planShrunk(asked, this.#windows, seen, true)?.isAffordable === true;
   }
 }
 
 function pauseAfter(fruitless: number): number {
   return fruitless < 2 ? 0 : Math.min(PAUSE_MS * 2 ** (fruitless - 2), PAUSE_MS_MAX);
-}
-
-/** A smaller range may come in smaller messages. */
-function tooLarge(
-  asked: Asked,
-  windows: WindowPlan,
-  seen: Seen = { bytes: 0, stretches: [], sortedTo: undefined },
-  error: unknown,
-): Outgrown {
-  const range = closedRange(asked.plan);
-  // A known entry will show whether an end can be sent.
-  const mayBound = asked.profile.known !== undefined;
-  const mayShrink = range !== undefined && wouldShrink(asked, windows.ifOutgrown(seen, range), mayBound);
-  if (!mayShrink) throw error;
-  return { state: 'outgrown', seen, traits: undefined };
-}
-
-/** Only where smaller answers can be had: from a release that applies both bounds, or may turn out to. */
-function mayCancel(asked: Asked, windows: WindowPlan, receiving: Receiving, seen: Seen): boolean {
-  const { plan, profile } = asked;
-  const { traits } = receiving;
-  const range = closedRange(plan);
-  if (range === undefined || traits === undefined || profile.bounds === 'broken') return false;
-  const mayBound = traits.layout.sides === 'from' || profile.bounds === 'right';
-  if (!mayBound && profile.known === undefined && traits.leavingSecond === undefined) return false;
-  const lost = windows.ifOutgrown(seen, range);
-  return lost.isAffordable && wouldShrink(asked, lost, true);
 }

@@ -1,11 +1,12 @@
 /** Requests that only tell something of the source itself. */
-import { DAY_MICROS, floorSecond, type Micros, SECOND_MICROS } from '../../core/time.ts';
+import { DAY_MICROS, floorSecond, SECOND_MICROS } from '../../core/time.ts';
 import { readHeader } from '../../ledger/header.ts';
 import { RowSplitter } from '../../ledger/row-splitter.ts';
 import type { ExportAnswer, ExportScope, WindowRequest } from '../ports.ts';
 import type { SourceProfile } from '../store/source-profile.ts';
 import { RowFilter } from '../read/row-filter.ts';
 import { secondOf } from '../plan/ranges.ts';
+import type { Target } from '../plan/remaining.ts';
 
 /** The entry's second, and what an entry's own time may lie behind the one that is exported. */
 const PROBE_MICROS = 3n * SECOND_MICROS;
@@ -58,12 +59,9 @@ export async function readProbe(
  * line to its last byte, and no line end behind it.
  * @returns a range in the source's future, in which no party has entries
  */
-export function emptyRange(
-  now: Micros,
-  { boundsDemanded }: SourceProfile,
-): Pick<WindowRequest, 'from' | 'to'> {
+export function emptyRange({ now, profile }: Target): Pick<WindowRequest, 'from' | 'to'> {
   const from = floorSecond(now) + DAY_MICROS;
-  return boundsDemanded === true ? { from, to: from + DAY_MICROS } : { from };
+  return profile.boundsDemanded === true ? { from, to: from + DAY_MICROS } : { from };
 }
 
 /** @param header of the answer in doubt, without its line end */

@@ -10,7 +10,7 @@ import { RowSplitter } from '../../ledger/row-splitter.ts';
 import { secondOf } from '../plan/ranges.ts';
 import type { AskPlan } from '../plan/remaining.ts';
 import type { Seen } from '../plan/window-plan.ts';
-import type { ExportAnswer, ExportScope, WindowRequest } from '../ports.ts';
+import type { ExportAnswer, ExportScope } from '../ports.ts';
 import { BlockCutter } from '../read/block-cutter.ts';
 import { BlockFlight } from '../read/block-flight.ts';
 import {
@@ -22,9 +22,7 @@ import {
 } from '../read/block-reader.ts';
 import type { Unreadable } from '../read/row-filter.ts';
 import { BLOCK_SIZES, type RowPool } from '../read/row-pool.ts';
-import { AnswerRows, type ReceivedSegment } from '../spool/answer-rows.ts';
-import type { SpoolOptions } from '../spool/range-spool.ts';
-import { Tail } from '../validate/tail.ts';
+import { AnswerRows, type AnswerRowsOptions } from '../spool/answer-rows.ts';
 
 const LINE_END = Buffer.from('\n');
 /** Enough of what could not be read to find an error message in it. */
@@ -32,11 +30,9 @@ const ERROR_SAMPLE_BYTES = 64 * 2 ** 10;
 /** Entries' own times, by which some releases filter, lie up to so much behind the time that is exported. */
 const PAD_SECONDS = 2;
 
-export interface ReceiveOptions extends SpoolOptions {
+export interface ReceiveOptions extends AnswerRowsOptions {
   /** Absent: all rows are read on this thread. */
   readonly rowPool?: RowPool | undefined;
-  /** What the continuation of a window may ask for again. */
-  readonly tailBytesMax: number;
   /**
    * Called after each chunk.
    * @returns false: the answer is cancelled, as too large to be risked whole
@@ -49,30 +45,10 @@ export interface ReceiveOptions extends SpoolOptions {
 /** How far an answer has come. */
 export type Receiving = Pick<Receiver, 'bytes' | 'rows' | 'traits' | 'seen'>;
 
-/** What the whole of an answer says about the release that gave it. */
-export interface Traits extends Readonly<Pick<AnswerRows, 'farOutside' | 'leaving' | 'leavingSecond'>> {
-  readonly layout: Layout;
-  /** The header line as sent, with its line end. */
-  readonly header: Buffer;
-}
+export type Traits = NonNullable<Receiver['traits']>;
 
-type RowTotals = Pick<
-  AnswerRows,
-  'before' | 'beforeFrom' | 'known' | 'rows' | 'newestSecond' | 'oldestSecond'
->;
-
-export interface Received extends Traits, Readonly<RowTotals> {
-  readonly state: 'complete';
-  readonly segments: readonly ReceivedSegment[];
-  readonly tail: Tail | undefined;
-  /** Rows that were not asked for. */
-  readonly leftOut: { readonly party: bigint; readonly asset: bigint; readonly range: bigint };
-  /** The transport said where it ends. */
-  readonly isFramed: boolean;
-  /** SHA-256 of the last line, where it has no line end: only another answer can show that it is whole. */
-  readonly openLine: string | undefined;
-  readonly seen: Seen;
-}
+/** What is proven whole. */
+export type Received = Awaited<ReturnType<Receiver['end']>>;
 
 /** An answer that was cancelled. */
 export interface Outgrown {
@@ -82,20 +58,24 @@ export interface Outgrown {
   readonly seen: Seen;
 }
 
+export interface Question {
+  readonly scope: ExportScope;
+  readonly plan: AskPlan;
+  /** What was asked of the source: the plan's question, or a superset of it. */
+  readonly request: AskPlan['question'];
+}
+
 /**
- * @param question what was asked of the source; the plan's, or a superset of it
  * @throws RetryableError `SOURCE_ERROR_IN_STREAM`, `SOURCE_TRUNCATED`, `ANSWER_EMPTY`, `ROW_FIELDS`, `ROW_TIME`, `ROW_PARTY`, `ROW_VALUE`,
  *   `ROW_THREAD_LOST`
  * @throws PermanentError what the header and the row splitter say
  */
 export async function receive(
   answer: ExportAnswer,
-  scope: ExportScope,
-  plan: AskPlan,
-  question: Pick<WindowRequest, 'from' | 'to'>,
+  question: Question,
   options: ReceiveOptions,
 ): Promise<Received | Outgrown> {
-  await using receiver = new Receiver(scope, plan, question, options);
+  await using receiver = new Receiver(question, options);
   for await (const chunk of untilBroken(answer.chunks, () => receiver.settle())) {
     await receiver.push(chunk);
     if (options.mayGoOn(receiver)) continue;
@@ -136,8 +116,7 @@ class Receiver implements AsyncDisposable {
   readonly #options: ReceiveOptions;
   readonly #cutter = new BlockCutter();
   readonly #flight: BlockFlight | undefined;
-  readonly #tail: Tail | undefined;
-  readonly #totals: AnswerRows;
+  readonly #rows: AnswerRows;
   /** What the rows are held against: with the header's layout, once it came. */
   readonly #question: Omit<RowQuestion, 'layout'>;
   #header: Buffer | undefined;
@@ -146,44 +125,37 @@ class Receiver implements AsyncDisposable {
   bytes = 0;
   #offset = 0;
 
-  constructor(
-    scope: ExportScope,
-    plan: AskPlan,
-    question: Pick<WindowRequest, 'from' | 'to'>,
-    options: ReceiveOptions,
-  ) {
+  constructor({ scope, plan, request }: Question, options: ReceiveOptions) {
     this.#options = options;
-    const { rowPool, tailBytesMax } = options;
-    const closedEnd = plan.closed.at(-1)?.to;
-    if (closedEnd !== undefined)
-      this.#tail = new Tail(plan.question.from ?? 0n, closedEnd, plan.isWindow ? tailBytesMax : undefined);
-    this.#totals = new AnswerRows(plan, this.#tail, options);
-    const [asked, kept] = [secondsOf(question), secondsOf(plan.question)];
+    const { rowPool } = options;
+    this.#rows = new AnswerRows(plan, options);
+    const [asked, kept] = [secondsOf(request), secondsOf(plan.question)];
     this.#question = {
       scope,
       // With room for a time that is not exported.
       asked: { from: asked.from - PAD_SECONDS, to: asked.to + PAD_SECONDS },
       kept,
-      borders: bordersOf([kept.from, kept.to, ...this.#totals.borders]),
-      tailEnd: this.#tail?.end,
+      borders: bordersOf([kept.from, kept.to, ...this.#rows.borders]),
+      tailEnd: this.#rows.tail?.end,
     };
     if (rowPool !== undefined)
       this.#flight = new BlockFlight(rowPool, (rows, findings) => this.#take(rows, findings));
   }
 
   get rows(): number {
-    return this.#totals.rows;
+    return this.#rows.totals.rows;
   }
 
-  /** Undefined before the header came. */
-  get traits(): Traits | undefined {
-    const { farOutside, leaving, leavingSecond } = this.#totals;
-    const [layout, header] = [this.#layout, this.#header];
-    return layout && header && { layout, header, farOutside, leaving, leavingSecond };
+  /** What all that was read says of the release that gave it; undefined before the header came. */
+  get traits() {
+    /** The header line as sent, with its line end. */
+    const header = this.#header;
+    const layout = this.#layout;
+    return layout && header && { ...this.#rows.totals, layout, header };
   }
 
   seen(): Seen {
-    return { bytes: this.bytes, stretches: this.#totals.stretches(), sortedTo: this.#totals.sortedTo };
+    return { bytes: this.bytes, stretches: this.#rows.stretches(), sortedTo: this.#rows.sortedTo };
   }
 
   async push(chunk: Buffer): Promise<void> {
@@ -202,7 +174,7 @@ class Receiver implements AsyncDisposable {
     await this.#readHere();
   }
 
-  async end(answer: ExportAnswer): Promise<Received> {
+  async end({ isFramed }: ExportAnswer) {
     await this.settle();
     const openLine = await this.#readOpenLine();
     const { rest } = this.#cutter;
@@ -214,28 +186,22 @@ class Receiver implements AsyncDisposable {
         { code: 'ANSWER_EMPTY', meta: this.#where() },
       );
     }
-    const { left, before, beforeFrom, known, rows, newestSecond, oldestSecond } = this.#totals;
     return {
-      state: 'complete',
+      state: 'complete' as const,
       ...traits,
-      before,
-      beforeFrom,
-      known,
-      rows,
-      newestSecond,
-      oldestSecond,
+      /** SHA-256 of the last line, where it has no line end: only another answer can show that it is whole. */
       openLine,
-      leftOut: { party: BigInt(left.party), asset: BigInt(left.asset), range: BigInt(left.range) },
-      segments: await this.#totals.finish(),
-      tail: this.#tail,
-      isFramed: answer.isFramed,
+      segments: await this.#rows.finish(),
+      tail: this.#rows.tail,
+      /** The transport said where it ends. */
+      isFramed,
       seen: this.seen(),
     };
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
     this.#flight?.stop();
-    await this.#totals[Symbol.asyncDispose]();
+    await this.#rows[Symbol.asyncDispose]();
   }
 
   /** RFC 4180 lets a last line go without its line end. @returns its sum, where it was read */
@@ -280,10 +246,10 @@ class Receiver implements AsyncDisposable {
 
   /** Adds what was found, and sends the rows on their way into the spool: resolves when there is room for more. */
   #take(rows: Buffer, findings: BlockFindings): Promise<unknown> {
-    this.#totals.add(findings);
+    this.#rows.add(findings);
     if (findings.unread !== undefined) throw this.#notUnderstood(findings.unread, rows);
     this.#offset += rows.length;
-    return this.#totals.write(this.#header ?? Buffer.alloc(0), rows, findings);
+    return this.#rows.write(this.#header ?? Buffer.alloc(0), rows, findings);
   }
 
   #notUnderstood(row: UnreadRow, buffer: Buffer): Error {
@@ -315,7 +281,7 @@ class Receiver implements AsyncDisposable {
   }
 }
 
-function secondsOf({ from, to }: Pick<WindowRequest, 'from' | 'to'>): Seconds {
+function secondsOf({ from, to }: AskPlan['question']): Seconds {
   return {
     from: from === undefined ? -Infinity : secondOf(from),
     to: to === undefined ? Infinity : secondOf(to),

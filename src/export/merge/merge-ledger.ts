@@ -7,26 +7,24 @@ import { errorCode, PermanentError } from '../../core/errors.ts';
 import { RowDigest } from '../../ledger/digest.ts';
 import type { Layout } from '../../ledger/header.ts';
 import { readManifest } from '../../ledger/objects/manifest.ts';
-import { type Compression, manifestKey } from '../../ledger/objects/object-keys.ts';
-import type { ObjectStore } from '../../objects/object-store.ts';
+import { manifestKey } from '../../ledger/objects/object-keys.ts';
 import type { ExportScope } from '../ports.ts';
 import { nameObjects, NONE_LEFT_OUT, type Written } from '../publish/new-range.ts';
-import { publish, recover, spoolPrefix, type PublishDeps, type Step } from '../publish/publish.ts';
+import {
+  publish,
+  type PublishContext,
+  publishContext,
+  type PublishDeps,
+  recover,
+} from '../publish/publish.ts';
 import { copyStoredRows } from '../publish/stored-rows.ts';
-import { RangeSpool } from '../spool/range-spool.ts';
+import { RangeSpool, type Spooled } from '../spool/range-spool.ts';
 import type { Coverage } from '../store/coverage-rows.ts';
-import type { ExportStore } from '../store/export-store.ts';
-import type { ExportLease } from '../store/leases.ts';
 import type { Publication } from '../store/publications.ts';
-import type { Spooled } from '../spool/range-spool.ts';
 import { hasRows, type MergeLimits, planMerges } from './plan-merges.ts';
 
-export interface MergeDeps {
-  readonly repository: ExportStore;
-  readonly objects: ObjectStore;
-  readonly compression: Compression;
+export interface MergeDeps extends PublishDeps {
   readonly runId: string;
-  readonly failpoint?: ((step: Step) => Promise<void> | void) | undefined;
 }
 
 /** What was merged. */
@@ -49,20 +47,12 @@ export async function mergeLedger(
   const lease = await deps.repository.acquire(scope);
   if (lease === undefined) return false;
   await using held = deps.repository.keep(lease, `the segments of party ${scope.partyId}`);
-  const publishing: PublishDeps = {
-    repository: deps.repository,
-    objects: deps.objects,
-    failpoint: async (step) => {
-      await deps.failpoint?.(step);
-      held.check();
-    },
-  };
-  const signal = AbortSignal.any([stop, held.signal]);
-  await recover(lease, publishing, signal);
+  const context = publishContext(lease, held, deps, stop);
+  await recover(context);
   const coverage = await deps.repository.coverage(scope);
   const own = coverage.filter(({ assetId }) => assetId === scope.assetId);
   for (const group of planMerges(own, limits)) {
-    const done = await mergeOne(lease, group, deps, publishing, signal);
+    const done = await mergeOne(group, context, deps.runId);
     if (done === undefined) continue;
     sum.segments += group.filter(hasRows).length;
     sum.into += 1;
@@ -74,23 +64,17 @@ export async function mergeLedger(
 
 /** @returns undefined where an object does not hold what was published: its range is asked for again, and nothing merged */
 async function mergeOne(
-  lease: ExportLease,
   group: readonly Coverage[],
-  deps: MergeDeps,
-  publishing: PublishDeps,
-  signal: AbortSignal,
+  context: PublishContext,
+  runId: string,
 ): Promise<Spooled | undefined> {
-  const { objects } = deps;
-  const name = `${spoolPrefix(lease)}${lease.token}.${randomUUID().slice(0, 8)}.csv`;
-  const spoolFile = async () => ({ name, path: await objects.spoolPath(name) });
-  const { compression } = deps;
-  await using spool = new RangeSpool(-Infinity, Infinity, { compression, spoolFile });
+  await using spool = new RangeSpool(-Infinity, Infinity, context);
   let layout: Layout | undefined;
   for (const row of group) {
     const { objectKey } = row;
     if (objectKey === undefined) continue;
     try {
-      const found = await copyStoredRows({ ...row, objectKey }, [spool], 'merge', deps, signal);
+      const found = await copyStoredRows({ ...row, objectKey }, [spool], 'merge', context);
       layout ??= found;
     } catch (error) {
       if (errorCode(error) === 'SEGMENT_UNREADABLE') return undefined;
@@ -99,16 +83,10 @@ async function mergeOne(
   }
   const spooled = await spool.finish();
   if (spooled === undefined || layout === undefined) return undefined;
-  await publishing.failpoint('spooled');
+  await context.failpoint('spooled');
   checkSums(group, spooled);
-  const publication = await publicationOf(
-    lease.scope,
-    group,
-    { leftOut: NONE_LEFT_OUT, spooled, layout },
-    deps,
-    signal,
-  );
-  await publish(lease, publication, publishing, signal);
+  const written = { leftOut: NONE_LEFT_OUT, spooled, layout };
+  await publish(await publicationOf(group, written, context, runId), context);
   return spooled;
 }
 
@@ -127,17 +105,17 @@ function checkSums(group: readonly Coverage[], spooled: Spooled): void {
 }
 
 async function publicationOf(
-  { partyId }: ExportScope,
   group: readonly Coverage[],
   written: Written,
-  { repository, objects, compression, runId }: MergeDeps,
-  signal: AbortSignal,
+  { lease, repository, objects, compression, signal }: PublishContext,
+  runId: string,
 ): Promise<Publication> {
   const last = group.findLast(hasRows);
   const [first, end] = [group[0], group.at(-1)];
   if (first === undefined || end === undefined || last?.objectKey === undefined)
     throw new RangeError('nothing to merge');
   const { source } = await readManifest(objects, manifestKey(last.objectKey), signal);
+  const facts = { partyId: lease.scope.partyId, compression, source, runId };
   const checkedAts = group.flatMap(({ checkedAt }) => checkedAt ?? []);
   const range = {
     assetId: end.assetId ?? null,
@@ -152,7 +130,7 @@ async function publicationOf(
   return {
     publicationId: randomUUID(),
     runId,
-    ...(await nameObjects([range], { partyId, compression, source, runId }, repository)),
+    ...(await nameObjects([range], facts, repository)),
     supersedes: group.map(({ coverageId }) => coverageId),
     closes: [],
     epoch: end.epoch,

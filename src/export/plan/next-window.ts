@@ -1,7 +1,6 @@
 /** The next request of an export: all that is left of it, or its earliest window. Pure. */
 import { BEGINNING, type Micros, SECOND_MICROS } from '../../core/time.ts';
-import type { WindowPlan } from './window-plan.ts';
-import type { Coverage } from '../store/coverage-rows.ts';
+import type { Seen, WindowPlan } from './window-plan.ts';
 import type { SourceProfile } from '../store/source-profile.ts';
 import type { Range } from './ranges.ts';
 import { type AskPlan, closedRange, planAsk, type Target } from './remaining.ts';
@@ -15,8 +14,6 @@ export interface Asked {
   /** The plan's question, or another that must hold the same. */
   readonly request: AskPlan['question'];
   readonly target: Target;
-  readonly coverage: readonly Coverage[];
-  readonly profile: SourceProfile;
 }
 
 export interface NextWindow {
@@ -26,14 +23,10 @@ export interface NextWindow {
 }
 
 /** @returns undefined where everything is covered */
-export function nextWindow(
-  wanted: Target,
-  coverage: readonly Coverage[],
-  profile: SourceProfile,
-  windows: WindowPlan,
-): NextWindow | undefined {
+export function nextWindow(wanted: Target, windows: WindowPlan): NextWindow | undefined {
   const target = { ...wanted, isSilent: windows.isSilent };
-  const whole = planAsk(target, coverage, profile);
+  const { profile } = target;
+  const whole = planAsk(target);
   if (whole === undefined) return undefined;
   const isPast = whole.open === undefined || whole.open.to !== undefined;
   const range = closedRange(whole);
@@ -43,14 +36,13 @@ export function nextWindow(
   const isUnproven = profile.bounds !== 'right' && !isUnknown;
   // No entry is known by which an end could be proven: a later start is about less as well, and shows entries.
   const from = isUnproven && profile.known === undefined ? windows.laterStart(range) : undefined;
-  const later =
-    from === undefined ? undefined : planAsk({ ...target, from, isWindow: true }, coverage, profile);
+  const later = from === undefined ? undefined : planAsk({ ...target, from, isWindow: true });
   if (later !== undefined) return { plan: later, wantsEnd: false };
-  const to = cutOf(whole, range, coverage, windows);
+  const to = cutOf(whole, range, target, windows);
   if (to === undefined) return { plan: whole, wantsEnd: isPast };
   if (isUnproven) return { plan: whole, wantsEnd: true };
   const bounded = { ...profile, bounds: 'right' } as const;
-  const window = planAsk({ ...target, to, closedTo: to, isWindow: true }, coverage, bounded);
+  const window = planAsk({ ...target, profile: bounded, to, closedTo: to, isWindow: true });
   if (window === undefined || (closedRange(window)?.to ?? range.to) >= range.to)
     return { plan: whole, wantsEnd: isPast };
   return { plan: window, wantsEnd: true };
@@ -86,28 +78,27 @@ function withoutStart({ to }: AskPlan['question']): AskPlan['question'] {
 }
 
 /**
- * Whether a cancelled answer would be followed by a request about less: otherwise it must run to its end.
- * @param windows had the answer been cancelled
+ * What an answer may be cancelled for: that the next request is about less. Otherwise it must run to its end.
  * @param mayBound what it taught of the release, or a known entry, may show that it applies an end
+ * @returns the windows, had the answer been cancelled; undefined where that would not shrink the next request
  */
-export function wouldShrink(
-  { plan, target, coverage, profile }: Omit<Asked, 'request'>,
+export function planShrunk(
+  { plan, target }: Pick<Asked, 'plan' | 'target'>,
   windows: WindowPlan,
+  seen: Seen,
   mayBound: boolean,
-): boolean {
-  const hoped = mayBound ? { ...profile, bounds: 'right' as const } : profile;
-  const next = nextWindow(target, coverage, hoped, windows)?.plan;
-  const [range, after] = [closedRange(plan), next && closedRange(next)];
-  return range !== undefined && after !== undefined && after.to - after.from < range.to - range.from;
+): WindowPlan | undefined {
+  const range = closedRange(plan);
+  if (range === undefined) return undefined;
+  const lost = windows.ifOutgrown(seen, range);
+  const hoped = mayBound ? { ...target, profile: { ...target.profile, bounds: 'right' as const } } : target;
+  const next = nextWindow(hoped, lost)?.plan;
+  const after = next && closedRange(next);
+  return after !== undefined && after.to - after.from < range.to - range.from ? lost : undefined;
 }
 
 /** Known stretches between the ranges that hold much are worth a request of their own. */
-function cutOf(
-  whole: AskPlan,
-  range: Range,
-  coverage: readonly Coverage[],
-  windows: WindowPlan,
-): Micros | undefined {
+function cutOf(whole: AskPlan, range: Range, { coverage }: Target, windows: WindowPlan): Micros | undefined {
   const first = whole.closed[0];
   const bytesBetween = coverage
     .filter((row) => row.from >= range.from && row.to <= range.to && !whole.supersedes.includes(row))

@@ -17,7 +17,10 @@ const END_PAD_MICROS = 2n * SECOND_MICROS;
 /** Behind every instant there is. */
 const NO_END: Micros = 10n ** 18n;
 
+/** What is wanted of a ledger, and what is known of it. */
 export interface Target {
+  readonly coverage: readonly Coverage[];
+  readonly profile: SourceProfile;
   readonly assetId?: string | undefined;
   readonly from: Micros;
   /** Absent: up to the present. */
@@ -77,21 +80,17 @@ export interface Overlap {
 }
 
 /** @returns undefined where nothing is left to ask */
-export function planAsk(
-  target: Target,
-  coverage: readonly Coverage[],
-  profile: SourceProfile,
-): AskPlan | undefined {
-  const plan = planOnce(target, coverage, profile);
-  const between = plan === undefined ? [] : emptyBetween(plan, coverage, target);
+export function planAsk(target: Target): AskPlan | undefined {
+  const plan = planOnce(target);
+  const between = plan === undefined ? [] : emptyBetween(plan, target);
   if (between.length === 0) return plan;
   // The answer brings their rows, should there be any: they are audited without a request more.
   const audited = new Set([...(target.audited ?? []), ...between]);
-  return planOnce({ ...target, audited }, coverage, profile);
+  return planOnce({ ...target, audited });
 }
 
 /** Known ranges without entries between those that are asked for. */
-function emptyBetween(plan: AskPlan, coverage: readonly Coverage[], { assetId, runId }: Target): bigint[] {
+function emptyBetween(plan: AskPlan, { coverage, assetId, runId }: Target): bigint[] {
   const first = plan.closed[0]?.from ?? plan.open?.from ?? NO_END;
   const last = plan.open === undefined ? (plan.closed.at(-1)?.to ?? first) : plan.open.from;
   return coverage
@@ -100,11 +99,8 @@ function emptyBetween(plan: AskPlan, coverage: readonly Coverage[], { assetId, r
     .map(({ coverageId }) => coverageId);
 }
 
-function planOnce(
-  target: Target,
-  coverage: readonly Coverage[],
-  profile: SourceProfile,
-): AskPlan | undefined {
+function planOnce(target: Target): AskPlan | undefined {
+  const { coverage } = target;
   const known = coverage.filter((row) => isKnown(row, target));
   const others = coverage.filter((row) => !known.includes(row));
   const closedEnd = earlier(target.to ?? NO_END, target.closedTo);
@@ -117,7 +113,7 @@ function planOnce(
   const last = taken.open === undefined ? closed.at(-1)?.to : taken.open.to;
   return {
     ...taken,
-    question: questionOf(overlap?.tail.from ?? first, last, profile, target.now),
+    question: questionOf(overlap?.tail.from ?? first, last, target),
     closed,
     overlap,
     standing,
@@ -147,12 +143,7 @@ function isInside(row: Range, ranges: readonly Range[]): boolean {
 }
 
 /** Never an end without a start, and only where the release is known to apply both. */
-function questionOf(
-  from: Micros,
-  last: Micros | undefined,
-  profile: SourceProfile,
-  now: Micros,
-): AskPlan['question'] {
+function questionOf(from: Micros, last: Micros | undefined, { profile, now }: Target): AskPlan['question'] {
   if (profile.boundsDemanded === true)
     return { from, to: (last ?? ceilSecond(now) + DAY_MICROS) + END_PAD_MICROS };
   if (last !== undefined && profile.bounds === 'right') {

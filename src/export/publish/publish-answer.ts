@@ -5,22 +5,17 @@ import { ceilSecond, type Micros, SECOND_MICROS } from '../../core/time.ts';
 import type { Received } from '../fetch/receive.ts';
 import { instantOf, later } from '../plan/ranges.ts';
 import type { AskPlan } from '../plan/remaining.ts';
-import type { ExportDeps, ExportRequest } from '../request.ts';
+import type { ExportContext } from '../request.ts';
 import type { ReceivedSegment } from '../spool/answer-rows.ts';
-import type { SpoolOptions } from '../spool/range-spool.ts';
 import type { Coverage } from '../store/coverage-rows.ts';
-import type { ExportLease } from '../store/leases.ts';
 import type { Publication } from '../store/publications.ts';
 import { isHeld, isSame } from '../validate/compare.ts';
+import type { Answered } from '../validate/judge.ts';
 import { nameObjects, type NewRange } from './new-range.ts';
-import { publish, type PublishDeps } from './publish.ts';
+import { publish } from './publish.ts';
 import { type Kept, trimmed } from './trim.ts';
 
-export interface AnswerContext extends SpoolOptions {
-  readonly lease: ExportLease;
-  readonly request: ExportRequest;
-  readonly deps: ExportDeps;
-  readonly publishing: PublishDeps;
+export interface AnswerContext extends ExportContext {
   /** `open`: nothing of the answer is closed, and all of it is asked for again. */
   readonly as: 'closed' | 'open';
   readonly epoch: number | undefined;
@@ -28,7 +23,6 @@ export interface AnswerContext extends SpoolOptions {
   readonly closesKept: readonly Coverage[];
   /** Told before the intent: from then on the spool belongs to it. */
   readonly onIntend: (segments: number) => void;
-  readonly signal: AbortSignal;
 }
 
 /**
@@ -36,18 +30,16 @@ export interface AnswerContext extends SpoolOptions {
  *   answer has less than they do: then nothing is published
  */
 export async function publishAnswer(
-  given: AskPlan,
-  received: Received,
-  known: readonly Coverage[],
+  { plan: given, received, target }: Answered,
   context: AnswerContext,
 ): Promise<{ readonly publication: Publication; readonly held: number } | { readonly shrunk: Coverage[] }> {
-  const { deps, request, lease, as, signal } = context;
+  const { source, repository, compression, request, lease, as } = context;
   // Where nothing is closed, nothing that is closed stands, or is cut.
   const plan = as === 'open' ? { ...given, standing: [], trims: [] } : given;
   const stands = standing(plan, received);
   for (const { segment } of stands) if (segment.spooled !== undefined) await unlink(segment.spooled.path);
   const fresh = received.segments.filter((segment) => !stands.some((stand) => stand.segment === segment));
-  const kept = await trimmed(plan.trims, context, deps, signal);
+  const kept = await trimmed(plan.trims, context);
   const shrunk = shrunkTrims(plan, kept, fresh);
   if (shrunk.length > 0) return { shrunk };
   const tail = as === 'open' ? undefined : received.tail?.result(received.header);
@@ -59,19 +51,21 @@ export async function publishAnswer(
     const range = rangeOf(segment, received, context);
     return range === undefined ? [] : [{ ...range, tail: range.open ? undefined : tailOf(range.to) }];
   });
-  const empty = known.filter((row) => isEmptyOf(lease, row) && !supersedes.includes(row));
-  const merged = mergeEmpty(ranges, empty);
-  const { partyId } = lease.scope;
-  const { compression } = context;
-  const facts = { partyId, compression, source: deps.source.baseUrl, runId: request.runId };
-  const objects = await nameObjects(
-    [...merged.ranges, ...kept.flatMap(({ rest }) => rest ?? [])],
-    facts,
-    deps.repository,
+  const empty = target.coverage.filter(
+    (row) =>
+      row.objectKey === undefined &&
+      !row.open &&
+      row.assetId === lease.scope.assetId &&
+      !supersedes.includes(row),
   );
+  const merged = mergeEmpty(ranges, empty);
+  const { runId, partyId } = request;
+  const facts = { partyId, compression, source: source.baseUrl, runId };
+  const published = [...merged.ranges, ...kept.flatMap(({ rest }) => rest ?? [])];
+  const objects = await nameObjects(published, facts, repository);
   const publication = {
     publicationId: randomUUID(),
-    runId: request.runId,
+    runId,
     ...objects,
     supersedes: [...supersedes, ...merged.taken].map(({ coverageId }) => coverageId),
     closes: [
@@ -83,7 +77,7 @@ export async function publishAnswer(
   };
   context.onIntend(publication.segments.length);
   return {
-    publication: await publish(lease, publication, context.publishing, signal),
+    publication: await publish(publication, context),
     held: stands.reduce((sum, { segment }) => sum + (segment.spooled?.rows ?? 0), 0),
   };
 }
@@ -116,11 +110,11 @@ function standing(plan: AskPlan, { segments, layout }: Received) {
 function rangeOf(
   { from, to, open, spooled }: ReceivedSegment,
   received: Received,
-  { as, deps, lease, request }: AnswerContext,
+  { as, source, lease, request }: AnswerContext,
 ): NewRange | undefined {
   const isOpen = open || as === 'open';
   // Where no row tells when it was, what is open is all there is, rows or not.
-  if (spooled === undefined && isOpen && deps.source.hasTimes) return undefined;
+  if (spooled === undefined && isOpen && source.hasTimes) return undefined;
   return {
     assetId: lease.scope.assetId ?? null,
     from,
@@ -134,10 +128,6 @@ function rangeOf(
 function openEnd(from: Micros, received: Received, seenTime: Micros): Micros {
   const newest = instantOf(received.newestSecond ?? 0) + SECOND_MICROS;
   return [ceilSecond(seenTime), newest].reduce(later, from + SECOND_MICROS);
-}
-
-function isEmptyOf({ scope }: ExportLease, { objectKey, open, assetId }: Coverage): boolean {
-  return objectKey === undefined && !open && assetId === scope.assetId;
 }
 
 /**

@@ -10,64 +10,95 @@ import { encodeManifest, type Manifest, readManifest } from '../../ledger/object
 import { manifestKey } from '../../ledger/objects/object-keys.ts';
 import { isArchiveDamage, plainStream } from '../../ledger/objects/plain-stream.ts';
 import type { ObjectStore } from '../../objects/object-store.ts';
-import type { Publication } from '../store/publications.ts';
-import type { ExportLease } from '../store/leases.ts';
+import type { KeptLease } from '../../core/lease.ts';
+import type { SpoolOptions } from '../spool/range-spool.ts';
 import type { ExportStore } from '../store/export-store.ts';
+import type { ExportLease } from '../store/leases.ts';
+import type { Publication } from '../store/publications.ts';
 
-export interface PublishDeps {
+export type Step = 'claimed' | 'asked' | 'spooled' | 'intended' | 'object' | 'manifest' | 'committed';
+
+export interface PublishDeps extends Pick<SpoolOptions, 'compression'> {
   readonly repository: ExportStore;
   readonly objects: ObjectStore;
   /** Called at each step, where tests kill the process. */
-  readonly failpoint: (step: Step) => Promise<void>;
+  readonly failpoint?: ((step: Step) => Promise<void> | void) | undefined;
 }
 
-export type Step = 'claimed' | 'asked' | 'spooled' | 'intended' | 'object' | 'manifest' | 'committed';
+/** What the holder of a lease publishes with. */
+export interface PublishContext extends SpoolOptions, Pick<PublishDeps, 'repository' | 'objects'> {
+  readonly lease: ExportLease;
+  /** @throws FencedError | RetryableError `LEASE_LOST` */
+  readonly checkLease: () => void;
+  readonly failpoint: (step: Step) => Promise<void>;
+  /** Aborts with the work, and where the lease is lost. */
+  readonly signal: AbortSignal;
+}
+
+export function publishContext(
+  lease: ExportLease,
+  held: KeptLease,
+  deps: PublishDeps,
+  signal: AbortSignal,
+): PublishContext {
+  const { repository, objects, compression } = deps;
+  let files = 0;
+  return {
+    lease,
+    repository,
+    objects,
+    compression,
+    checkLease: held.check,
+    signal: AbortSignal.any([signal, held.signal]),
+    failpoint: async (step: Step): Promise<void> => {
+      await deps.failpoint?.(step);
+      held.check();
+    },
+    spoolFile: async () => {
+      files += 1;
+      const name = `${spoolPrefix(lease)}${lease.token}.${files}.csv`;
+      return { name, path: await objects.spoolPath(name) };
+    },
+  };
+}
 
 /**
  * Removes the publication's spool files at the end.
  * Intended before the store is asked anything: what is spooled and whole outlasts a store that is away.
  * @returns what was published: objects that lay there already keep the bytes they have
  */
-export async function publish(
-  lease: ExportLease,
-  planned: Publication,
-  deps: PublishDeps,
-  signal: AbortSignal,
-): Promise<Publication> {
+export async function publish(planned: Publication, context: PublishContext): Promise<Publication> {
+  const { lease, repository, objects, failpoint } = context;
   // Without objects there is nothing that a crash could leave half done.
-  if (planned.segments.length > 0) await deps.repository.intend(lease, planned);
-  await deps.failpoint('intended');
-  const publication = await finish(lease, planned, deps, signal);
+  if (planned.segments.length > 0) await repository.intend(lease, planned);
+  await failpoint('intended');
+  const publication = await finish(planned, context);
   // A leftover is cleared by the export's next lease.
   for (const { spoolName } of publication.segments)
-    await unlink(await deps.objects.spoolPath(spoolName)).catch(() => undefined);
+    await unlink(await objects.spoolPath(spoolName)).catch(() => undefined);
   return publication;
 }
 
 /** Objects first, each with its manifest behind it: a manifest means that the object is whole. */
-async function finish(
-  lease: ExportLease,
-  planned: Publication,
-  deps: PublishDeps,
-  signal: AbortSignal,
-): Promise<Publication> {
+async function finish(planned: Publication, context: PublishContext): Promise<Publication> {
+  const { lease, repository, objects, failpoint, signal } = context;
   const segments: Publication['segments'][number][] = [];
   for (const { spoolName, manifest } of planned.segments) {
-    const existing = await existingObject(manifest, deps.objects, signal);
+    const existing = await existingObject(manifest, objects, signal);
     if (existing === undefined) {
-      const path = await deps.objects.spoolPath(spoolName);
+      const path = await objects.spoolPath(spoolName);
       const facts = { bytes: manifest.objectBytes, sha256: manifest.objectSha256 };
-      await deps.objects.publishFile(manifest.objectKey, path, facts, signal);
+      await objects.publishFile(manifest.objectKey, path, facts, signal);
     }
-    await deps.failpoint('object');
-    await publishManifest(lease, existing ?? manifest, deps, signal);
-    await deps.failpoint('manifest');
+    await failpoint('object');
+    await publishManifest(existing ?? manifest, context);
+    await failpoint('manifest');
     segments.push({ spoolName, manifest: existing ?? manifest });
   }
   signal.throwIfAborted();
   const publication = { ...planned, segments };
-  await deps.repository.commit(lease, publication);
-  await deps.failpoint('committed');
+  await repository.commit(lease, publication);
+  await failpoint('committed');
   return publication;
 }
 
@@ -105,22 +136,20 @@ async function existingObject(
 
 /** Of an object that was superseded and comes back, the newer one: by it a rebuild tells what holds. */
 async function publishManifest(
-  lease: ExportLease,
   manifest: Manifest,
-  deps: PublishDeps,
-  signal: AbortSignal,
+  { lease, objects, signal }: PublishContext,
 ): Promise<void> {
   const key = manifestKey(manifest.objectKey);
-  const write = () => deps.objects.publishBytes(key, encodeManifest(manifest), signal, spoolPrefix(lease));
+  const write = () => objects.publishBytes(key, encodeManifest(manifest), signal, spoolPrefix(lease));
   try {
     await write();
   } catch (error) {
     if (errorCode(error) !== 'OBJECT_CONFLICT') throw error;
-    const found = await readManifest(deps.objects, key, signal);
+    const found = await readManifest(objects, key, signal);
     const isSame = found.objectSha256 === manifest.objectSha256 && found.to === manifest.to;
     if (isSame && found.publishedAt >= manifest.publishedAt) return;
     // It tells of an object that was lost, or of an earlier time.
-    await deps.objects.remove(key, signal);
+    await objects.remove(key, signal);
     await write();
   }
 }
@@ -130,33 +159,27 @@ async function publishManifest(
  * gives the rest up. Clears the export's spool.
  * @returns the publications that were finished, without the source
  */
-export async function recover(
-  lease: ExportLease,
-  deps: PublishDeps,
-  signal: AbortSignal,
-): Promise<readonly Publication[]> {
+export async function recover(context: PublishContext): Promise<readonly Publication[]> {
+  const { lease, repository } = context;
   const adopted: Publication[] = [];
-  for (const { publicationId, publication } of await deps.repository.openPublications(lease)) {
-    const done = publication && (await finishOrRefuse(lease, publication, deps, signal));
-    if (done === undefined) await deps.repository.drop(lease, publicationId);
+  for (const { publicationId, publication } of await repository.openPublications(lease)) {
+    const done = publication && (await finishOrRefuse(publication, context));
+    if (done === undefined) await repository.drop(lease, publicationId);
     else adopted.push(done);
   }
-  await deps.objects.clearSpool(spoolPrefix(lease));
+  await clearSpool(context);
   return adopted;
 }
 
 /** @returns undefined where what was intended is not at hand, or can never be true: then it is planned anew */
 async function finishOrRefuse(
-  lease: ExportLease,
   publication: Publication,
-  deps: PublishDeps,
-  signal: AbortSignal,
+  context: PublishContext,
 ): Promise<Publication | undefined> {
   try {
-    if (!(await isAtHand(publication, deps.objects, signal))) return undefined;
-    return await finish(lease, publication, deps, signal);
+    return (await isAtHand(publication, context)) ? await finish(publication, context) : undefined;
   } catch (error) {
-    signal.throwIfAborted();
+    context.signal.throwIfAborted();
     // Another owner settles it; what cannot be reached now may be reached later.
     const mayPass = error instanceof RetryableError && errorCode(error) !== 'COVERAGE_CHANGED';
     if (mayPass || error instanceof FencedError) throw error;
@@ -165,11 +188,7 @@ async function finishOrRefuse(
 }
 
 /** Every object of it is still spooled, or lies in the store. */
-async function isAtHand(
-  { segments }: Publication,
-  objects: ObjectStore,
-  signal: AbortSignal,
-): Promise<boolean> {
+async function isAtHand({ segments }: Publication, { objects, signal }: PublishContext): Promise<boolean> {
   for (const { spoolName, manifest } of segments) {
     const path = await objects.spoolPath(spoolName);
     const isSpooled = await access(path).then(
@@ -182,6 +201,10 @@ async function isAtHand(
 }
 
 /** Every spool file of a scope begins with this, so that its next owner finds what a dead one left. */
-export function spoolPrefix(lease: ExportLease): string {
-  return `export-${lease.exportId}.`;
+function spoolPrefix({ exportId }: ExportLease): string {
+  return `export-${exportId}.`;
+}
+
+export function clearSpool({ objects, lease }: PublishContext): Promise<unknown> {
+  return objects.clearSpool(spoolPrefix(lease));
 }

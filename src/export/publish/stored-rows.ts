@@ -7,15 +7,11 @@ import { isArchiveDamage, plainStream } from '../../ledger/objects/plain-stream.
 import { RowFields } from '../../ledger/row-fields.ts';
 import { RowSplitter } from '../../ledger/row-splitter.ts';
 import { VegaTimeReader } from '../../ledger/vega-time.ts';
-import type { ObjectStore } from '../../objects/object-store.ts';
 import type { RangeSpool } from '../spool/range-spool.ts';
 import type { Coverage } from '../store/coverage-rows.ts';
-import type { ExportStore } from '../store/export-store.ts';
+import type { PublishContext } from './publish.ts';
 
-export interface StoredRowsDeps {
-  readonly objects: ObjectStore;
-  readonly repository: ExportStore;
-}
+type StoredRowsContext = Pick<PublishContext, 'objects' | 'repository' | 'signal'>;
 
 /**
  * Copies each row of an object into the spool that its second lies in, where there is one. An object that does not
@@ -27,19 +23,21 @@ export async function copyStoredRows(
   row: Coverage & { readonly objectKey: string },
   spools: readonly RangeSpool[],
   action: 'merge' | 'keep a part of',
-  { objects, repository }: StoredRowsDeps,
-  signal: AbortSignal,
+  context: StoredRowsContext,
 ): Promise<Layout> {
   const { objectKey } = row;
   try {
-    const { sum, layout } = await copyRows(objectKey, spools, objects, signal);
+    const { sum, layout } = await copyRows(objectKey, spools, context);
     const isWhole = sum.rows === Number(row.rows) && sum.hex() === row.content?.digest;
     if (isWhole && layout !== undefined) return layout;
     throw unreadable(action, objectKey);
   } catch (error) {
-    signal.throwIfAborted();
+    context.signal.throwIfAborted();
     if (!isDamage(error)) throw error;
-    await repository.quarantineSegment(objectKey, { code: 'SEGMENT_UNREADABLE', message: errorLine(error) });
+    await context.repository.quarantineSegment(objectKey, {
+      code: 'SEGMENT_UNREADABLE',
+      message: errorLine(error),
+    });
     throw unreadable(action, objectKey, error);
   }
 }
@@ -48,8 +46,7 @@ export async function copyStoredRows(
 async function copyRows(
   objectKey: string,
   spools: readonly RangeSpool[],
-  objects: ObjectStore,
-  signal: AbortSignal,
+  { objects, signal }: StoredRowsContext,
 ): Promise<{ readonly sum: RowDigest; readonly layout: Layout | undefined }> {
   const [sum, fields, time] = [new RowDigest(), new RowFields(), new VegaTimeReader()];
   let header: Buffer = Buffer.alloc(0);

@@ -4,10 +4,11 @@
  */
 import { type Range, secondOf } from '../plan/ranges.ts';
 import type { Trim } from '../plan/remaining.ts';
-import { RangeSpool, type SpoolOptions } from '../spool/range-spool.ts';
+import { RangeSpool } from '../spool/range-spool.ts';
 import type { Coverage } from '../store/coverage-rows.ts';
 import { type NewRange, NONE_LEFT_OUT, type Written } from './new-range.ts';
-import { copyStoredRows, type StoredRowsDeps } from './stored-rows.ts';
+import type { PublishContext } from './publish.ts';
+import { copyStoredRows } from './stored-rows.ts';
 
 /** What is left of a known range; undefined for an open one without entries, which claims nothing. */
 export interface Kept {
@@ -19,26 +20,19 @@ export interface Kept {
  * @throws RetryableError `SEGMENT_UNREADABLE` where the object does not hold what is known of it: then all of its
  *   range is to be asked for
  */
-export async function trimmed(
-  trims: readonly Trim[],
-  options: SpoolOptions,
-  deps: StoredRowsDeps,
-  signal: AbortSignal,
-): Promise<readonly Kept[]> {
+export async function trimmed(trims: readonly Trim[], context: PublishContext): Promise<readonly Kept[]> {
   const kept: Kept[] = [];
   for (const { row, keeps } of trims) {
     const { objectKey } = row;
     await using stack = new AsyncDisposableStack();
     const spools = keeps.map(({ from, to }) =>
-      stack.use(new RangeSpool(secondOf(from), secondOf(to), options)),
+      stack.use(new RangeSpool(secondOf(from), secondOf(to), context)),
     );
     const layout =
-      objectKey === undefined
-        ? undefined
-        : await copyStoredRows({ ...row, objectKey }, spools, 'keep a part of', deps, signal);
+      objectKey && (await copyStoredRows({ ...row, objectKey }, spools, 'keep a part of', context));
     for (const [index, range] of keeps.entries()) {
       const spooled = await spools[index]?.finish();
-      const written = spooled && layout && { leftOut: NONE_LEFT_OUT, spooled, layout };
+      const written = spooled && layout ? { leftOut: NONE_LEFT_OUT, spooled, layout } : undefined;
       kept.push({ row, rest: written === undefined && row.open ? undefined : restOf(row, range, written) });
     }
   }

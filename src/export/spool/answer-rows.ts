@@ -5,8 +5,8 @@ import { secondOf } from '../plan/ranges.ts';
 import type { AskPlan } from '../plan/remaining.ts';
 import { type Stretch, TimeHistogram } from '../plan/time-histogram.ts';
 import type { BlockFindings, SpanFindings } from '../read/block-reader.ts';
-import type { Tail } from '../validate/tail.ts';
 import { RangeSpool, type Spooled, type SpoolOptions } from './range-spool.ts';
+import { Tail } from './tail.ts';
 
 /** A range of the plan with what was received for it; nothing lies in it where `spooled` is missing. */
 export interface ReceivedSegment {
@@ -22,34 +22,43 @@ interface Part {
   readonly spool: RangeSpool;
 }
 
+export interface AnswerRowsOptions extends SpoolOptions {
+  /** What the continuation of a window may ask for again. */
+  readonly tailBytesMax: number;
+}
+
 export class AnswerRows implements AsyncDisposable {
-  rows = 0;
-  /** Rows that lie between the parts, known already. */
-  known = 0;
-  /** Of the rows before the first part, and how many of them are out of an account of the party. */
-  readonly before = new RowSum();
-  beforeFrom = 0;
-  /** Rows that were not asked for. */
-  readonly left = { party: 0, asset: 0, range: 0 };
-  farOutside = 0;
-  leaving = 0;
-  leavingSecond: number | undefined;
-  /** Of the rows in the parts. */
-  newestSecond: number | undefined;
-  oldestSecond: number | undefined;
+  readonly totals = {
+    rows: 0,
+    /** Rows that lie between the parts, known already. */
+    known: 0,
+    /** Of the rows before the first part, and how many of them are out of an account of the party. */
+    before: new RowSum(),
+    beforeFrom: 0,
+    /** Rows that were not asked for. */
+    leftOut: { party: 0n, asset: 0n, range: 0n },
+    farOutside: 0,
+    leaving: 0,
+    leavingSecond: undefined as number | undefined,
+    /** Of the rows in the parts. */
+    newestSecond: undefined as number | undefined,
+    oldestSecond: undefined as number | undefined,
+  };
+  readonly tail: Tail | undefined;
   readonly #parts: readonly Part[];
-  readonly #tail: Tail | undefined;
   /** Bytes by time of the closed ranges. */
   readonly #histogram = new TimeHistogram();
   #lastSecond = Number.NEGATIVE_INFINITY;
   #isSorted = true;
 
-  constructor({ closed, open }: AskPlan, tail: Tail | undefined, options: SpoolOptions) {
-    this.#tail = tail;
-    const ranges = closed.map((range) => ({ ...range, open: false }));
-    const present = open === undefined ? [] : [{ from: open.from, to: open.to, open: true }];
-    this.#parts = [...ranges, ...present].map((range) => {
-      const to = range.to === undefined ? Number.POSITIVE_INFINITY : secondOf(range.to);
+  constructor({ closed, open, question, isWindow }: AskPlan, options: AnswerRowsOptions) {
+    const closedEnd = closed.at(-1)?.to;
+    if (closedEnd !== undefined)
+      this.tail = new Tail(question.from ?? 0n, closedEnd, isWindow ? options.tailBytesMax : undefined);
+    const ranges: Part['range'][] = closed.map((range) => ({ ...range, open: false }));
+    if (open !== undefined) ranges.push({ from: open.from, to: open.to, open: true });
+    this.#parts = ranges.map((range) => {
+      const to = range.to === undefined ? Infinity : secondOf(range.to);
       return { range, spool: new RangeSpool(secondOf(range.from), to, options) };
     });
   }
@@ -58,7 +67,7 @@ export class AnswerRows implements AsyncDisposable {
   get borders(): number[] {
     return [
       ...this.#parts.flatMap(({ spool }) => [spool.from, spool.to]),
-      ...(this.#tail === undefined ? [] : [this.#tail.from, this.#tail.end]),
+      ...(this.tail === undefined ? [] : [this.tail.from, this.tail.end]),
     ];
   }
 
@@ -74,18 +83,16 @@ export class AnswerRows implements AsyncDisposable {
 
   /** In the order of the answer. */
   add(findings: BlockFindings): void {
-    const { leftOut, leavingSecond } = findings;
-    this.rows += findings.rows;
-    this.left.party += leftOut.party;
-    this.left.asset += leftOut.asset;
-    this.left.range += leftOut.range;
-    this.farOutside += findings.farOutside;
-    this.leaving += findings.leaving;
-    if (findings.leaving > 0)
-      this.leavingSecond = Math.max(leavingSecond, this.leavingSecond ?? leavingSecond);
+    const { leftOut, leaving, leavingSecond } = findings;
+    const { totals } = this;
+    totals.rows += findings.rows;
+    for (const why of ['party', 'asset', 'range'] as const) totals.leftOut[why] += BigInt(leftOut[why]);
+    totals.farOutside += findings.farOutside;
+    totals.leaving += leaving;
+    if (leaving > 0) totals.leavingSecond = Math.max(leavingSecond, totals.leavingSecond ?? leavingSecond);
     if (!findings.isSorted || findings.firstSecond < this.#lastSecond) this.#isSorted = false;
     if (findings.rows > 0) this.#lastSecond = findings.lastSecond;
-    this.#tail?.add(findings.spans, findings.newest);
+    this.tail?.add(findings.spans, findings.newest);
     for (const span of findings.spans) this.#addSpan(span);
   }
 
@@ -100,9 +107,9 @@ export class AnswerRows implements AsyncDisposable {
   }
 
   async finish(): Promise<ReceivedSegment[]> {
-    const received: ReceivedSegment[] = [];
-    for (const { range, spool } of this.#parts) received.push({ ...range, spooled: await spool.finish() });
-    return received;
+    return Promise.all(
+      this.#parts.map(async ({ range, spool }) => ({ ...range, spooled: await spool.finish() })),
+    );
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -119,8 +126,8 @@ export class AnswerRows implements AsyncDisposable {
     part.spool.sum.merge(sum);
     for (let at = 0; at < bytesBySecond.length; at += 2) {
       const [second = from, bytes = 0] = bytesBySecond.subarray(at, at + 2);
-      this.newestSecond = Math.max(second, this.newestSecond ?? second);
-      this.oldestSecond = Math.min(second, this.oldestSecond ?? second);
+      this.totals.newestSecond = Math.max(second, this.totals.newestSecond ?? second);
+      this.totals.oldestSecond = Math.min(second, this.totals.oldestSecond ?? second);
       if (!part.range.open) this.#histogram.add(second, bytes);
     }
   }
@@ -129,10 +136,10 @@ export class AnswerRows implements AsyncDisposable {
   #addOther({ from, sum, fromRows }: SpanFindings): void {
     const [first, last] = [this.#parts[0], this.#parts.at(-1)];
     if (first === undefined || from < first.spool.from) {
-      this.before.merge(sum);
-      this.beforeFrom += fromRows;
-    } else if (last !== undefined && from >= last.spool.to) this.left.range += sum.rows;
-    else this.known += sum.rows;
+      this.totals.before.merge(sum);
+      this.totals.beforeFrom += fromRows;
+    } else if (last !== undefined && from >= last.spool.to) this.totals.leftOut.range += BigInt(sum.rows);
+    else this.totals.known += sum.rows;
   }
 
   /** Parts begin and end at borders of spans. */

@@ -7,7 +7,7 @@ import { decided, doubted } from '../plan/profile.ts';
 import { overlaps } from '../plan/ranges.ts';
 import { type AskPlan, closedRange, isEmpty } from '../plan/remaining.ts';
 import type { WindowPlan } from '../plan/window-plan.ts';
-import type { ExportDeps, ExportRequest } from '../request.ts';
+import type { ExportContext } from '../request.ts';
 import type { Coverage } from '../store/coverage-rows.ts';
 import type { Publication } from '../store/publications.ts';
 import type { SourceProfile } from '../store/source-profile.ts';
@@ -54,11 +54,22 @@ export interface Answered extends Asked {
  */
 type Judged = 'closed' | 'open' | VerdictWithEvidence | undefined;
 
+/** What was doubted of a plan says nothing of the next one. */
+function planInHand() {
+  return {
+    /** What speaks against its answers. */
+    doubts: [] as Doubt[],
+    requests: 0,
+    /** Of the last answer. */
+    lastSums: undefined as string | undefined,
+    /** Nothing left the party, and asking a second way could not show more. */
+    isEmptyBelieved: false,
+  };
+}
+
 export class Judge {
-  readonly #request: ExportRequest;
-  readonly #deps: Pick<ExportDeps, 'repository' | 'source'>;
+  readonly #context: Pick<ExportContext, 'request' | 'lease' | 'repository' | 'source'>;
   readonly #tally: Tally;
-  readonly #contradictions: number;
   /** Coverage that stays, though the source contradicts it. */
   readonly kept = new Set<bigint>();
   /** Coverage that is asked for once more: what comes back the same stands. */
@@ -68,60 +79,48 @@ export class Judge {
   /** Of the last overlap check. */
   overlap: string | undefined;
   isContradicted = false;
-  /** Of the plan in hand: what speaks against its answers, the requests about it, and the sums of the last answer. */
-  #doubts: Doubt[] = [];
-  #requests = 0;
-  #lastSums: string | undefined;
-  /** Nothing left the party, and asking a second way could not show more. */
-  #isEmptyBelieved = false;
+  #hand = planInHand();
 
-  /** @param contradictions runs in a row, before this one, in which the source said the same against what is known */
-  constructor(
-    request: ExportRequest,
-    deps: Pick<ExportDeps, 'repository' | 'source'>,
-    tally: Tally,
-    contradictions: number,
-  ) {
-    this.#request = request;
-    this.#deps = deps;
+  constructor(context: Pick<ExportContext, 'request' | 'lease' | 'repository' | 'source'>, tally: Tally) {
+    this.#context = context;
     this.#tally = tally;
-    this.#contradictions = contradictions;
   }
 
   /** In how many runs in a row the source contradicted what is known, with this one. */
   get contradictions(): number {
-    return this.isContradicted ? this.#contradictions + 1 : 0;
+    return this.isContradicted ? this.#context.lease.contradictions + 1 : 0;
   }
 
   get hasDoubts(): boolean {
-    return this.#doubts.length > 0;
+    return this.#hand.doubts.length > 0;
   }
 
   /** The next request about a plan. After the first doubt it is another one, that must bring the same rows. */
   request(plan: AskPlan, profile: SourceProfile): AskPlan['question'] {
-    this.#requests += 1;
-    const [doubt, second] = this.#doubts;
+    this.#hand.requests += 1;
+    const [doubt, second] = this.#hand.doubts;
     const isFirst = doubt === undefined || second !== undefined || doubt.state === 'end unproven';
-    return isFirst || this.#isEmptyBelieved
+    return isFirst || this.#hand.isEmptyBelieved
       ? firstWay(plan)
       : secondWay(plan, profile, doubt.state === 'start unproven');
   }
 
   async judge(answered: Answered, windows: WindowPlan): Promise<Judged> {
-    const { plan, request, received, profile, learned } = answered;
+    const { plan, request, received, learned } = answered;
+    const { profile } = answered.target;
     // Asked by what was true of another release.
     const isOutdated = profile.header !== undefined && profile.header !== learned.header;
     const isWrong = learned.bounds !== 'right' && profile.bounds !== learned.bounds;
-    const mayAskAgain = this.#requests < REQUESTS_PER_PLAN_MAX;
+    const mayAskAgain = this.#hand.requests < REQUESTS_PER_PLAN_MAX;
     if (request.to !== undefined && (isOutdated || isWrong) && mayAskAgain) return undefined;
     const sums = sumsOf(received);
-    const isProven = (received.isFramed && received.openLine === undefined) || this.#lastSums === sums;
-    this.#lastSums = sums;
+    const isProven = (received.isFramed && received.openLine === undefined) || this.#hand.lastSums === sums;
+    this.#hand.lastSums = sums;
     const doubt = this.#doubtOf(answered, windows, isProven);
     if (doubt !== undefined) return this.#follow(doubt, answered, isProven);
     const shrunk = shrinking(plan, received);
     if (shrunk.length > 0) return this.keep(shrunk);
-    const first = this.#doubts[0]?.state;
+    const first = this.#hand.doubts[0]?.state;
     if (first === 'nothing left' && received.leaving > 0) await this.#distrustBounds(learned);
     // What a request with the start did not bring.
     if (first === 'start unproven' && received.segments.some(({ open, spooled }) => !open && spooled))
@@ -131,11 +130,11 @@ export class Judge {
 
   /** An answer was cancelled. @returns the verdict where another request would not settle the doubt that it is about */
   async outgrew({ traits }: Outgrown, profile: SourceProfile): Promise<VerdictWithEvidence | undefined> {
-    const doubt = this.#doubts.at(-1);
+    const doubt = this.#hand.doubts.at(-1);
     if (doubt === undefined) return undefined;
     if (doubt.state !== 'nothing left') return { verdict: 'suspicious', evidence: {} };
     if ((traits?.leaving ?? 0) > 0) await this.#distrustBounds(profile);
-    else this.#isEmptyBelieved = true;
+    else this.#hand.isEmptyBelieved = true;
     return undefined;
   }
 
@@ -144,14 +143,14 @@ export class Judge {
     this.#suspect();
     this.#tally.kept(rows, reason);
     for (const { coverageId } of rows) this.kept.add(coverageId);
-    this.#settle();
+    this.#hand = planInHand();
   }
 
   /** An answer was published: what it says of what was known before. */
   published({ plan, received }: Answered, { segments, closes }: Publication, as: 'closed' | 'open'): void {
     const { leftOut, layout } = received;
     const isForeignAsset =
-      this.#request.assetId !== undefined && layout.sides === 'from' && leftOut.asset > 0n;
+      this.#context.request.assetId !== undefined && layout.sides === 'from' && leftOut.asset > 0n;
     // Rows of others where a source can send none.
     if (leftOut.party > 0n || isForeignAsset) this.#suspect();
     for (const row of plan.standing.filter(({ open }) => !open)) {
@@ -163,27 +162,22 @@ export class Judge {
       this.#tally.audited(row, isSame);
       this.audited.delete(row.coverageId);
     }
-    const isSurprise = this.#doubts.some(({ state }) => state === 'other' || state === 'less than seen');
+    const isSurprise = this.#hand.doubts.some(({ state }) => state === 'other' || state === 'less than seen');
     if (as === 'closed' && isSurprise) this.#suspect();
-    this.#settle();
+    this.#hand = planInHand();
   }
 
   #suspect(): void {
     this.verdicts.push('suspicious');
   }
 
-  /** What was doubted of a plan says nothing of the next one. */
-  #settle(): void {
-    this.#doubts = [];
-    this.#requests = 0;
-    this.#lastSums = undefined;
-    this.#isEmptyBelieved = false;
-  }
-
   /** Something left the party after all, where nothing did between a start and an end. */
   async #distrustBounds(profile: SourceProfile): Promise<void> {
     const evidence = 'entries that left a party came with a start alone, and not with a start and an end';
-    await this.#deps.repository.learn({ ...profile, ...decided('broken', evidence, this.#request.seenTime) });
+    await this.#context.repository.learn({
+      ...profile,
+      ...decided('broken', evidence, this.#context.request.seenTime),
+    });
   }
 
   #doubtOf(
@@ -206,26 +200,26 @@ export class Judge {
     const mayBeEmptied =
       request.to !== undefined && learned.boundsDemanded !== true && received.layout.sides === 'both';
     const isKnownBack = finding?.state === 'verified' && received.before.rows > 0;
-    if (mayBeEmptied && received.leaving === 0 && !isKnownBack && !this.#isEmptyBelieved)
+    if (mayBeEmptied && received.leaving === 0 && !isKnownBack && !this.#hand.isEmptyBelieved)
       return { state: 'nothing left' };
     return isProven ? undefined : { state: 'end unproven' };
   }
 
   async #follow(doubt: Doubt, answered: Answered, isProven: boolean): Promise<Judged> {
-    const { plan, coverage, target, learned } = answered;
-    this.#doubts.push(doubt);
+    const { plan, target, learned } = answered;
+    this.#hand.doubts.push(doubt);
     this.findings.push(doubt);
-    const isLast = this.#requests >= REQUESTS_PER_PLAN_MAX;
+    const isLast = this.#hand.requests >= REQUESTS_PER_PLAN_MAX;
     // The first of two answers that may end anywhere says nothing yet.
     if (doubt.state === 'end unproven' && !isLast) return undefined;
     if (!OF_ONE_REQUEST.has(doubt.state))
-      await this.#deps.repository.learn(doubted(learned, this.#request.seenTime));
-    const isTwice = this.#doubts.length > 1;
+      await this.#context.repository.learn(doubted(learned, this.#context.request.seenTime));
+    const isTwice = this.#hand.doubts.length > 1;
     if (isLast || (isTwice && doubt.state !== 'other')) return this.#contradict(doubt, answered, isProven);
     // Twice the same surprise: what was known before is asked for again, and replaced where it differs.
     if (isTwice && plan.overlap !== undefined) {
       const surprising = { from: plan.overlap.tail.from, to: plan.overlap.to };
-      for (const row of coverage)
+      for (const row of target.coverage)
         if (row.assetId === target.assetId && overlaps(row, surprising)) this.audited.add(row.coverageId);
     }
     return undefined;
@@ -233,7 +227,7 @@ export class Judge {
 
   /** What is known stays. What is new contradicts nothing, and is published. */
   #contradict(doubt: Doubt, { plan, received }: Answered, isProven: boolean): Judged {
-    if (doubt.state === 'fewer in the open segment' && !this.#deps.source.hasTimes && isProven) {
+    if (doubt.state === 'fewer in the open segment' && !this.#context.source.hasTimes && isProven) {
       this.#suspect();
       return 'closed';
     }
@@ -243,10 +237,11 @@ export class Judge {
     const isEnd = doubt.state === 'end unproven';
     this.verdicts.push(isEnd ? 'incomplete' : 'suspicious');
     const hasNew = received.segments.some(({ spooled }) => spooled !== undefined);
-    const { seenTime } = this.#request;
+    const { seenTime } = this.#context.request;
     const isOld = seenTime - (plan.overlap?.tail.from ?? seenTime) > RESTED_MICROS;
     const isGone = doubt.state === 'fewer' && received.before.rows === 0 && hasNew && isOld;
-    const isAccepted = !isEnd && doubt.state !== 'other' && this.#contradictions + 1 >= CONTRADICTIONS_MAX;
+    const isAccepted =
+      !isEnd && doubt.state !== 'other' && this.#context.lease.contradictions + 1 >= CONTRADICTIONS_MAX;
     if ((isGone || isAccepted) && isProven) return 'closed';
     this.isContradicted = !isEnd;
     const replacesClosed = plan.trims.length > 0 || plan.supersedes.some((row) => !row.open);

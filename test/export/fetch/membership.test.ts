@@ -55,22 +55,34 @@ test('every entry is in one range, whatever the borders', async () => {
       for (const [index, end] of cuts.slice(1).entries()) {
         const from = START + BigInt(cuts[index] ?? 0) * SECOND_MICROS;
         const to = START + BigInt(end) * SECOND_MICROS;
-        const plan = planAsk({ from, to, closedTo: FAR, isWindow: true, now: 0n }, [], RIGHT);
+        const plan = planAsk({
+          from,
+          to,
+          closedTo: FAR,
+          isWindow: true,
+          now: 0n,
+          coverage: [],
+          profile: RIGHT,
+        });
         if (plan === undefined) throw new Error('nothing to ask');
         const { from: asked = 0n, to: until = 0n } = plan.question;
         const rows = entries.filter(({ filteredBy }) => filteredBy >= asked && filteredBy < until);
         const csv = Buffer.from(
           [HEADER_13, ...rows.map(({ row }) => row)].map((line) => `${line}\n`).join(''),
         );
-        const received = await receive(answerOf(csv), { partyId: PARTY }, plan, plan.question, {
-          compression: 'none',
-          spoolFile: async () => {
-            files += 1;
-            return { name: `${files}`, path: join(folder, `${files}`) };
+        const received = await receive(
+          answerOf(csv),
+          { scope: { partyId: PARTY }, plan, request: plan.question },
+          {
+            compression: 'none',
+            spoolFile: async () => {
+              files += 1;
+              return { name: `${files}`, path: join(folder, `${files}`) };
+            },
+            tailBytesMax: 1000,
+            mayGoOn: () => true,
           },
-          tailBytesMax: 1000,
-          mayGoOn: () => true,
-        });
+        );
         if (received.state !== 'complete') throw new Error('cancelled');
         for (const { spooled } of received.segments) {
           if (spooled !== undefined) sum.merge(RowDigest.fromHex(spooled.digest, spooled.rows));

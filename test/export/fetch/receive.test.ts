@@ -28,6 +28,8 @@ const PLAN: AskPlan = {
   isWindow: true,
 };
 
+const QUESTION = { scope: { partyId: PARTY }, plan: PLAN, request: PLAN.question };
+
 /** Blocks of some tens of rows: an answer of many needs no megabytes. */
 const SMALL = { beginningBytes: 2 ** 15, blockBytes: 2 ** 13 };
 
@@ -74,7 +76,7 @@ async function received(
   chunks: Iterable<Buffer> | AsyncIterable<Buffer>,
   rowPool?: RowPool,
 ): Promise<Received> {
-  const result = await receive(answer(chunks), { partyId: PARTY }, PLAN, PLAN.question, options({ rowPool }));
+  const result = await receive(answer(chunks), QUESTION, options({ rowPool }));
   if (result.state !== 'complete') throw new Error('not whole');
   return result;
 }
@@ -214,9 +216,9 @@ describe('a late error with and without row threads', () => {
   test('is the error of a full disk', async () => {
     const bytes = Buffer.from(lines.join(''));
     const full = options({ rowPool: pool, spoolFile: async () => ({ name: 'full', path: '/dev/full' }) });
-    await expect(
-      receive(answer(pieces(bytes, 65_536)), { partyId: PARTY }, PLAN, PLAN.question, full),
-    ).rejects.toMatchObject({ code: 'SPOOL_ENOSPC' });
+    await expect(receive(answer(pieces(bytes, 65_536)), QUESTION, full)).rejects.toMatchObject({
+      code: 'SPOOL_ENOSPC',
+    });
   });
 });
 

@@ -1,7 +1,7 @@
 /** Requests after answers that are too large, of a release of which nothing is proven yet. */
 import { describe, expect, test } from 'vitest';
 import { DAY_MICROS, type Micros } from '../../../src/core/time.ts';
-import { nextWindow, wouldShrink } from '../../../src/export/plan/next-window.ts';
+import { nextWindow, planShrunk } from '../../../src/export/plan/next-window.ts';
 import { closedRange, type Target } from '../../../src/export/plan/remaining.ts';
 import { WindowPlan } from '../../../src/export/plan/window-plan.ts';
 import type { Coverage } from '../../../src/export/store/coverage-rows.ts';
@@ -26,13 +26,14 @@ function covered(from: Micros, to: Micros, coverageId: bigint): Coverage {
 
 /** Answers that hold more rows come as one message that is too large. @returns how many requests it took */
 function requestsFor(rows: readonly Micros[], rowsMax: number): number {
-  const target: Target = { from: 0n, closedTo: NOW, now: NOW };
+  const wanted = { from: 0n, closedTo: NOW, now: NOW };
   const windows = new WindowPlan(2 ** 30);
   const coverage: Coverage[] = [];
   const published = new Set<Micros>();
   let profile: SourceProfile = { bounds: 'unproven', sides: 'both', header: 'thirteen columns' };
   for (let requests = 1; requests <= 300; requests += 1) {
-    const next = nextWindow(target, coverage, profile, windows);
+    const target: Target = { ...wanted, coverage, profile };
+    const next = nextWindow(target, windows);
     if (next === undefined) throw new Error('what is open is always asked for');
     // As the export's own plan does: the known entry is asked for by its second.
     if (next.wantsEnd && profile.bounds === 'unproven' && profile.known !== undefined) {
@@ -45,8 +46,7 @@ function requestsFor(rows: readonly Micros[], rowsMax: number): number {
       (time) => time >= (question.from ?? 0n) && (question.to === undefined || time < question.to),
     );
     if (answer.length > rowsMax && range !== undefined) {
-      const lost = windows.ifOutgrown(NOTHING, range);
-      if (!wouldShrink({ ...next, target, coverage, profile }, lost, profile.known !== undefined))
+      if (planShrunk({ ...next, target }, windows, NOTHING, profile.known !== undefined) === undefined)
         throw new Error('it cannot shrink');
       windows.outgrown(NOTHING, range);
       continue;

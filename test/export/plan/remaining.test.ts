@@ -105,7 +105,7 @@ describe('planAsk', () => {
     fc.assert(
       fc.property(target, coverage, (wanted, rows) => {
         const overlapping = scoped(rows, wanted.assetId);
-        const plan = planAsk(wanted, overlapping, {});
+        const plan = planAsk({ ...wanted, coverage: overlapping, profile: {} });
         const parts = plan === undefined ? [] : partsOf(plan);
         const superseded = new Set(plan?.supersedes.map((row) => row.coverageId));
         const trims = plan?.trims ?? [];
@@ -132,7 +132,7 @@ describe('planAsk', () => {
   test('asks for all of a superseded closed segment', () => {
     fc.assert(
       fc.property(target, coverage, (wanted, rows) => {
-        const plan = planAsk(wanted, scoped(rows, wanted.assetId), {});
+        const plan = planAsk({ ...wanted, coverage: scoped(rows, wanted.assetId), profile: {} });
         for (const row of plan?.supersedes ?? []) {
           if (row.open) continue;
           expect(subtract(row, plan === undefined ? [] : partsOf(plan))).toEqual([]);
@@ -148,7 +148,7 @@ describe('planAsk', () => {
         coverage,
         fc.constantFrom('right', 'unproven', undefined),
         (wanted, rows, bounds) => {
-          const plan = planAsk(wanted, scoped(rows, wanted.assetId), { bounds });
+          const plan = planAsk({ ...wanted, coverage: scoped(rows, wanted.assetId), profile: { bounds } });
           const { from, to } = plan?.question ?? {};
           if (to === undefined) return;
           expect(from).toBeDefined();
@@ -163,7 +163,7 @@ describe('planAsk', () => {
     fc.assert(
       fc.property(target, coverage, fc.constantFrom('right', 'unproven'), (wanted, rows, bounds) => {
         const overlapping = scoped(rows, wanted.assetId);
-        const plan = planAsk(wanted, overlapping, { bounds });
+        const plan = planAsk({ ...wanted, coverage: overlapping, profile: { bounds } });
         const first = plan === undefined ? undefined : (plan.closed[0]?.from ?? plan.open?.from);
         const known = overlapping.find(
           (row) => !row.open && row.to === first && row.assetId === wanted.assetId && row.tail !== undefined,
@@ -190,7 +190,13 @@ describe('planAsk', () => {
       rows: 1n,
       tail,
     } as const;
-    const plan = planAsk({ from: 0n, closedTo: 20n * SECOND, now: 21n * SECOND }, [row], {});
+    const plan = planAsk({
+      from: 0n,
+      closedTo: 20n * SECOND,
+      now: 21n * SECOND,
+      coverage: [row],
+      profile: {},
+    });
     expect(plan).toMatchObject({
       question: { from: 5n * SECOND },
       closed: [{ from: to, to: 20n * SECOND }],
