@@ -1,9 +1,9 @@
 /** Brings published segments of one party into the warehouse. */
 import { PermanentError } from '../core/errors.ts';
 import type { ObjectStore } from '../objects/object-store.ts';
-import { CopyRows, type LoadedSums } from './copy-rows.ts';
+import { CopyRows } from './copy-rows.ts';
 import { planReplacements, type Replacement } from './plan.ts';
-import type { Problem, RowSink } from './ports.ts';
+import type { Problem } from './ports.ts';
 import { readSegment, SegmentFault } from './segment-reader.ts';
 import type { LoadStore } from './store/load-store.ts';
 import type { SegmentRecord } from './store/segment-records.ts';
@@ -13,10 +13,7 @@ export interface LoadDeps {
   readonly objects: ObjectStore;
 }
 
-export interface FaultySegment extends Omit<Problem, 'subject'> {
-  readonly segmentId: bigint;
-  readonly objectKey: string;
-}
+export type FaultySegment = Pick<SegmentRecord, 'segmentId' | 'objectKey'> & Omit<Problem, 'subject'>;
 
 export interface PartyLoad {
   readonly segments: number;
@@ -65,7 +62,9 @@ export async function loadParty(partyId: string, deps: LoadDeps, signal: AbortSi
         sums.effectsContradicted += replaced.effectsContradicted;
       } catch (error) {
         if (!(error instanceof SegmentFault)) throw error;
-        quarantined.push(await quarantine(error, deps.repository));
+        const { code, message, segment } = error;
+        await deps.repository.quarantine(segment.segmentId, { code, message });
+        quarantined.push({ code, message, segmentId: segment.segmentId, objectKey: segment.objectKey });
       }
     }
   }
@@ -76,12 +75,7 @@ export async function loadParty(partyId: string, deps: LoadDeps, signal: AbortSi
 }
 
 /** @returns undefined where the manifest has changed meanwhile. @throws SegmentFault */
-async function replaceOne(
-  partyId: string,
-  replacement: Replacement,
-  deps: LoadDeps,
-  signal: AbortSignal,
-): Promise<Pick<PartyLoad, 'rows' | 'removedRows' | 'effectsContradicted'> | undefined> {
+async function replaceOne(partyId: string, replacement: Replacement, deps: LoadDeps, signal: AbortSignal) {
   for (let reading = 1; ; reading += 1) {
     let [rows, effectsContradicted] = [0n, 0n];
     try {
@@ -89,7 +83,12 @@ async function replaceOne(
         partyId,
         replacement,
         async (segment, sink) => {
-          const loaded = await copySegment(segment, sink, deps.objects, signal);
+          const copied = new CopyRows(segment);
+          for await (const read of readSegment(deps.objects, segment, copied, signal)) {
+            const months = read.take();
+            if (months.length > 0) await sink.write(months);
+          }
+          const loaded = copied.sums();
           rows += loaded.rows;
           effectsContradicted += loaded.effectsContradicted;
           return loaded;
@@ -102,26 +101,4 @@ async function replaceOne(
       if (!isRead || reading >= READINGS_MAX) throw error;
     }
   }
-}
-
-async function copySegment(
-  segment: SegmentRecord,
-  sink: RowSink,
-  objects: ObjectStore,
-  signal: AbortSignal,
-): Promise<LoadedSums> {
-  const rows = new CopyRows(segment);
-  for await (const read of readSegment(objects, segment, rows, signal)) {
-    const months = read.take();
-    if (months.length > 0) await sink.write(months);
-  }
-  return rows.sums();
-}
-
-async function quarantine(
-  { segment: { segmentId, objectKey }, code, message }: SegmentFault,
-  repository: LoadStore,
-): Promise<FaultySegment> {
-  await repository.quarantine(segmentId, { code, message });
-  return { code, message, segmentId, objectKey };
 }

@@ -1,7 +1,6 @@
 /** Sums of rows as the warehouse holds them, recomputed outside of it. */
 import { canonicalText, extraFromJson } from '../ledger/canonical.ts';
 import { hashText, RowDigest } from '../ledger/digest.ts';
-import type { LoadedSums } from './copy-rows.ts';
 
 const NULL = '\\N';
 const UNESCAPED: Readonly<Record<string, string>> = {
@@ -33,13 +32,6 @@ export async function sumStoredRows(chunks: AsyncIterable<Buffer>): Promise<Read
     }
   }
   return sums;
-}
-
-/** The sum of all months; the additive digest makes it the segment's. */
-export function addUp(months: LoadedSums['months']): RowDigest {
-  const total = new RowDigest();
-  for (const month of months) total.merge(RowDigest.fromHex(month.valuesDigest, Number(month.rows)));
-  return total;
 }
 
 function unescape(escaped: string): string {

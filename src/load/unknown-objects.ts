@@ -93,10 +93,12 @@ export async function checkStore(
   for await (const { listed, unknown } of unknownObjects(known, signal)) {
     isAnyKnown ||= unknown.length < listed;
     for (const { key } of unknown) {
-      const owner = notRecorded < OWNERS_READ_MAX ? await readOwner(known.objects, key, signal) : undefined;
-      if (owner === undefined || owner === warehouseId) notRecorded += 1;
+      const isRead = notRecorded < OWNERS_READ_MAX;
+      // None where the manifest was taken away since it was listed, or is none.
+      const manifest = isRead ? await readManifest(known.objects, key, signal).catch(refused) : undefined;
+      if (manifest === undefined || manifest.warehouseId === warehouseId) notRecorded += 1;
       else {
-        const message = `it was published by another mirror, ${owner}`;
+        const message = `it was published by another mirror, ${manifest.warehouseId}`;
         problems.push({ code: 'OBJECT_FOREIGN', subject: key, message });
       }
     }
@@ -108,16 +110,6 @@ export async function checkStore(
   return { notRecorded, problems };
 }
 
-/** The mirror that published it; undefined where the manifest was taken away since it was listed, or is none. */
-async function readOwner(
-  objects: ObjectStore,
-  key: string,
-  signal: AbortSignal,
-): Promise<string | undefined> {
-  try {
-    return (await readManifest(objects, key, signal)).warehouseId;
-  } catch (error) {
-    if (!(error instanceof PermanentError)) throw error;
-    return undefined;
-  }
+function refused(error: unknown): undefined {
+  if (!(error instanceof PermanentError)) throw error;
 }

@@ -12,7 +12,7 @@ import type { LakeCheck, LakeCheckOptions, Problem } from './ports.ts';
 import { readSegment } from './segment-reader.ts';
 import type { SegmentRecord } from './store/segment-records.ts';
 import type { NeverFetched, VerifyStore } from './store/verify-store.ts';
-import { addUp, sumStoredRows } from './stored-sums.ts';
+import { sumStoredRows } from './stored-sums.ts';
 import { checkStore } from './unknown-objects.ts';
 
 const PAGE_SEGMENTS = 100;
@@ -125,14 +125,18 @@ class Verification {
 
   async #checkObject(segment: SegmentRecord): Promise<void> {
     const { repository, objects } = this.#deps;
-    const read = () => readWhole(objects, segment, this.#signal);
+    const read = async (): Promise<void> => {
+      const reading = readSegment(objects, segment, NO_ROWS, this.#signal);
+      while ((await reading.next()).done !== true);
+    };
     try {
       // A bit that flipped on the way is not in the object.
       await read().catch((error: unknown) => {
         if (!(error instanceof PermanentError) || error.code === 'OBJECT_MISSING') throw error;
         return read();
       });
-      await checkManifest(objects, segment, this.#signal);
+      const manifest = await readManifest(objects, manifestKey(segment.objectKey), this.#signal);
+      refuseOther(manifest, segment);
     } catch (error) {
       if (!(error instanceof PermanentError)) throw error;
       const reason = { code: errorCode(error), message: errorLine(error) };
@@ -157,7 +161,10 @@ class Verification {
         await this.#addIfCurrent(segment, 'ROWS_DIFFER', message);
         continue;
       }
-      const months = addUp(recorded.get(segmentId) ?? []);
+      // The additive digest makes the sum of all months the segment's.
+      const months = new RowDigest();
+      for (const month of recorded.get(segmentId) ?? [])
+        months.merge(RowDigest.fromHex(month.valuesDigest, Number(month.rows)));
       if (BigInt(months.rows) !== rows || months.hex() !== valuesDigest)
         await this.#addIfCurrent(segment, 'MONTHS_DIFFER', 'its sums by month do not add up to its own');
       const found = stored && (stored.get(String(segmentId)) ?? new RowDigest()).hex();
@@ -190,18 +197,8 @@ class Verification {
   }
 }
 
-async function readWhole(objects: ObjectStore, segment: SegmentRecord, signal: AbortSignal): Promise<void> {
-  const reading = readSegment(objects, segment, NO_ROWS, signal);
-  while ((await reading.next()).done !== true);
-}
-
-async function checkManifest(
-  objects: ObjectStore,
-  segment: SegmentRecord,
-  signal: AbortSignal,
-): Promise<void> {
+function refuseOther(manifest: Manifest, segment: SegmentRecord): void {
   const key = manifestKey(segment.objectKey);
-  const manifest = await readManifest(objects, key, signal);
   const told = { ...manifest, from: formatInstant(manifest.from), to: formatInstant(manifest.to) };
   const differing = SAME_IN_MANIFEST.filter((name) => String(segment[name]) !== String(told[name]));
   if (differing.length === 0) return;
