@@ -1,14 +1,29 @@
 /** Every command with its options; what it does is loaded once it is chosen. */
 import { Argument, type Command, InvalidArgumentError, Option } from 'commander';
+import { integer } from '../config/value-forms.ts';
 import { RELEASE_NAMES } from '../sandbox/release-names.ts';
 import { completionScript, SHELLS } from './completion.ts';
 import type { CommandContext, CommandResult } from './context.ts';
 
 /** Takes the command's options, and its arguments under their names. */
-export type Load = () => Promise<(options: never, context: CommandContext) => Promise<CommandResult>>;
-type Add = (parent: Command, name: string, description: string, load: Load) => Command;
+export type Handler = (options: never, context: CommandContext) => Promise<CommandResult>;
+/** Loads a module that has the command's handler under the command's name. */
+type Add = <Name extends string>(
+  parent: Command,
+  name: Name,
+  description: string,
+  load: () => Promise<Readonly<Record<Name, Handler>>>,
+) => Command;
 
+const loadSync = () => import('./commands/sync.ts');
+const loadExport = () => import('./commands/export.ts');
+const loadNightly = () => import('./commands/nightly.ts');
+const loadQuery = () => import('./commands/query/query.ts');
+const loadStatus = () => import('./commands/status.ts');
+const loadDemo = () => import('./commands/demo/demo.ts');
+const loadSandbox = () => import('./commands/sandbox.ts');
 const loadServing = () => import('./commands/up.ts');
+const loadLoads = () => import('./commands/load.ts');
 const loadLake = () => import('./commands/lake.ts');
 const loadRuns = () => import('./commands/runs.ts');
 const loadSetup = () => import('./commands/setup.ts');
@@ -22,15 +37,13 @@ export function declareCommands(program: Command, add: Add): void {
 
 /** The commands that ask the source, or bring what it said further. */
 function declareMirroring(program: Command, add: Add): void {
-  const sync = async () => (await import('./commands/sync.ts')).sync;
-  add(program, 'sync', 'bring the lists up to date now and wait', sync)
+  add(program, 'sync', 'bring the lists up to date now and wait', loadSync)
     .addArgument(new Argument('<what>', 'which lists').choices(['parties', 'checkpoints', 'all']))
     .option('--full', 'audit: every page again', false)
     .option('--party <id>', 'look one party up')
     .option('--accept-new-network', 'the source now serves another network: start a new epoch', false)
     .option('--accept-shrunk', 'the source serves many rows no longer, and that is right', false);
-  const exportParty = async () => (await import('./commands/export.ts')).exportParty;
-  add(program, 'export', "export one party's ledger entries now and wait", exportParty)
+  add(program, 'export', "export one party's ledger entries now and wait", loadExport)
     .requiredOption('--party <id>', 'the party, as the source lists it')
     .option('--asset <id>', 'one asset only')
     .option('--from <time>', 'RFC 3339, or a day (midnight UTC); default: from the beginning')
@@ -38,31 +51,27 @@ function declareMirroring(program: Command, add: Add): void {
     .option('--out <file>', 'also write the assembled CSV to a file, or - for stdout')
     .option('--again', 'distrust what is covered in that range, and ask for it anew', false)
     .option('--no-load', 'leave loading to the next nightly run');
-  const nightly = async () => (await import('./commands/nightly.ts')).nightly;
   const scheduled = 'the scheduled run, now: lists, exports, load, lake, verify';
   const dryRun = 'only print what it would ask the source';
-  add(program, 'nightly', scheduled, nightly).option('--dry-run', dryRun, false);
-  const load = async () => (await import('./commands/load.ts')).load;
+  add(program, 'nightly', scheduled, loadNightly).option('--dry-run', dryRun, false);
   const published = 'bring published objects into the warehouse and the lake, without the source';
   const all = 'also rebuild the manifest from the objects first';
-  add(program, 'load', published, load).option('--all', all, false);
+  add(program, 'load', published, loadLoads).option('--all', all, false);
 }
 
 /** The commands that read what is mirrored: checks, the lake, SQL. */
 function declareReading(program: Command, add: Add): void {
-  const verify = async () => (await import('./commands/load.ts')).verify;
-  add(program, 'verify', 'check everything recorded as published or loaded against its sums', verify)
+  add(program, 'verify', 'check everything recorded as published or loaded against its sums', loadLoads)
     .option('--deep', 'also every row of the warehouse and the lake', false)
     .option('--against <report>', 'compare with the report of a nightly run: a file, its key, or the run id');
   const about = 'the tables of the lake: versions, files, bytes; takes broken checkpoints away';
-  const lake = add(program, 'lake', about, async () => (await loadLake()).lake);
+  const lake = add(program, 'lake', about, loadLake);
   const vacuum = 'remove what no version names any more, after LAKE_RETENTION';
-  add(lake, 'vacuum', vacuum, async () => (await loadLake()).lakeVacuum);
+  add(lake, 'vacuum', vacuum, loadLake);
   const restore = 'make the lake what it was, until the next load';
   const moment = "the moment's number, as `lake` shows it";
-  add(lake, 'restore', restore, async () => (await loadLake()).lakeRestore).argument('<version>', moment);
-  const query = async () => (await import('./commands/query/query.ts')).query;
-  add(program, 'query', 'read-only SQL over the lake (entries, parties, checkpoints)', query)
+  add(lake, 'restore', restore, loadLake).argument('<version>', moment);
+  add(program, 'query', 'read-only SQL over the lake (entries, parties, checkpoints)', loadQuery)
     .argument('[sql]', 'the SQL, or the name of a ready question; without it a prompt')
     .option('--list', 'the ready questions', false)
     .option(
@@ -79,46 +88,41 @@ function declareReading(program: Command, add: Add): void {
 
 /** The commands for those who operate a mirror: how it stands, its runs, and whether it is set up right. */
 function declareOperating(program: Command, add: Add): void {
-  const status = async () => (await import('./commands/status.ts')).status;
-  add(program, 'status', 'is the mirror complete, how fresh is it, what needs a person', status).option(
+  add(program, 'status', 'is the mirror complete, how fresh is it, what needs a person', loadStatus).option(
     '--check',
     'end with exit code 2 where the mirror is not complete',
     false,
   );
   const cancel = 'end a run of any kind at its next safe point';
-  add(program, 'cancel', cancel, async () => (await loadRuns()).cancel).argument('<run>', 'its id');
-  add(program, 'runs', 'what ran and how it ended', async () => (await loadRuns()).runs)
+  add(program, 'cancel', cancel, loadRuns).argument('<run>', 'its id');
+  add(program, 'runs', 'what ran and how it ended', loadRuns)
     .argument('[run]', 'one run, with its evidence')
     .option('--limit <n>', 'how many', wholeNumber(1, 1_000), 20);
-  add(program, 'logs', "a run's log lines", async () => (await loadRuns()).logs).argument('<run>', 'its id');
+  add(program, 'logs', "a run's log lines", loadRuns).argument('<run>', 'its id');
   const doctor = 'check the configuration and everything it points to';
-  add(program, 'doctor', doctor, async () => (await loadSetup()).doctor);
-  add(program, 'migrate', "bring the warehouse's schema forward", async () => (await loadSetup()).migrate);
+  add(program, 'doctor', doctor, loadSetup);
+  add(program, 'migrate', "bring the warehouse's schema forward", loadSetup);
   const config = 'what is set, and where each value comes from; secrets are masked';
-  add(program, 'config', config, async () => (await loadSetup()).config);
-  add(
-    program,
-    'completion',
-    'print a completion script',
-    async () =>
-      async ({ shell }: { shell: (typeof SHELLS)[number] }) => {
-        const script = completionScript(shell, program);
-        return { document: { shell, script }, text: script };
-      },
-  ).addArgument(new Argument('<shell>', 'the shell that reads the script').choices(SHELLS));
+  add(program, 'config', config, loadSetup);
+  const completion = async ({ shell }: { shell: (typeof SHELLS)[number] }) => {
+    const script = completionScript(shell, program);
+    return { document: { shell, script }, text: script };
+  };
+  const script = 'print a completion script';
+  add(program, 'completion', script, async () => ({ completion })).addArgument(
+    new Argument('<shell>', 'the shell that reads the script').choices(SHELLS),
+  );
 }
 
 /** The commands that go on until they are told to stop. */
 function declareServing(program: Command, add: Add): void {
   const demo = 'mirror a sandbox network with everything embedded, verify it, answer three questions';
-  const loadDemo = async () => (await import('./commands/demo/demo.ts')).demo;
   add(program, 'demo', demo, loadDemo).option('--keep', 'leave it running with the console open', false);
   const up = 'workers, schedules, read API and console in one process';
-  add(program, 'up', up, async () => (await loadServing()).up);
-  add(program, 'worker', 'only workers and schedules', async () => (await loadServing()).worker);
-  add(program, 'serve', 'only the read API and the console', async () => (await loadServing()).serve);
-  const sandbox = async () => (await import('./commands/sandbox.ts')).sandbox;
-  add(program, 'sandbox', 'serve a made-up network, for trying things out', sandbox)
+  add(program, 'up', up, loadServing);
+  add(program, 'worker', 'only workers and schedules', loadServing);
+  add(program, 'serve', 'only the read API and the console', loadServing);
+  add(program, 'sandbox', 'serve a made-up network, for trying things out', loadSandbox)
     .option('--host <host>', 'where to listen; 0.0.0.0: on all addresses', '127.0.0.1')
     .option('--port <port>', 'its port (0: a free one)', wholeNumber(0, 65_535), 8090)
     .option(
@@ -146,9 +150,10 @@ function declareServing(program: Command, add: Add): void {
 }
 
 function wholeNumber(min: number, max: number): (text: string) => number {
+  const { parse, accepted } = integer(min, max);
   return (text) => {
-    const value = /^\d{1,12}$/.test(text) ? Number(text) : Number.NaN;
-    if (value >= min && value <= max) return value;
-    throw new InvalidArgumentError(`Give a whole number from ${min} to ${max}.`);
+    const value = parse(text);
+    if (value === undefined) throw new InvalidArgumentError(`Give ${accepted}.`);
+    return value;
   };
 }

@@ -7,7 +7,7 @@ import { hideSecretsIn } from '../core/json-value.ts';
 import { hideSecrets, rememberSecrets } from '../core/secrets.ts';
 import { version } from '../core/version.ts';
 import { EXIT, type CliEnvironment, type CommandResult } from './context.ts';
-import { declareCommands, type Load } from './declare.ts';
+import { declareCommands, type Handler } from './declare.ts';
 import { tellFailure } from './failure.ts';
 import { openTerminal } from './output/progress.ts';
 import { nameCommands } from './typed.ts';
@@ -47,7 +47,8 @@ export async function runCli(environment: CliEnvironment): Promise<number> {
     return command.action(async () => {
       const names = command.registeredArguments.map((argument) => argument.name());
       const given = Object.fromEntries(names.map((argument, at) => [argument, command.processedArgs[at]]));
-      exitCode = await execute(environment, name, load, { ...command.optsWithGlobals(), ...given });
+      const handler = async () => (await load())[name];
+      exitCode = await execute(environment, name, handler, { ...command.optsWithGlobals(), ...given });
     });
   });
   try {
@@ -62,7 +63,7 @@ export async function runCli(environment: CliEnvironment): Promise<number> {
 async function execute(
   environment: CliEnvironment,
   name: string,
-  load: Load,
+  load: () => Promise<Handler>,
   options: { readonly json?: boolean; readonly quiet?: boolean },
 ): Promise<number> {
   const { stdout, stderr } = environment;

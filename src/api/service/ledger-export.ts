@@ -8,7 +8,7 @@ import { canonicalPartyId, isExportableParty, isHexId } from '../../core/ids.ts'
 import { partyName } from '../../ledger/objects/object-keys.ts';
 import { formatInstant, type Micros, SECOND_MICROS } from '../../core/time.ts';
 import type { Log } from '../../core/log.ts';
-import type { LedgerQuestion } from '../../ledger/ledger-range.ts';
+import type { LedgerRange } from '../../ledger/ledger-range.ts';
 import type { ObjectLedgerReader } from './ledger-reader.ts';
 import { weightOf } from '../http/compression.ts';
 import { goneSignal, limitOpen } from '../http/events.ts';
@@ -76,7 +76,7 @@ export function addLedgerExport(server: FastifyInstance, reader: LedgerReader, l
 }
 
 /** @throws StatusError as the service's handler words it */
-function readQuestion(given: ReturnType<typeof readQuery<typeof FIELDS>>): LedgerQuestion {
+function readQuestion(given: ReturnType<typeof readQuery<typeof FIELDS>>): LedgerRange {
   const { party_id: text = '', asset_id: asset } = given;
   const partyId = canonicalPartyId(text);
   const assetId = asset?.toLowerCase();
@@ -100,7 +100,7 @@ function wholeSecond(nanos: bigint | undefined): Micros | undefined {
 async function streamLedger(
   accept: string | undefined,
   reply: FastifyReply,
-  question: LedgerQuestion,
+  question: LedgerRange,
   reader: LedgerReader,
   log: Log,
 ): Promise<FastifyReply> {
@@ -120,7 +120,7 @@ async function streamLedger(
   return reply.header('content-type', form).send(Readable.from(body, { objectMode: false }));
 }
 
-function exportError(error: unknown, { partyId }: LedgerQuestion): StatusError {
+function exportError(error: unknown, { partyId }: LedgerRange): StatusError {
   if (error instanceof StatusError) return error;
   if (errorCode(error) === 'LEDGER_NOT_MIRRORED' && error instanceof Error) {
     // To the service a word is no party; a source with such ids has ledgers of them.
@@ -131,7 +131,7 @@ function exportError(error: unknown, { partyId }: LedgerQuestion): StatusError {
 }
 
 /** `ledger_entries_<party>[_<asset>][_<from>][-<to>].csv`, the service's own way of naming it. */
-function fileName({ partyId, assetId, from, to }: LedgerQuestion): string {
+function fileName({ partyId, assetId, from, to }: LedgerRange): string {
   const instant = (time: Micros): string => `${formatInstant(time).slice(0, 19).replaceAll(':', '_')}Z`;
   const asset = assetId === undefined ? '' : `_${assetId}`;
   const start = from === undefined ? '' : `_${instant(from)}`;

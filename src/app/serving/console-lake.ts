@@ -4,15 +4,14 @@ import { dirname } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { type LakeQueries, type LakeTable, QueryRunner } from '../../api/console/lake-queries.ts';
 import type { Config } from '../../config/environment.ts';
-import { listObjects } from '../../lake/delta/listing.ts';
-import { momentsAmong, MOMENTS_PREFIX } from '../../lake/moment.ts';
-import type { ObjectStore } from '../../objects/object-store.ts';
+import { sharedLoad } from '../../core/shared-load.ts';
 import { objectsAt } from '../data-dir.ts';
 import { READY_QUESTIONS } from '../../lake/query/questions.ts';
 import { askedColumns, SHAPES } from '../../lake/tables/tables.ts';
 
 const MAIN = fileURLToPath(new URL('../../main.ts', import.meta.url));
-const LIST_MS_MAX = 10_000;
+/** A process takes seconds to read them, and they change a few times a day. */
+const TABLES_MAX_AGE_MS = 15_000;
 
 /** Tables that the warehouse has under the same name. */
 const IN_POSTGRES: ReadonlySet<string> = new Set(['ledger_entries', 'parties', 'checkpoints']);
@@ -23,7 +22,7 @@ interface Overview extends Pick<LakeTable, 'version' | 'rows' | 'bytes' | 'commi
   readonly path: string;
 }
 
-export function openConsoleLake(config: Config, store: ObjectStore): LakeQueries {
+export function openConsoleLake(config: Config): LakeQueries {
   const compiled = getCompileCacheDir();
   const runner = new QueryRunner({
     command: [process.execPath, MAIN],
@@ -39,29 +38,13 @@ export function openConsoleLake(config: Config, store: ObjectStore): LakeQueries
     },
   });
   return {
-    tables: whileSameMoment(store, async () => {
+    tables: sharedLoad(async () => {
       const found = (await runner.document('lake')) as { readonly tables: readonly Overview[] };
       return found.tables.map(describeTable);
-    }),
+    }, TABLES_MAX_AGE_MS),
     questions: READY_QUESTIONS.map(({ name, title, parameters }) => ({ name, title, parameters })),
     ask: (question, signal) => runner.ask(question, signal),
     file: (question, format, signal) => runner.file(question, format, signal),
-  };
-}
-
-/** A process takes seconds to read the tables, and they change with the lake's moment only. */
-function whileSameMoment<Value>(store: ObjectStore, load: () => Promise<Value>): () => Promise<Value> {
-  let known: { readonly moment: number | undefined; readonly value: Promise<Value> } | undefined;
-  return async () => {
-    const listed = await listObjects(store, MOMENTS_PREFIX, AbortSignal.timeout(LIST_MS_MAX));
-    const moment = momentsAmong(listed).at(-1)?.number;
-    if (known !== undefined && known.moment === moment) return known.value;
-    const loading = { moment, value: load() };
-    known = loading;
-    loading.value.catch(() => {
-      if (known === loading) known = undefined;
-    });
-    return loading.value;
   };
 }
 

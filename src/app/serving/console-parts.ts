@@ -17,12 +17,12 @@ import { openConsoleLake } from './console-lake.ts';
 const UPKEEP_MAX_AGE_MS = 5_000;
 
 export function consoleParts(app: App): ConsoleParts {
-  const { config, jobs, store, warehouse } = app;
+  const { config, jobs, warehouse } = app;
   const rows = openRows(warehouse.pool);
   return {
     store: new ConsoleStore(rows),
     ledgers: new ConsoleLedgers(rows),
-    lake: openConsoleLake(config, store),
+    lake: openConsoleLake(config),
     settings: shownSettings(config),
     nextNightlyRun: () => nextTime(app, config.schedule),
     progress: (runId) => jobs.progress.read(runId),

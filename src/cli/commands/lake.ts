@@ -43,7 +43,7 @@ export async function lake(_options: object, context: CommandContext): Promise<C
   };
 }
 
-export async function lakeVacuum(_options: object, context: CommandContext): Promise<CommandResult> {
+export async function vacuum(_options: object, context: CommandContext): Promise<CommandResult> {
   await using app = await openMirror(context);
   const removed = await vacuumLake(app.lake, context.signal);
   return {
@@ -52,7 +52,7 @@ export async function lakeVacuum(_options: object, context: CommandContext): Pro
   };
 }
 
-export async function lakeRestore(
+export async function restore(
   options: { readonly version: string },
   context: CommandContext,
 ): Promise<CommandResult> {

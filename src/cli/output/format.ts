@@ -2,9 +2,8 @@
 const GROUPED = new Intl.NumberFormat('en-US');
 const BYTE_UNITS = ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB'];
 const SECOND_MS = 1000;
-const MINUTE_MS = 60 * SECOND_MS;
-const HOUR_MS = 60 * MINUTE_MS;
-const DAY_MS = 24 * HOUR_MS;
+const SECOND = ['s', SECOND_MS] as const;
+const TIME_UNITS = [['d', 86_400_000], ['h', 3_600_000], ['min', 60_000], SECOND] as const;
 
 /** Whole, or in decimal text; of a number, what is behind its point is left away. */
 export type Count = bigint | number | string;
@@ -36,16 +35,11 @@ export function formatBytes(bytes: Count): string {
 export function formatDuration(durationMs: number): string {
   if (durationMs < SECOND_MS) return `${Math.max(0, Math.round(durationMs))} ms`;
   if (durationMs < 10 * SECOND_MS) return `${(Math.floor(durationMs / 100) / 10).toFixed(1)} s`;
-  if (durationMs < MINUTE_MS) return `${Math.floor(durationMs / SECOND_MS)} s`;
-  if (durationMs < HOUR_MS) return two(durationMs, MINUTE_MS, 'min', SECOND_MS, 's');
-  if (durationMs < DAY_MS) return two(durationMs, HOUR_MS, 'h', MINUTE_MS, 'min');
-  return two(durationMs, DAY_MS, 'd', HOUR_MS, 'h');
-}
-
-function two(durationMs: number, largeMs: number, large: string, smallMs: number, small: string): string {
-  const rest = Math.floor((durationMs % largeMs) / smallMs);
-  const first = `${Math.floor(durationMs / largeMs)} ${large}`;
-  return rest === 0 ? first : `${first} ${rest} ${small}`;
+  const largest = TIME_UNITS.findIndex(([, ms]) => durationMs >= ms);
+  const [[unit, ms] = SECOND, [smaller, smallerMs] = SECOND] = TIME_UNITS.slice(largest);
+  const first = `${Math.floor(durationMs / ms)} ${unit}`;
+  const rest = Math.floor((durationMs % ms) / smallerMs);
+  return rest === 0 ? first : `${first} ${rest} ${smaller}`;
 }
 
 /** How long before `nowMs` an instant was: `3 min 5 s ago`, `just now`, or `in 2 h`. */
