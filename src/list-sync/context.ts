@@ -1,10 +1,13 @@
-/** What every step of one sync shares: its session, its source, its limits and what it has seen. */
+/** What every step of one sync shares: its session, its source, its limits, what it has seen, and the evidence of that. */
 import { PermanentError } from '../core/errors.ts';
-import type { Micros } from '../core/time.ts';
-import { checkPage, doubt, DoubtSeen } from './guards.ts';
+import { storable } from '../core/json-value.ts';
+import { formatInstant, type Micros } from '../core/time.ts';
+import type { VerdictWithEvidence } from '../core/verdict.ts';
+import { checkPage, doubt, DoubtSeen, type Accepted } from './guards.ts';
 import type { ListName, ListSource, Page, PageQuestion, ResumePointStore } from './ports.ts';
 import type { ResumedFrom, ResumePoints } from './resume-point.ts';
-import type { ListSession, ListStore } from './store/list-store.ts';
+import type { AuditReport } from './store/claim.ts';
+import type { ListSession, ListSituation, ListStore } from './store/list-store.ts';
 
 export interface SyncProgress {
   readonly list: ListName;
@@ -58,6 +61,7 @@ export interface SyncContext {
   readonly signal: AbortSignal;
   readonly tally: Tally;
   readonly pageSize: number;
+  readonly accepted: Accepted;
 }
 
 /** What one sync has asked and seen. */
@@ -124,4 +128,58 @@ export function reportProgress({ deps, list, tally }: SyncContext): void {
   const { newRows: rows, pages, phase, startedMs } = tally;
   const seconds = Math.max(performance.now() - startedMs, 1) / 1000;
   deps.onProgress({ list, rows, pages, rowsPerSecond: Math.round(rows / seconds), phase });
+}
+
+/** What a list has to show for its verdict. */
+export interface Standing extends Pick<ListSituation, 'epoch' | 'gaps' | 'doubts'> {
+  readonly rows: bigint;
+  readonly auditedAt: string | null | undefined;
+  readonly audit?: AuditReport | undefined;
+  /** What stands between the list and `complete`. */
+  readonly missing: readonly { readonly code: string; readonly [detail: string]: unknown }[];
+}
+
+export function describeSync(
+  { list, tally, pageSize }: SyncContext,
+  standing: Standing,
+): VerdictWithEvidence['evidence'] {
+  const { epoch, rows, auditedAt, audit, missing, gaps, doubts } = standing;
+  return storable({
+    list,
+    ...tally.mode,
+    epoch,
+    asOfHeight: tally.height,
+    asOfTime: tally.time === undefined ? undefined : formatInstant(tally.time),
+    rows,
+    newRows: audit === undefined ? BigInt(tally.newRows) : audit.served - audit.common,
+    requests: tally.requests,
+    pages: tally.pages,
+    pageSize,
+    resumedFrom: tally.resumedFrom,
+    doubts: doubts.map(({ code, since, seen }) => ({ code, since, message: seen['message'] })),
+    knownGaps: gaps.map(({ belowKey, aboveKey, foundAt, isConfirmed }) => ({
+      belowKey,
+      aboveKey,
+      foundAt,
+      isConfirmed,
+    })),
+    missing,
+    warnings: tally.warnings,
+    network: tally.network,
+    audit: audit && describeAudit(audit),
+    lastAuditAt: auditedAt ?? undefined,
+  });
+}
+
+function describeAudit(audit: AuditReport): object {
+  const { served, common: held, missed, gone, pruned, unconfirmed, finding, removed } = audit;
+  return {
+    served,
+    held,
+    missed,
+    gone,
+    ...(pruned === 0n ? {} : { pruned }),
+    ...(unconfirmed === 0n ? {} : { removed: unconfirmed, firstRemoved: removed }),
+    ...(finding === 'same' ? {} : { finding }),
+  };
 }

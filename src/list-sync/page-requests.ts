@@ -1,4 +1,4 @@
-/** Asks for the pages of one generation: in sizes that the source takes, and one page ahead. */
+/** Asks for the pages of one generation, in sizes that the source takes. */
 import { errorCode } from '../core/errors.ts';
 import { askPage, type SyncContext } from './context.ts';
 import { isSameRows } from './groups.ts';
@@ -8,12 +8,9 @@ import type { Page } from './ports.ts';
 /** A group larger than this many rows cannot be read. */
 export const SIZE_MAX = 1 << 17;
 
-interface Question {
+export interface Asked {
   readonly after: string | undefined;
   readonly size: number;
-}
-
-export interface Asked extends Question {
   readonly page: Page;
 }
 
@@ -21,7 +18,6 @@ export class PageRequests {
   readonly #context: SyncContext;
   /** The largest page that the source did not refuse, where it refused one. */
   sizeMax: number | undefined;
-  #ahead: (Question & { readonly page: Promise<Page> }) | undefined;
 
   constructor(context: SyncContext, sizeMax: number | undefined) {
     this.#context = context;
@@ -35,21 +31,7 @@ export class PageRequests {
 
   /** The page behind the cursor, oldest first; smaller where the source refuses one of that size. */
   ask(after: string | undefined, wanted: number): Promise<Asked> {
-    return this.#inSize(after, wanted, (size) => {
-      const ahead = this.#ahead;
-      this.#ahead = undefined;
-      if (ahead?.after === after && ahead?.size === size) return ahead.page;
-      return askPage(this.#context, { newestFirst: false, size, after });
-    });
-  }
-
-  /** Prefetches the page; the next call for the same page gets this answer. */
-  askAhead(after: string | undefined, wanted: number): void {
-    const question = { after, size: this.#limit(wanted) };
-    const page = askPage(this.#context, { newestFirst: false, ...question });
-    // Whoever takes the page gets its error.
-    page.catch(() => undefined);
-    this.#ahead = { ...question, page };
+    return this.#inSize(after, wanted, (size) => askPage(this.#context, { newestFirst: false, size, after }));
   }
 
   /** The newest-first page, or the last one oldest first, no larger than the source sends. */

@@ -1,6 +1,6 @@
 /**
  * Reads one generation on, oldest first: asks behind the group before the last that is held, and takes what
- * follows only where the page shows that last group again. The next page is asked for while one is committed.
+ * follows only where the page shows that last group again.
  */
 import { errorCode } from '../core/errors.ts';
 import { NETWORK_PARTY } from '../core/ids.ts';
@@ -104,7 +104,6 @@ export class Reader {
     if (page.hasNextPage) await this.#verify(asked);
     else this.#unverified = asked;
     this.#groups = keepGroups(groups);
-    if (page.hasNextPage && this.#clamp !== 1) this.#askAhead();
     await this.#commit(page, fresh);
     return { fresh, promisesMore: page.hasNextPage };
   }
@@ -181,11 +180,6 @@ export class Reader {
   #sizeBehind(sent: Group | undefined, expected: readonly Group[]): number {
     const repeated = expected.reduce((sum, { keys }) => sum + keys.length, 0);
     return this.#requests.size + repeated + (sent?.keys.length ?? 1) - 1;
-  }
-
-  #askAhead(): void {
-    const [sent, last] = [this.#groups.at(-2), this.lastGroup];
-    if (last !== undefined) this.#requests.askAhead(sent?.cursor, this.#sizeBehind(sent, [last]));
   }
 
   /**

@@ -6,10 +6,17 @@ import { heightOf } from '../core/ids.ts';
 import { RetryableError } from '../core/errors.ts';
 import type { VerdictWithEvidence } from '../core/verdict.ts';
 import { waitFor } from '../core/waiting.ts';
-import { askPage, Tally, type SyncContext, type SyncDeps, type SyncMode } from './context.ts';
+import {
+  askPage,
+  describeSync,
+  Tally,
+  type Standing,
+  type SyncContext,
+  type SyncDeps,
+  type SyncMode,
+} from './context.ts';
 import { readToEnd } from './list-end.ts';
-import { describeSync, type Evidence, type Standing } from './evidence.ts';
-import { doubt, DoubtSeen, EndNotShown, OverlapMissing, type Accepted } from './guards.ts';
+import { doubt, DoubtSeen, EndNotShown, OverlapMissing } from './guards.ts';
 import type { ListName } from './ports.ts';
 import { Reader } from './reader.ts';
 import { chooseResumePoint, ResumePoints, StaleResumePoint } from './resume-point.ts';
@@ -49,17 +56,14 @@ export async function syncList(
   const session = await openSession(deps.store, list, runId, signal);
   await using resumePoints = new ResumePoints(deps.resumePoints, list);
   await using lease = session.keepLease();
-  const ended = new AbortController();
-  const signals = AbortSignal.any([signal, lease.signal, ended.signal]);
-  const context = { deps, session, resumePoints, list, signal: signals, tally: new Tally(), pageSize };
+  const signals = AbortSignal.any([signal, lease.signal]);
+  const accepted = { newNetwork: acceptNewNetwork, shrunk: acceptShrunk };
+  const shared = { deps, session, resumePoints, list, pageSize, accepted };
   try {
-    return await run(context, request.isAudit, { newNetwork: acceptNewNetwork, shrunk: acceptShrunk });
+    return await run({ ...shared, signal: signals, tally: new Tally() }, request.isAudit);
   } catch (error) {
     if (lease.signal.aborted) throw lease.signal.reason;
     throw error;
-  } finally {
-    // In-flight pages are abandoned.
-    ended.abort();
   }
 }
 
@@ -81,11 +85,7 @@ export function openSession(
   );
 }
 
-async function run(
-  context: SyncContext,
-  isAskedFor: boolean,
-  accepted: Accepted,
-): Promise<VerdictWithEvidence> {
+async function run(context: SyncContext, isAskedFor: boolean): Promise<VerdictWithEvidence> {
   const { session, tally, list } = context;
   const found = await session.situation();
   tally.mode = await chooseMode(context, found, isAskedFor);
@@ -93,7 +93,7 @@ async function run(
   let generation = found[kind] ?? (await session.begin(kind, found.epoch));
   for (let stale = 0; ;) {
     try {
-      return await readAndClaim(context, generation, accepted, stale > 0);
+      return await readAndClaim(context, generation, stale > 0);
     } catch (error) {
       if (error instanceof StaleResumePoint) {
         stale += 1;
@@ -144,7 +144,6 @@ async function chooseMode(
 async function readAndClaim(
   context: SyncContext,
   generation: Generation,
-  accepted: Accepted,
   byPostgres: boolean,
 ): Promise<VerdictWithEvidence> {
   const { session, deps, tally, list } = context;
@@ -160,7 +159,9 @@ async function readAndClaim(
       now: `${height}`,
     });
   }
-  const describe = (claimed: Pick<Standing, 'audit' | 'gaps' | 'missing'>): Evidence => {
+  const describe = (
+    claimed: Pick<Standing, 'audit' | 'gaps' | 'missing'>,
+  ): VerdictWithEvidence['evidence'] => {
     const epoch = generation.epoch + (claimed.audit?.finding === 'new network' ? 1 : 0);
     const { auditedAt } = generation;
     return describeSync(context, { rows: reader.generation.rows, auditedAt, doubts: [], ...claimed, epoch });
@@ -172,7 +173,7 @@ async function readAndClaim(
     newestKeys,
     height,
     time,
-    accepted,
+    accepted: context.accepted,
     evidence: (audit, gaps) => describe({ audit, gaps, missing: [] }),
   });
   await deps.failpoint?.('claimed');

@@ -4,16 +4,9 @@ import { heightOf } from '../../core/ids.ts';
 import { evidenceJson } from '../../core/json-value.ts';
 import { DoubtSeen, judgeAudit, type Accepted, type AuditFinding, type AuditTotals } from '../guards.ts';
 import type { Database } from '../../postgres/database.ts';
-import type { ListName } from '../ports.ts';
 import { beginEpoch, compareAudit, replaceWithAudit } from './audit.ts';
 import { LISTS, readGenerations, setHead, theOnly, type Generation, type SourceHead } from './generations.ts';
 import { readOpenDoubts, readOpenGaps, type KnownGap } from './list-state.ts';
-
-/** The run that claims. */
-export interface Claimant {
-  readonly list: ListName;
-  readonly runId: string;
-}
 
 /** The source's last block is of when it sent the newest page: so far the list is read. */
 export interface Claim extends SourceHead {
@@ -38,8 +31,9 @@ export type Claimed =
   | { readonly kind: 'refused'; readonly gaps: readonly KnownGap[]; readonly audit: AuditReport | undefined };
 
 /** Decides the claim, within the transaction that holds the lease. */
-export async function claimList(tx: Database, of: Claimant, claim: Claim): Promise<Claimed> {
-  const generations = await readGenerations(tx, of.list, claim.generation.epoch);
+export async function claimList(tx: Database, runId: string, claim: Claim): Promise<Claimed> {
+  const { list } = claim.generation;
+  const generations = await readGenerations(tx, list, claim.generation.epoch);
   const generation = generations.find(({ generationId }) => generationId === claim.generation.generationId);
   if (generation === undefined || generation.sequence !== claim.sequence) return { kind: 'stale' };
   await sql`savepoint unclaimed`.execute(tx);
@@ -47,13 +41,13 @@ export async function claimList(tx: Database, of: Claimant, claim: Claim): Promi
   let { epoch } = generation;
   if (generation.kind === 'audit') {
     const current = theOnly(generations.filter(({ kind }) => kind === 'current'));
-    const replaced = await replaceCurrent(tx, of, current, generation, claim.accepted);
+    const replaced = await replaceCurrent(tx, runId, current, generation, claim.accepted);
     if (replaced instanceof DoubtSeen) return { kind: 'doubt', doubt: replaced };
     ({ audit, epoch } = replaced);
   }
-  const gaps = await readOpenGaps(tx, of.list, epoch);
+  const gaps = await readOpenGaps(tx, list, epoch);
   const evidence = claim.evidence(audit, gaps);
-  if (await sayComplete(tx, of, { ...claim, generation, epoch, evidence })) {
+  if (await sayComplete(tx, runId, { ...claim, generation, epoch, evidence })) {
     return { kind: 'complete', evidence };
   }
   // An audit that is right but unfinished keeps its rows.
@@ -64,7 +58,7 @@ export async function claimList(tx: Database, of: Claimant, claim: Claim): Promi
 
 async function replaceCurrent(
   tx: Database,
-  of: Claimant,
+  runId: string,
   current: Generation,
   audit: Generation,
   accepted: Accepted,
@@ -75,8 +69,8 @@ async function replaceCurrent(
   if (finding instanceof DoubtSeen) return finding;
   if (finding === 'new network') {
     const { isAllNewer: _, ...counts } = totals;
-    const next = await beginEpoch(tx, audit, { ...counts, list, runId: of.runId });
-    await closeDoubts(tx, of, epoch, []);
+    const next = await beginEpoch(tx, audit, { ...counts, list, runId });
+    await closeDoubts(tx, runId, audit, []);
     return { audit: { ...totals, finding, removed: [] }, epoch: next };
   }
   const gaps = await readOpenGaps(tx, list, epoch);
@@ -84,19 +78,19 @@ async function replaceCurrent(
   // Rows between confirmed rows, without a doubt: the source inserts rows, and will do so again.
   const isInserted = totals.missed > 0n && current.isClaimed && isUndoubted;
   const removed = await replaceWithAudit(tx, current, audit, current.isAppendOnly && !isInserted);
-  await settleGaps(tx, of, gaps, firstServed);
+  await settleGaps(tx, runId, gaps, firstServed);
   if (finding === 'gap') {
     await sql`insert into mirror.list_gaps (list, epoch, below_key, above_key, run_id)
-      values (${list}, ${epoch}, ${lastHeld}, ${firstServed}, ${of.runId})`.execute(tx);
+      values (${list}, ${epoch}, ${lastHeld}, ${firstServed}, ${runId})`.execute(tx);
   }
-  await closeDoubts(tx, of, epoch, removed);
+  await closeDoubts(tx, runId, audit, removed);
   return { audit: { ...totals, finding, removed }, epoch };
 }
 
 /** Known gaps in the light of an audit: closed where rows below are served again, confirmed where not. */
 async function settleGaps(
   tx: Database,
-  of: Claimant,
+  runId: string,
   gaps: readonly KnownGap[],
   firstKey: string | null,
 ): Promise<void> {
@@ -106,7 +100,7 @@ async function settleGaps(
     await (
       isClosed
         ? sql`update mirror.list_gaps set closed_at = clock_timestamp() where gap_id = ${gap.gapId}`
-        : sql`update mirror.list_gaps set confirmed_by_run = ${of.runId},
+        : sql`update mirror.list_gaps set confirmed_by_run = ${runId},
           above_key = ${isOlder ? firstKey : gap.aboveKey} where gap_id = ${gap.gapId}`
     ).execute(tx);
   }
@@ -114,23 +108,24 @@ async function settleGaps(
 
 async function closeDoubts(
   tx: Database,
-  of: Claimant,
-  epoch: number,
+  runId: string,
+  { list, epoch }: Generation,
   removed: readonly string[],
 ): Promise<void> {
-  await sql`update mirror.doubts set closed_at = clock_timestamp(), closed_by_run = ${of.runId},
+  await sql`update mirror.doubts set closed_at = clock_timestamp(), closed_by_run = ${runId},
       seen = seen || ${JSON.stringify(removed.length === 0 ? {} : { removed })}::jsonb
-    where subject = ${of.list} and epoch = ${epoch} and closed_at is null`.execute(tx);
+    where subject = ${list} and epoch = ${epoch} and closed_at is null`.execute(tx);
 }
 
 /** The one statement that says `complete`: it can only succeed where it is true. */
 async function sayComplete(
   tx: Database,
-  { list, runId }: Claimant,
+  runId: string,
   claim: Omit<Claim, 'evidence'> & { readonly epoch: number; readonly evidence: object },
 ): Promise<boolean> {
   const { generation, epoch, newestKeys } = claim;
   const isReading = generation.kind === 'audit' || !generation.isClaimed;
+  const { list } = generation;
   const { table, isAsked } = LISTS[list];
   const { rows } = await sql`
     with claimed as (

@@ -188,7 +188,7 @@ export class ListSession {
     const { runId } = this.#deps;
     return this.#write(
       'claim a list complete',
-      (tx) => claimList(tx, { list: this.list, runId }, claim),
+      (tx) => claimList(tx, runId, claim),
       async (db) => {
         const { rows } = await sql<{ evidence: object }>`select evidence from mirror.runs
           where run_id = ${runId} and verdict = 'complete'`.execute(db);
