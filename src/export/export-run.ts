@@ -1,7 +1,7 @@
 /** The work on a leased export: request, judge, publish, window by window where it is large, until all is covered. */
 import { BEGINNING, ceilSecond, floorSecond, formatInstant, type Micros } from '../core/time.ts';
 import { worst, type VerdictWithEvidence } from '../core/verdict.ts';
-import { exhausted, exportOutcome } from './export-outcome.ts';
+import { aheadNote, describeAnswer, exhausted } from './export-outcome.ts';
 import { Fetcher } from './fetch/fetcher.ts';
 import { type Probe, probeRequest } from './fetch/probe.ts';
 import type { Outgrown, Received } from './fetch/receive.ts';
@@ -172,7 +172,8 @@ export class ExportRun {
         ? newestShown(profile.shownTo, received.newestSecond)
         : profile.shownTo;
     const seen = { ...profile, isTimeless: this.#context.source.hasTimes ? undefined : true, shownTo };
-    const known = learned(seen, traits, { ...this.#context.lease.scope, ...request }, seenTime);
+    const question = { ...this.#context.lease.scope, ...request };
+    const known = learned(seen, { traits, question, now: seenTime });
     if (encodeProfile(known) !== encodeProfile(profile)) await this.#context.repository.learn(known);
     return known;
   }
@@ -230,21 +231,37 @@ export class ExportRun {
   async #outcome({ verdict, evidence }: VerdictWithEvidence): Promise<ExportOutcome> {
     const { repository, source, lease, request } = this.#context;
     const { overlap, findings, verdicts } = this.#judge;
-    const { scope } = lease;
-    return exportOutcome(worst([verdict, ...verdicts]), {
-      scope,
-      request,
-      requests: this.#fetcher.requests,
-      published: this.#hasPublished ? await repository.published(scope, request.runId, this.#adopted) : [],
-      last: this.#last,
+    const { requests } = this.#fetcher;
+    const published = this.#hasPublished
+      ? await repository.published(lease.scope, request.runId, this.#adopted)
+      : [];
+    const rows = published.reduce((sum, segment) => sum + segment.rows, 0n);
+    const replacedRows = published.reduce((sum, segment) => sum + segment.replaced, 0n);
+    const ahead = aheadNote(request);
+    return {
+      verdict: worst([verdict, ...verdicts, ahead === undefined ? 'complete' : 'incomplete']),
+      rows,
+      replacedRows,
+      bytes: published.reduce((sum, segment) => sum + segment.bytes, 0n),
+      requests,
+      objectKeys: published.map(({ objectKey }) => objectKey),
       evidence: {
+        party: lease.scope.partyId,
+        asset: lease.scope.assetId ?? 'all',
+        closedTo: formatInstant(request.closedTo),
+        requests,
+        publishedRows: String(rows),
+        replacedRows: String(replacedRows),
+        segments: published.length,
+        ...describeAnswer(this.#last),
+        ...(ahead === undefined ? {} : { reason: ahead }),
         ...this.#tally.evidence(),
         ...(this.#last === undefined && overlap === undefined ? {} : { overlap: overlap ?? 'none' }),
         ...(findings.length === 0 ? {} : { findings }),
         ...(source.hasTimes ? {} : { times: NO_TIMES }),
         ...evidence,
       },
-    });
+    };
   }
 
   /** A ledger without rows reports no progress. */

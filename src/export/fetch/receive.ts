@@ -12,7 +12,6 @@ import type { AskPlan } from '../plan/remaining.ts';
 import type { Seen } from '../plan/window-plan.ts';
 import type { ExportAnswer, ExportScope } from '../ports.ts';
 import { BlockCutter } from '../read/block-cutter.ts';
-import { BlockFlight } from '../read/block-flight.ts';
 import {
   type BlockFindings,
   readBlock,
@@ -21,7 +20,7 @@ import {
   type UnreadRow,
 } from '../read/block-reader.ts';
 import type { Unreadable } from '../read/row-filter.ts';
-import { BLOCK_SIZES, type RowPool } from '../read/row-pool.ts';
+import { BLOCK_SIZES, BlockFlight, type RowPool } from '../read/row-pool.ts';
 import { AnswerRows, type AnswerRowsOptions } from '../spool/answer-rows.ts';
 
 const LINE_END = Buffer.from('\n');

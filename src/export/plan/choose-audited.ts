@@ -44,10 +44,8 @@ export async function servedAudits(
   if (chosen.every(({ from }) => from !== BEGINNING)) return chosen;
   const first = await repository.firstEntry(choice.scope.partyId);
   if (first !== undefined && isServed(first, choice)) return chosen;
-  return chooseAudited(
-    coverage.filter(({ from }) => from !== BEGINNING),
-    choice,
-  );
+  const behind = coverage.filter(({ from }) => from !== BEGINNING);
+  return chooseAudited(behind, choice);
 }
 
 /** Whether a source should still have what is of that time. */

@@ -17,30 +17,25 @@ const KNOWN_AGE_MICROS = 30n * DAY_MICROS;
 
 type Decided = Pick<SourceProfile, 'bounds' | 'evidence' | 'decidedAt'>;
 
+/** An answer, and what it was asked for. */
+interface Lesson {
+  readonly traits: Traits;
+  readonly question: WindowRequest;
+  readonly now: Micros;
+}
+
 /** What is known with an answer. */
-export function learned(
-  profile: SourceProfile,
-  traits: Traits,
-  question: WindowRequest,
-  now: Micros,
-): SourceProfile {
+export function learned(profile: SourceProfile, lesson: Lesson): SourceProfile {
+  const { traits } = lesson;
   // Alone, the header line may lack its line end.
   const header = hash('sha256', traits.header.toString('latin1').trimEnd(), 'hex').slice(0, 16);
-  const base = header === profile.header ? profile : ofHeader(profile, header, traits, now);
-  return {
-    ...base,
-    ...judgedByRows(base, traits, question, now),
-    known: knownEntry(profile, traits, question, now),
-  };
+  const base = header === profile.header ? profile : ofHeader(profile, header, lesson);
+  return { ...base, ...judgedByRows(base, lesson), known: knownEntry(profile, lesson) };
 }
 
 /** Another header is another release: what was known of the old one says nothing. */
-function ofHeader(
-  profile: SourceProfile,
-  header: string,
-  { layout: { sides } }: Traits,
-  now: Micros,
-): SourceProfile {
+function ofHeader(profile: SourceProfile, header: string, { traits, now }: Lesson): SourceProfile {
+  const { sides } = traits.layout;
   const { assetRequired, assetAskedAt, isTimeless, shownTo, boundsDemanded } = profile;
   const evidence =
     sides === 'from'
@@ -90,12 +85,9 @@ export function afterRefusal(profile: SourceProfile, error: unknown): SourceProf
   return { ...profile, boundsDemanded: isDemanded ? undefined : true };
 }
 
-function judgedByRows(
-  base: SourceProfile,
-  { farOutside, layout }: Traits,
-  { from, to }: WindowRequest,
-  now: Micros,
-): Decided | undefined {
+function judgedByRows(base: SourceProfile, { traits, question, now }: Lesson): Decided | undefined {
+  const { farOutside, layout } = traits;
+  const { from, to } = question;
   if (from === undefined) return undefined;
   if (farOutside > 0) {
     if (base.bounds === 'broken') return undefined;
@@ -109,12 +101,9 @@ function judgedByRows(
 }
 
 /** The newest entry that left a party: kept while it may be needed, and young enough to be served. */
-function knownEntry(
-  { known }: SourceProfile,
-  { leavingSecond, layout }: Traits,
-  { partyId, listedAs, assetId }: WindowRequest,
-  now: Micros,
-): SourceProfile['known'] {
+function knownEntry({ known }: SourceProfile, { traits, question, now }: Lesson): SourceProfile['known'] {
+  const { leavingSecond, layout } = traits;
+  const { partyId, listedAs, assetId } = question;
   if (leavingSecond === undefined || layout.sides === 'from') return known;
   const second = instantOf(leavingSecond);
   const isKept = known !== undefined && (now - known.second < KNOWN_AGE_MICROS || known.second >= second);

@@ -13,7 +13,7 @@ import { isHeld, isSame } from '../validate/compare.ts';
 import type { Answered } from '../validate/judge.ts';
 import { nameObjects, type NewRange } from './new-range.ts';
 import { publish } from './publish.ts';
-import { type Kept, trimmed } from './trim.ts';
+import { type Kept, trimmed } from './stored-rows.ts';
 
 export interface AnswerContext extends ExportContext {
   /** `open`: nothing of the answer is closed, and all of it is asked for again. */
