@@ -1,13 +1,13 @@
 /** A sandbox in a process of its own, as a source is: prints its URL, moves ahead on request, ends with its parent. */
 import { createInterface } from 'node:readline';
-import { startSandbox, type Sandbox } from '../../src/sandbox/http/server.ts';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { sendAnswer, startSandbox, type Sandbox } from '../../src/sandbox/http/server.ts';
 
 const [parties = '1000', latencyMs = '0', whaleEntries = '0'] = process.argv.slice(2);
-const sandbox: Sandbox = await startSandbox({
-  parties: Number(parties),
-  latencyMs: Number(latencyMs),
-  whaleEntries: Number(whaleEntries),
-  rateLimit: 'none',
+const options = { parties: Number(parties), whaleEntries: Number(whaleEntries), rateLimit: 'none' } as const;
+const sandbox: Sandbox = await startSandbox(options, async (...asked) => {
+  if (Number(latencyMs) > 0) await sleep(Number(latencyMs));
+  await sendAnswer(...asked);
 });
 process.stdout.write(`${sandbox.url}\n`);
 // Each line is a duration in milliseconds to move the network ahead by; the end of input is the end.

@@ -17,11 +17,6 @@ const schema = z
   .object({
     /** Which release of the service serves the exports: see `release.ts`. */
     release: z.enum(RELEASE_NAMES).default('0.71.4'),
-    /**
-     * What an end without a start does to a release that it kills. 'connection': that answer alone breaks off;
-     * 'crash': the whole sandbox stops answering, as the node does.
-     */
-    onFatalQuestion: z.enum(['connection', 'crash']).default('connection'),
     /** Everything follows from it: same seed and same head, same network. */
     seed: z.string().default('sandbox'),
     /** The instant the network began. */
@@ -58,16 +53,10 @@ const schema = z
     checkpointRetentionMs: count.optional(),
     /** Time zone of the node and its database, in minutes east of UTC. */
     zoneMinutes: z.int().default(0),
-    /** How long every answer takes to begin. */
-    latencyMs: count.default(0),
     /** Of the list calls of one client, with the tokens that come back each second; 'none' lifts it. */
     rateLimit: z
       .union([z.literal('none'), z.object({ perSecond: z.number(), burst: count, banMs: count })])
       .default({ perSecond: 20, burst: 100, banMs: 600_000 }),
-    /** What an export sends: raw CSV as the service does, or the messages its interface document describes. */
-    form: z.enum(['csv', 'messages']).default('csv'),
-    /** Release 0.71 refuses exports without an asset, though its documents call it optional. */
-    assetRequired: z.boolean().default(false),
     host: z.string().default('127.0.0.1'),
     /** 0: any free port. */
     port: count.default(0),

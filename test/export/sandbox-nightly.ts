@@ -4,7 +4,7 @@ import { expect, onTestFinished } from 'vitest';
 import { exportParty } from '../../src/export/export-party.ts';
 import type { ExportDeps, ExportOutcome, ExportRequest } from '../../src/export/request.ts';
 import { RowDigest } from '../../src/ledger/digest.ts';
-import type { SandboxOptions } from '../../src/sandbox/options.ts';
+import type { SandboxOptions } from '../support/sandbox.ts';
 import { type Sandbox, startSandbox } from '../support/sandbox.ts';
 import { testSource } from '../source/test-source.ts';
 import type { freshDatabase } from '../support/database.ts';

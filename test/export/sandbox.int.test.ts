@@ -7,7 +7,7 @@ import { describe, expect, onTestFinished, test } from 'vitest';
 import { parseInstant } from '../../src/core/time.ts';
 import type { ExportDeps } from '../../src/export/request.ts';
 import type { TruthWindow } from '../support/sandbox-truth.ts';
-import type { SandboxOptions } from '../../src/sandbox/options.ts';
+import type { SandboxOptions } from '../support/sandbox.ts';
 import { freshDatabase } from '../support/database.ts';
 import { openDoubleStore, S3Double } from '../support/stores/s3-double.ts';
 import { digests, expectTruth, type Night, openNights } from './sandbox-nightly.ts';

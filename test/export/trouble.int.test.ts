@@ -1,6 +1,6 @@
 /** Sources that go silent, seconds that are too large, and a demand for assets that comes and goes. */
 import { describe, expect, test } from 'vitest';
-import type { SandboxRequest } from '../../src/sandbox/http/faults.ts';
+import type { SandboxRequest } from '../support/sandbox-faults.ts';
 import { freshDatabase } from '../support/database.ts';
 import { World } from './export-world.ts';
 import { at, entries, PARTY, row12, type Entry } from './ledger-double.ts';

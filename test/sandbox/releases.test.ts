@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { parseInstant } from '../../src/core/time.ts';
-import type { SandboxOptions } from '../../src/sandbox/options.ts';
+import type { SandboxOptions } from '../support/sandbox.ts';
 import { startSandbox, type Sandbox } from '../support/sandbox.ts';
 import { ask, exportOf, rowsOf } from './client.ts';
 

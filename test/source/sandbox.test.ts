@@ -1,7 +1,7 @@
 /** Against the sandbox network: the interface as the service really speaks it. */
 import { expect, onTestFinished, test } from 'vitest';
 import { startSandbox, type Sandbox } from '../support/sandbox.ts';
-import type { SandboxOptions } from '../../src/sandbox/options.ts';
+import type { SandboxOptions } from '../support/sandbox.ts';
 import type { ListName, Page } from '../../src/list-sync/ports.ts';
 import { failureOf, NEVER, testSource, textOf, type TestSource } from './test-source.ts';
 

@@ -1,23 +1,82 @@
 /** The sandbox as tests have it: with its truth, what was asked of it, and faults on demand. */
-import type { Fault, Misbehaviour, Route, SandboxRequest } from '../../src/sandbox/http/faults.ts';
-import { startSandbox as serve, type Sandbox as Served } from '../../src/sandbox/http/server.ts';
-import type { SandboxOptions } from '../../src/sandbox/options.ts';
+import type { Answer } from '../../src/sandbox/http/errors.ts';
+import { sendAnswer, startSandbox as serve, type Sandbox as Served } from '../../src/sandbox/http/server.ts';
+import type { SandboxOptions as ServedOptions } from '../../src/sandbox/options.ts';
+import {
+  holdBack,
+  readRequest,
+  rewritten,
+  sendBroken,
+  spoiltExport,
+  type ExportHabits,
+  type Fault,
+  type Misbehaviour,
+  type Route,
+  type SandboxRequest,
+} from './sandbox-faults.ts';
 import { Truth } from './sandbox-truth.ts';
+
+export interface SandboxOptions extends ServedOptions, ExportHabits {
+  /**
+   * What an end without a start does to a release that it kills. 'connection': that answer alone breaks off;
+   * 'crash': the whole sandbox stops answering, as the node does.
+   */
+  readonly onFatalQuestion?: 'connection' | 'crash';
+}
 
 export interface Sandbox extends Served {
   readonly truth: Truth;
   readonly requests: RequestCounts;
   readonly faults: Faults;
+  /** Questions so far that kill a node of this release: an end without a start. */
+  readonly fatalQuestions: () => number;
 }
 
 export async function startSandbox(options: SandboxOptions = {}): Promise<Sandbox> {
+  const { form = 'csv', assetRequired = false, onFatalQuestion, ...servedOptions } = options;
   const requests = new RequestCounts();
   const faults = new Faults();
-  const served = await serve(options, {
-    judge: (request) => faults.judge(request),
-    onAnswered: (route, status, bytes) => requests.record(route, status, bytes),
+  const nths = new Map<Route, number>();
+  let fatalQuestions = 0;
+  const served = await serve(servedOptions, async (request, response, answerTo) => {
+    const asked = readRequest(request, nths);
+    const bytesBefore = request.socket.bytesWritten;
+    const gone = new AbortController();
+    response.once('close', () => {
+      gone.abort();
+      requests.record(asked.route, response.statusCode, request.socket.bytesWritten - bytesBefore);
+    });
+    response.on('error', () => gone.abort());
+    const misbehaviour = faults.judge(asked);
+
+    function answerSpoilt(): Answer | undefined {
+      if (misbehaviour.answer !== undefined) {
+        const { status, body, headers = { 'Content-Type': 'application/json' } } = misbehaviour.answer;
+        return { status, headers: Object.entries(headers), body };
+      }
+      const answer = answerTo();
+      const isExport = asked.route === 'export' && asked.method === 'GET';
+      if (!isExport) return answer && rewritten(answer, misbehaviour);
+      const spoilt = spoiltExport(answer, asked, { form, assetRequired }, misbehaviour);
+      if (spoilt !== undefined) return spoilt;
+      fatalQuestions += 1;
+      if (onFatalQuestion === 'crash') void served.stop();
+      return undefined;
+    }
+
+    try {
+      await holdBack(misbehaviour, gone.signal);
+      const answer = answerSpoilt();
+      const { cutAfterBytes, stallAfterBytes } = misbehaviour;
+      if (answer === undefined || (cutAfterBytes === undefined && stallAfterBytes === undefined)) {
+        await sendAnswer(request, response, () => answer);
+      } else await sendBroken(request, response, answer, misbehaviour, gone.signal);
+    } catch (error) {
+      if (!gone.signal.aborted) throw error;
+    }
   });
-  return { ...served, truth: new Truth(served.network), requests, faults };
+  const truth = new Truth(served.network);
+  return { ...served, truth, requests, faults, fatalQuestions: () => fatalQuestions };
 }
 
 /** Asked in the order they were added; the first answer counts. */

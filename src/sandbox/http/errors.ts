@@ -1,4 +1,14 @@
-/** The service's errors: a status, a body of three fields, and which of the two shapes the body has. */
+/** What the service answers, and its errors: a status, a body of three fields, in one of two shapes. */
+
+/** Several values of one name become several lines. */
+export type Headers = readonly (readonly [string, string | readonly string[]])[];
+
+export interface Answer {
+  readonly status: number;
+  readonly headers: Headers;
+  /** A text goes with its length, pieces as they come. */
+  readonly body: string | Iterable<Buffer>;
+}
 
 /** gRPC's names, numbers and the HTTP status the gateway makes of them. */
 const STATUS = {

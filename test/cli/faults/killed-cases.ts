@@ -5,7 +5,7 @@
 import { basename } from 'node:path';
 import type { Pool } from 'pg';
 import { expect, test } from 'vitest';
-import type { Route } from '../../../src/sandbox/http/faults.ts';
+import type { Route } from '../../support/sandbox-faults.ts';
 import { startSandbox, type Sandbox } from '../../support/sandbox.ts';
 import { openFreshDatabase } from '../../support/database.ts';
 import type { Child } from '../../support/process.ts';

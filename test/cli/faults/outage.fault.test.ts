@@ -1,7 +1,7 @@
 /** A night outlives services that are away for seconds: it waits, goes on, and ends exactly. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
-import type { Route } from '../../../src/sandbox/http/faults.ts';
+import type { Route } from '../../support/sandbox-faults.ts';
 import { startSandbox } from '../../support/sandbox.ts';
 import { openFreshDatabase } from '../../support/database.ts';
 import { startOwnRedis } from '../../support/servers/redis.ts';

@@ -8,7 +8,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { createHash } from 'node:crypto';
 import { Redis } from 'ioredis';
 import { afterAll, describe, expect, test } from 'vitest';
-import type { Misbehaviour, SandboxRequest } from '../../../src/sandbox/http/faults.ts';
+import type { Misbehaviour, SandboxRequest } from '../../support/sandbox-faults.ts';
 import { startSandbox, type Sandbox } from '../../support/sandbox.ts';
 import { openSource } from '../../../src/source/source-client.ts';
 import type { ListName } from '../../../src/list-sync/ports.ts';
