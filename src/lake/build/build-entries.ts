@@ -1,60 +1,101 @@
-/** Brings `ledger_entries` to what is loaded: new segments appended, gone ones taken out, small files put together. */
+/**
+ * Brings `ledger_entries` to what is loaded. Rows never change once they are written: segments that are new are
+ * appended, and a file is written again only where segments in it are gone. Open segments lie in files of
+ * their own, as each is gone soon; so files of closed ones stay as they are, until small ones are put together.
+ */
 import { errorCode, RetryableError } from '../../core/errors.ts';
 import { LINE_COLUMNS } from '../../ledger/canonical.ts';
 import { ROW_BYTES_MAX } from '../../ledger/row-splitter.ts';
 import { type AddFile, rowsOfFile } from '../delta/actions.ts';
+import { queryRows } from '../local/duckdb.ts';
 import type { SegmentMonth } from '../store/warehouse-reader.ts';
-import { ENTRIES, namesOf, selected } from '../tables/columns.ts';
+import { ENTRIES, namesOf } from '../tables/columns.ts';
 import { rowsOf } from '../tables/tables.ts';
-import { type Build, csvRows, fetchCsv, LINE_BYTES } from './build-context.ts';
-import { describeFiles, type EntriesFile, entriesTags } from './entries-file.ts';
-import { planCompaction, planEntries } from './entries-plan.ts';
+import { type Content, type EntriesFile, entriesTags, taggedFile } from './entries-file.ts';
+import type { Build } from './table-writer.ts';
+import { fetchCsv, LINE_BYTES, selectCsv } from './workshop.ts';
 
 /** Of a row each byte may be escaped, and its ids stand beside it. */
 const LINE_BYTES_MAX = 2 * ROW_BYTES_MAX + LINE_BYTES;
+/** Closed files below so many rows are small. */
+const SMALL_ROWS = 250_000n;
+/** So many small closed files a month are left alone. */
+export const SMALL_FILES_MAX = 12;
+/** Of the files that a compaction puts together. */
+const COMPACTED_ROWS_MAX = 2_000_000n;
+/** Of text that goes into one file. */
+const BATCH_ROWS_MAX = 4_000_000n;
+const BATCH_SEGMENTS_MAX = 2_000;
 
 /** @returns the files that the table has then */
 export async function buildEntries(build: Build): Promise<readonly EntriesFile[]> {
   const writer = build.writers.ledger_entries;
-  const describe = (): Promise<readonly EntriesFile[]> =>
-    describeFiles(build, writer.files, (add) => writer.find(add));
-  const plan = planEntries(await build.warehouse.segmentMonths(), writer.isTrusted ? await describe() : []);
+  const wanted = await build.warehouse.segmentMonths();
+  const missing = new Map(wanted.map((segment) => [`${segment.month}/${segment.segmentId}`, segment]));
+  const stay = new Set<string>();
   const add: AddFile[] = [];
-  for (const segments of plan.append) add.push(await append(build, segments));
-  for (const { file, keep } of plan.rewrite) {
-    const content = { ...contentOf(keep), isOpen: file.isOpen };
-    const where = ` where segment_id in (${[...content.segments].join(', ')})`;
-    add.push(await rewrite(build, [file], content, where));
+  for (const file of writer.isTrusted ? await describeFiles(build) : []) {
+    const names = [...file.segments].map((id) => `${file.month}/${id}`);
+    const keep = names.flatMap((name) => missing.get(name) ?? []);
+    for (const name of names) missing.delete(name);
+    if (keep.length === 0) continue;
+    if (keep.length === names.length) stay.add(file.add.path);
+    else add.push(await rewrite(build, [file], { ...contentOf(keep), isOpen: file.isOpen }));
   }
-  await writer.commit('WRITE', { add, remove: writer.files.filter(({ path }) => !plan.stay.has(path)) });
-  await compact(build, await describe());
-  return describe();
+  for (const alike of Map.groupBy(missing.values(), ({ month, isOpen }) => `${month} ${isOpen}`).values())
+    for (const segments of cutByRows(alike, BATCH_ROWS_MAX, BATCH_SEGMENTS_MAX))
+      add.push(await append(build, segments));
+  await writer.commit('WRITE', { add, remove: writer.files.filter(({ path }) => !stay.has(path)) });
+  await compact(build);
+  return describeFiles(build);
 }
 
-async function compact(build: Build, files: readonly EntriesFile[]): Promise<void> {
-  const groups = planCompaction(files);
-  if (groups.length === 0) return;
+/** Puts small closed files of one month together. */
+async function compact(build: Build): Promise<void> {
+  const files = await describeFiles(build);
+  const small = files.filter(({ isOpen, rows }) => !isOpen && rows < SMALL_ROWS);
   const add: AddFile[] = [];
-  for (const group of groups) {
-    const segments = new Set(group.flatMap((file) => [...file.segments]));
-    const content = { month: group[0]?.month ?? '', segments, rows: sumOfRows(group), isOpen: false };
-    add.push(await rewrite(build, group, content));
+  const remove: AddFile[] = [];
+  for (const [month, ofMonth] of Map.groupBy(small, (file) => file.month)) {
+    if (ofMonth.length <= SMALL_FILES_MAX) continue;
+    const smallestFirst = ofMonth.toSorted((a, b) => Number(a.rows - b.rows));
+    for (const group of cutByRows(smallestFirst, COMPACTED_ROWS_MAX).filter(({ length }) => length > 1)) {
+      const segments = new Set(group.flatMap((file) => [...file.segments]));
+      add.push(await rewrite(build, group, { month, segments, rows: sumOfRows(group), isOpen: false }));
+      remove.push(...group.map((file) => file.add));
+    }
   }
-  const remove = groups.flat().map((file) => file.add);
-  await build.writers.ledger_entries.commit('OPTIMIZE', { add, remove, dataChange: false });
+  if (add.length > 0)
+    await build.writers.ledger_entries.commit('OPTIMIZE', { add, remove, dataChange: false });
+}
+
+/** By their tags, or where another writer made a file, by a look into it. */
+async function describeFiles(build: Build): Promise<readonly EntriesFile[]> {
+  const files: EntriesFile[] = [];
+  for (const add of build.writers.ledger_entries.files)
+    files.push(taggedFile(add) ?? (await inspect(build, add)));
+  return files;
+}
+
+async function inspect(build: Build, add: AddFile): Promise<EntriesFile> {
+  const rows = rowsOf('ledger_entries', [await build.writers.ledger_entries.find(add)], false);
+  const sql = `select segment_id, count(*) as rows from ${rows} group by 1`;
+  const counts = (await queryRows(build, `look into ${add.path}`, sql)) as readonly [bigint, bigint][];
+  return {
+    add,
+    month: add.partitionValues['month'] ?? '',
+    rows: sumOfRows(counts.map(([, count]) => ({ rows: count }))),
+    isOpen: false,
+    segments: new Set(counts.map(([id]) => id)),
+  };
 }
 
 async function append(build: Build, segments: readonly SegmentMonth[]): Promise<AddFile> {
-  const { warehouse, signal } = build;
   const content = contentOf(segments);
-  const rows = warehouse.rows(content.month, [...content.segments], signal);
+  const rows = build.warehouse.rows(content.month, [...content.segments], build.signal);
   const { path } = await fetchCsv(build, rows);
   const write = (lineBytesMax: number): Promise<AddFile> =>
-    writeFile(
-      build,
-      `select ${selected(ENTRIES)} from ${csvRows(path, LINE_COLUMNS, lineBytesMax)}`,
-      content,
-    );
+    writeFile(build, selectCsv(path, ENTRIES, LINE_COLUMNS, lineBytesMax), content);
   try {
     return await write(LINE_BYTES);
   } catch (error) {
@@ -63,9 +104,6 @@ async function append(build: Build, segments: readonly SegmentMonth[]): Promise<
     return write(LINE_BYTES_MAX);
   }
 }
-
-/** What a file is to hold. */
-type Content = Omit<EntriesFile, 'add'>;
 
 function contentOf(segments: readonly SegmentMonth[]): Content {
   const [first] = segments;
@@ -77,16 +115,13 @@ function contentOf(segments: readonly SegmentMonth[]): Content {
   };
 }
 
-async function rewrite(
-  build: Build,
-  files: readonly EntriesFile[],
-  content: Content,
-  where = '',
-): Promise<AddFile> {
+/** Writes those rows of the files that the content names. */
+async function rewrite(build: Build, files: readonly EntriesFile[], content: Content): Promise<AddFile> {
   const paths: string[] = [];
   for (const { add } of files) paths.push(await build.writers.ledger_entries.find(add));
-  const from = rowsOf('ledger_entries', paths, false);
-  return writeFile(build, `select ${namesOf(ENTRIES)} from ${from}${where}`, content);
+  const rows = rowsOf('ledger_entries', paths, false);
+  const kept = [...content.segments].join(', ');
+  return writeFile(build, `select ${namesOf(ENTRIES)} from ${rows} where segment_id in (${kept})`, content);
 }
 
 /** @throws RetryableError `LAKE_ROWS_DIFFER` where other rows came than the warehouse counts */
@@ -106,4 +141,25 @@ async function writeFile({ writers, onProgress }: Build, select: string, content
 
 function sumOfRows(parts: readonly { readonly rows: bigint }[]): bigint {
   return parts.reduce((sum, { rows }) => sum + rows, 0n);
+}
+
+/** In their order, each group as long as it holds no more; what is larger stands alone. */
+function cutByRows<Part extends { readonly rows: bigint }>(
+  parts: readonly Part[],
+  rowsMax: bigint,
+  partsMax = Infinity,
+): readonly (readonly Part[])[] {
+  const groups: Part[][] = [];
+  let rows = 0n;
+  for (const part of parts) {
+    const group = groups.at(-1);
+    rows += part.rows;
+    if (group !== undefined && rows <= rowsMax && group.length < partsMax) {
+      group.push(part);
+      continue;
+    }
+    groups.push([part]);
+    rows = part.rows;
+  }
+  return groups;
 }

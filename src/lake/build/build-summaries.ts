@@ -8,7 +8,7 @@ import { logAmong } from '../delta/listing.ts';
 import { readTable } from '../delta/log.ts';
 import { queryRows } from '../local/duckdb.ts';
 import { literals } from '../local/sql.ts';
-import { COVERAGE, selected } from '../tables/columns.ts';
+import { COVERAGE } from '../tables/columns.ts';
 import { countedEntries, isCounted, rangesByParty } from '../tables/counted.ts';
 import {
   SUMMARIES,
@@ -18,8 +18,9 @@ import {
   summaryOf,
 } from '../tables/summaries.ts';
 import { rootOf, rowsOf } from '../tables/tables.ts';
-import { type Build, csvRows } from './build-context.ts';
 import type { EntriesFile } from './entries-file.ts';
+import type { Build } from './table-writer.ts';
+import { selectCsv } from './workshop.ts';
 
 const OF_TAG = 'of';
 const FORM_TAG = 'form';
@@ -31,44 +32,31 @@ export async function buildSummaries(
   entries: readonly EntriesFile[],
   coveragePath: string,
 ): Promise<void> {
-  const coverage = `(select ${selected(COVERAGE)} from ${csvRows(
-    coveragePath,
-    COVERAGE.map(({ name }) => name),
-  )})`;
+  const coverage = `(${selectCsv(coveragePath, COVERAGE)})`;
   const flipped = await findFlippedFiles(build, entries, coverage);
-  for (const table of SUMMARY_TABLES) await buildSummary(build, table, entries, flipped, coverage);
-}
-
-async function buildSummary(
-  build: Build,
-  table: SummaryTable,
-  entries: readonly EntriesFile[],
-  flipped: ReadonlySet<string>,
-  coverage: string,
-): Promise<void> {
-  const writer = build.writers[table];
-  const { isOfCounted } = SUMMARIES[table];
-  const wanted = new Set(entries.map(({ add }) => add.path));
-  const usable = new Set<string>();
-  const remove: AddFile[] = [];
-  for (const file of writer.files) {
-    const of = file.tags?.[OF_TAG] ?? '';
-    const isFresh = wanted.has(of) && !usable.has(of) && !(isOfCounted && flipped.has(of));
-    if (isFresh && writer.isTrusted && isOfThisForm(build, table, file)) usable.add(of);
-    else remove.push(file);
+  for (const table of SUMMARY_TABLES) {
+    const writer = build.writers[table];
+    const { isOfCounted } = SUMMARIES[table];
+    const missing = new Map(entries.map((file) => [file.add.path, file]));
+    const [add, remove]: [AddFile[], AddFile[]] = [[], []];
+    for (const file of writer.files) {
+      const of = file.tags?.[OF_TAG] ?? '';
+      const isUsable = writer.isTrusted && isOfThisForm(build, table, file);
+      const isFlipped = isOfCounted && flipped.has(of);
+      if (isFlipped || !isUsable || !missing.delete(of)) remove.push(file);
+    }
+    for (const file of missing.values()) {
+      const rows = rowsOf('ledger_entries', [await build.writers.ledger_entries.find(file.add)], false);
+      const tags = {
+        [OF_TAG]: file.add.path,
+        [FORM_TAG]: String(SUMMARY_FORM),
+        [BUILD_TAG]: String(await build.buildNumber()),
+      };
+      const select = summaryOf(table, isOfCounted ? countedEntries(rows, coverage) : rows);
+      add.push(await writer.write(select, { month: file.month, tags }));
+    }
+    await writer.commit('WRITE', { add, remove });
   }
-  const add: AddFile[] = [];
-  for (const file of entries.filter(({ add: { path } }) => !usable.has(path))) {
-    const rows = rowsOf('ledger_entries', [await build.writers.ledger_entries.find(file.add)], false);
-    const tags = {
-      [OF_TAG]: file.add.path,
-      [FORM_TAG]: String(SUMMARY_FORM),
-      [BUILD_TAG]: String(await build.buildNumber()),
-    };
-    const select = summaryOf(table, isOfCounted ? countedEntries(rows, coverage) : rows);
-    add.push(await writer.write(select, { month: file.month, tags }));
-  }
-  await writer.commit('WRITE', { add, remove });
 }
 
 /** Of counted entries, what a build made that did not come to its end is not trusted. */

@@ -7,15 +7,13 @@ import type { Moment } from '../moment.ts';
 import { removeUnnamed } from '../retention.ts';
 import { LAKE_TABLES, type LakeTable } from '../tables/columns.ts';
 import type { WholeTable } from '../store/warehouse-reader.ts';
-import { selected } from '../tables/columns.ts';
 import { rootOf, SHAPES } from '../tables/tables.ts';
-import { type Build, csvRows, fetchCsv, type LakeProgress } from './build-context.ts';
 import { buildEntries } from './build-entries.ts';
 import { buildSummaries } from './build-summaries.ts';
-import { statesOf, TableWriter } from './table-writer.ts';
-import { inWorkshop, type LakeDeps, publishTables, type Workshop } from './workshop.ts';
+import { type Build, type LakeProgress, statesOf, TableWriter } from './table-writer.ts';
+import { fetchCsv, inWorkshop, type LakeDeps, publishTables, selectCsv, type Workshop } from './workshop.ts';
 
-export type { LakeProgress } from './build-context.ts';
+export type { LakeProgress } from './table-writer.ts';
 export type { LakeDeps } from './workshop.ts';
 
 /** Its files, rows and bytes are of all tables, summaries and coverage among them. */
@@ -71,16 +69,11 @@ const CONTENT_TAG = 'content';
 async function buildWhole(build: Build, table: WholeTable): Promise<string> {
   const { warehouse, signal, onProgress } = build;
   const writer = build.writers[table];
-  const { columns } = SHAPES[table];
   const { path, sha256 } = await fetchCsv(build, warehouse.whole(table, signal));
   const before = writer.files;
   if (before.length === 1 && before[0]?.tags?.[CONTENT_TAG] === sha256) return path;
-  const rows = csvRows(
-    path,
-    columns.map(({ name }) => name),
-  );
   const tags = { [CONTENT_TAG]: sha256 };
-  const file = await writer.write(`select ${selected(columns)} from ${rows}`, { tags });
+  const file = await writer.write(selectCsv(path, SHAPES[table].columns), { tags });
   await writer.commit('WRITE', { add: [file], remove: before });
   onProgress({ partition: rootOf(table), rows: totalOfFiles([file]).rows });
   return path;

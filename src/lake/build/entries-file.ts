@@ -1,7 +1,5 @@
-/** What a file of `ledger_entries` holds: by its tags in the log, or where another writer made it, by a look into it. */
+/** What a file of `ledger_entries` holds, by its tags in the log. */
 import { type AddFile, rowsOfFile } from '../delta/actions.ts';
-import { type LakeAccess, queryRows } from '../local/duckdb.ts';
-import { rowsOf } from '../tables/tables.ts';
 
 export interface EntriesFile {
   readonly add: AddFile;
@@ -15,22 +13,11 @@ export interface EntriesFile {
 const SEGMENTS_TAG = 'segments';
 const OPEN_TAG = 'open';
 
-export function entriesTags({
-  segments,
-  isOpen,
-}: Pick<EntriesFile, 'segments' | 'isOpen'>): Readonly<Record<string, string>> {
-  return { [SEGMENTS_TAG]: formatIds(segments), [OPEN_TAG]: String(isOpen) };
-}
+/** What a file is to hold. */
+export type Content = Omit<EntriesFile, 'add'>;
 
-/** @param find where DuckDB finds a file */
-export async function describeFiles(
-  access: Pick<LakeAccess, 'connection' | 'signal'>,
-  adds: readonly AddFile[],
-  find: (add: AddFile) => Promise<string>,
-): Promise<readonly EntriesFile[]> {
-  const files: EntriesFile[] = [];
-  for (const add of adds) files.push(taggedFile(add) ?? (await inspect(access, add, await find(add))));
-  return files;
+export function entriesTags({ segments, isOpen }: Content): Readonly<Record<string, string>> {
+  return { [SEGMENTS_TAG]: formatIds(segments), [OPEN_TAG]: String(isOpen) };
 }
 
 /** Undefined where another writer made the file, and it has to be looked into. */
@@ -40,18 +27,6 @@ export function taggedFile(add: AddFile): EntriesFile | undefined {
   const rows = rowsOfFile(add);
   if (!month || segments === undefined || rows === undefined) return undefined;
   return { add, month, rows, isOpen: add.tags?.[OPEN_TAG] === 'true', segments };
-}
-
-async function inspect(
-  access: Pick<LakeAccess, 'connection' | 'signal'>,
-  add: AddFile,
-  path: string,
-): Promise<EntriesFile> {
-  const sql = `select segment_id, count(*) from ${rowsOf('ledger_entries', [path], false)} group by 1`;
-  const counts = (await queryRows(access, `look into ${add.path}`, sql)) as readonly [bigint, bigint][];
-  const rows = counts.reduce((sum, [, count]) => sum + count, 0n);
-  const month = add.partitionValues['month'] ?? '';
-  return { add, month, rows, isOpen: false, segments: new Set(counts.map(([id]) => id)) };
 }
 
 /** Ids as short text: `1-7,9`. */

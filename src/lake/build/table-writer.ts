@@ -16,6 +16,16 @@ import { APP_PREFIX, SPOOL_PREFIX, type Workshop } from './workshop.ts';
 
 const COMMITS_BETWEEN_CHECKPOINTS = 30;
 
+export interface LakeProgress {
+  readonly partition: string;
+  readonly rows: bigint;
+}
+
+export interface Build extends Workshop {
+  readonly writers: Readonly<Record<LakeTable, TableWriter>>;
+  readonly onProgress: (progress: LakeProgress) => void;
+}
+
 /** What a commit brings and takes. */
 export interface Change {
   readonly add: readonly AddFile[];

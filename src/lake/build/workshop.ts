@@ -1,4 +1,9 @@
 /** Where a build or a restore works: the lake as it finds it, an engine, and a folder of its own. */
+import { randomUUID } from 'node:crypto';
+import { createWriteStream } from 'node:fs';
+import { join } from 'node:path';
+import { pipeline } from 'node:stream/promises';
+import { ByteSums, type FileFacts } from '../../core/byte-sums.ts';
 import type { ListedObject, ObjectStore } from '../../objects/object-store.ts';
 import type { TableState } from '../delta/actions.ts';
 import { BUILD_MEMORY_LIMIT, type LakeAccess, openEngine } from '../local/duckdb.ts';
@@ -7,7 +12,8 @@ import { sweepScratch } from '../local/scratch.ts';
 import { type Moment, publishMoment, readMoment } from '../moment.ts';
 import type { LakeRepository } from '../store/lake-store.ts';
 import type { WarehouseReader } from '../store/warehouse-reader.ts';
-import type { LakeTable } from '../tables/columns.ts';
+import { literal } from '../local/sql.ts';
+import { type LakeColumn, type LakeTable, selected } from '../tables/columns.ts';
 import { LAKE_PREFIX, rootOf } from '../tables/tables.ts';
 import { listObjects, type LogListing, newestVersion } from '../delta/listing.ts';
 
@@ -98,11 +104,33 @@ export async function whoDecides(objects: ObjectStore, signal: AbortSignal): Pro
   return put === 'honoured' && hasOneWinner ? 'store' : 'database';
 }
 
-interface Deps {
-  readonly objects: ObjectStore;
-  readonly repository: LakeRepository;
-  readonly signal: AbortSignal;
+/** Brings what the warehouse sends to the local disk. */
+export async function fetchCsv(
+  { folder }: Workshop,
+  csv: AsyncIterable<Buffer>,
+): Promise<FileFacts & { readonly path: string }> {
+  const path = join(folder, `${randomUUID()}.csv`);
+  const sums = new ByteSums();
+  await pipeline(csv, sums.through(), createWriteStream(path));
+  return { path, ...sums.facts() };
 }
+
+/** DuckDB reads in buffers of the longest line; what is longer is rare, and takes larger ones. */
+export const LINE_BYTES = 4 * 2 ** 20;
+
+/** Selects the columns from what was brought. @param sent the columns that it has, as text */
+export function selectCsv(
+  path: string,
+  columns: readonly LakeColumn[],
+  sent: readonly string[] = columns.map(({ name }) => name),
+  lineBytesMax = LINE_BYTES,
+): string {
+  const types = sent.map((name) => `${name}: 'VARCHAR'`).join(', ');
+  return `select ${selected(columns)} from read_csv(${literal(path)}, header = false, auto_detect = false, delim = ',', quote = '"', escape = '"', nullstr = '',
+    max_line_size = ${lineBytesMax}, buffer_size = ${lineBytesMax}, columns = {${types}})`;
+}
+
+type CommitterDeps = Pick<LakeDeps & LakeAccess, 'objects' | 'repository' | 'signal'>;
 
 /**
  * Who decides that a commit is the next version of a table: the store, where it writes a key once; otherwise the
@@ -111,13 +139,13 @@ interface Deps {
  */
 class Committer {
   readonly decidedBy: 'store' | 'database';
-  readonly #deps: Deps;
+  readonly #deps: CommitterDeps;
   /** Undefined where the store decides. */
   readonly #register: LakeRepository | undefined;
   readonly #decided = new Map<LakeTable, number>();
 
   /** @param decidedBy what the store was found to honour when it was tried out */
-  constructor(deps: Deps, decidedBy: 'store' | 'database') {
+  constructor(deps: CommitterDeps, decidedBy: 'store' | 'database') {
     this.decidedBy = decidedBy;
     this.#deps = deps;
     this.#register = decidedBy === 'database' ? deps.repository : undefined;

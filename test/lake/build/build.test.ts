@@ -2,7 +2,7 @@ import { readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { buildLake } from '../../../src/lake/build/build.ts';
-import { SMALL_FILES_MAX } from '../../../src/lake/build/entries-plan.ts';
+import { SMALL_FILES_MAX } from '../../../src/lake/build/build-entries.ts';
 import { describeLake } from '../../../src/lake/overview.ts';
 import { verifyLake } from '../../../src/lake/verify/verify-lake.ts';
 import { commitTable } from '../commit-table.ts';
