@@ -6,7 +6,7 @@ import { processEnvironment } from './config/environment.ts';
 /** After a command has ended nothing should keep the process; if something does, it does not for long. */
 const LINGER_MAX_MS = 3_000;
 
-// Ledgers, lake, downloads and spool are for this user alone, whatever the shell's default is.
+// Ledgers, lake and spool are for this user alone, whatever the shell's default is.
 process.umask(0o077);
 
 const stop = new AbortController();

@@ -156,4 +156,4 @@ export const NO_CONSOLE: ConsoleParts = {
   upkeep: async () => CALM,
 };
 
-const NO_JOBS: ApiDeps['jobs'] = { submit: unused, list: unused, openDownload: unused };
+const NO_JOBS: ApiDeps['jobs'] = { submit: unused, list: unused, ledgerOf: unused };

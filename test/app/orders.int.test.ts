@@ -96,7 +96,7 @@ describe('an ordered export', () => {
     },
   );
 
-  it('is worked, followed live, and downloaded in one piece and in ranges', async () => {
+  it('is worked, followed live, and downloaded', async () => {
     const letGo = heldExports();
     const id = await order({ partyId: parties[0], to: TO });
     const events = await eventsOf(id, (text) => {
@@ -108,18 +108,6 @@ describe('an ordered export', () => {
     const text = await whole.text();
     expect(sorted(text)).toEqual(await fromSource(parties[0], TO));
     expect(text.split('\n').length).toBeGreaterThan(10);
-    const etag = whole.headers.get('etag') ?? '';
-    const bytes = Buffer.byteLength(text);
-    const ranges = [`bytes=0-99`, `bytes=100-${bytes - 1}`];
-    const parts = await Promise.all(
-      ranges.map(async (range) => {
-        const headers = { range, 'if-range': etag };
-        const part = await fetch(`${mirror.url}/mirror/exports/${id}/download`, { headers });
-        expect(part.status).toBe(206);
-        return part.text();
-      }),
-    );
-    expect(parts.join('')).toBe(text);
     const runs = (await (await fetch(`${mirror.url}/mirror/runs?kind=export`)).json()) as {
       runs: { runId: string; subject: string; verdict: string }[];
     };

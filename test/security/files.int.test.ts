@@ -8,7 +8,7 @@ import { freshDatabase } from '../support/database.ts';
 
 const database = await freshDatabase();
 
-describe('objects, lake, spool and downloads', () => {
+describe('objects, lake and spool', () => {
   it('can be read by no other user', async () => {
     const former = process.umask(0o022);
     const sandbox = await startSandbox({ parties: 3, entriesMean: 10, rateLimit: 'none' });

@@ -2,7 +2,7 @@
 import type { FastifyInstance } from 'fastify';
 import type { ConsoleParts, Upkeep } from './console-data.ts';
 import type { LiveFacts } from './store/console-store.ts';
-import { type EventStreams, followChanges } from '../http/events.ts';
+import type { EventStreams } from '../http/events.ts';
 import { hideRoutes } from '../http/routes.ts';
 import type { MirrorStatus } from '../mirror/glance.ts';
 import { sharedLoad } from '../../core/shared-load.ts';
@@ -33,7 +33,7 @@ export function addConsoleFeed(
   hideRoutes(server)('GET /console/events', {}, async (_request, reply) => {
     // A database that is away is told before the stream is open, with a status that a page can read.
     await snapshot();
-    return streams.send(reply, (signal) => followChanges(snapshot, following, signal));
+    return streams.follow(reply, snapshot, following);
   });
 }
 

@@ -28,9 +28,8 @@ export function addCompression(server: FastifyInstance): void {
   });
 }
 
-/** Ranges count the bytes as they are, so what can be asked for in ranges is sent as it is. */
 function isCompressible(reply: FastifyReply): boolean {
-  return TYPES.test(String(reply.getHeader('content-type'))) && !reply.hasHeader('accept-ranges');
+  return TYPES.test(String(reply.getHeader('content-type')));
 }
 
 function takesGzip({ headers }: FastifyRequest): boolean {

@@ -64,17 +64,21 @@ export class EventStreams {
   readonly #mayOpen = limitOpen(STREAMS_MAX);
 
   /**
-   * @param open the values to send; ends when its signal does, which is when the client is gone
+   * Sends what `read` gives now, then each change, until the client is gone.
    * @throws StatusError 429 where too many streams are open
    */
-  send(reply: FastifyReply, open: (signal: AbortSignal) => AsyncIterable<unknown>): FastifyReply {
+  follow<Told>(
+    reply: FastifyReply,
+    read: () => Promise<Told | undefined>,
+    following: Following<Told>,
+  ): FastifyReply {
     if (!this.#mayOpen(reply))
       throw new StatusError('resourceExhausted', `more than ${STREAMS_MAX} event streams are open`);
     const signal = AbortSignal.any([goneSignal(reply), AbortSignal.timeout(STREAM_MS_MAX)]);
     const body = new PassThrough();
     const heartbeat = setInterval(() => body.writable && body.write(': alive\n\n'), HEARTBEAT_MS);
     reply.raw.once('close', () => clearInterval(heartbeat));
-    pipeline(eventTexts(open(signal), signal), body, () => undefined);
+    pipeline(eventTexts(followChanges(read, following, signal), signal), body, () => undefined);
     return reply.headers({ 'content-type': 'text/event-stream', 'x-accel-buffering': 'no' }).send(body);
   }
 }

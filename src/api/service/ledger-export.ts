@@ -40,15 +40,43 @@ const QUERY = z.object({
 /** Bytes of CSV in one message: a multiple of three, so that only the last carries base64 padding. */
 const MESSAGE_BYTES_MAX = 768 * 1024;
 
-/** The CSV as it is, or the result/error messages of the interface document, one JSON message a line. */
-type LedgerForm = 'text/csv' | 'application/json';
-
 /** Nothing is read before the first chunk is asked for. */
 export type LedgerReader = Pick<ObjectLedgerReader, 'read'>;
 
+/** The ledgers that one server sends. */
+export class LedgerStreams {
+  readonly #reader: LedgerReader;
+  readonly #log: Log;
+  readonly #mayOpen = limitOpen(OPEN_EXPORTS_MAX);
+
+  constructor(reader: LedgerReader, log: Log) {
+    this.#reader = reader;
+    this.#log = log;
+  }
+
+  /**
+   * The CSV, begun: until its first bytes are there, the status can still tell a failure.
+   * @throws StatusError where nothing can be sent
+   */
+  async open(reply: FastifyReply, question: LedgerRange): Promise<Readable> {
+    if (!this.#mayOpen(reply))
+      throw new StatusError('resourceExhausted', 'client reached max subscription allowed');
+    const gone = goneSignal(reply);
+    reply.header('content-disposition', `attachment;filename=${fileName(question)}`);
+    const rows = Readable.from(this.#reader.read(question, gone), { objectMode: false });
+    rows.once('error', (error) => {
+      if (gone.aborted) return;
+      this.#log.warn({ err: error, partyId: question.partyId }, 'Export to a client failed');
+    });
+    await once(rows, 'readable').catch((error: unknown) => {
+      throw exportError(error, question);
+    });
+    return rows;
+  }
+}
+
 /** Adds the route. */
-export function addLedgerExport(server: FastifyInstance, reader: LedgerReader, log: Log): void {
-  const mayOpen = limitOpen(OPEN_EXPORTS_MAX);
+export function addLedgerExport(server: FastifyInstance, ledgers: LedgerStreams): void {
   describeRoutes(server, 'service')(
     'GET /api/v2/ledgerentry/export',
     'Export the ledger entries of a party as CSV',
@@ -58,14 +86,17 @@ export function addLedgerExport(server: FastifyInstance, reader: LedgerReader, l
         'Raw CSV, or with `Accept: application/json` one result/error message a line, `data` in base64. A failure after the first byte ends the stream with an error object.',
       querystring: QUERY,
     },
-    async ({ url, headers }, reply) => {
+    async ({ url, headers: { accept } }, reply) => {
       // Thrown outside the envelope: the gateway refuses a query string before the stream exists.
       const given = readQuery(url, FIELDS);
       try {
         const question = readQuestion(given);
-        if (!mayOpen(reply))
-          throw new StatusError('resourceExhausted', 'client reached max subscription allowed');
-        return await streamLedger(headers.accept, reply, question, reader, log);
+        const rows = await ledgers.open(reply.header('vary', 'Accept'), question);
+        // Messages only for those who name JSON and not CSV, or prefer it; anything else is the service's form.
+        const isJson = weightOf(accept, 'application/json') > weightOf(accept, 'text/csv');
+        const body = ledgerBody(rows, isJson, (error) => exportError(error, question).body);
+        reply.header('content-type', isJson ? 'application/json' : 'text/csv');
+        return await reply.send(Readable.from(body, { objectMode: false }));
       } catch (error) {
         if (!(error instanceof StatusError)) throw error;
         // Streamed operations put their errors into an envelope.
@@ -96,30 +127,6 @@ function wholeSecond(nanos: bigint | undefined): Micros | undefined {
   return ((nanos - rest) / SECOND_NANOS) * SECOND_MICROS;
 }
 
-/** @throws StatusError where nothing can be sent */
-async function streamLedger(
-  accept: string | undefined,
-  reply: FastifyReply,
-  question: LedgerRange,
-  reader: LedgerReader,
-  log: Log,
-): Promise<FastifyReply> {
-  const form = ledgerForm(accept);
-  const gone = goneSignal(reply);
-  reply.header('content-disposition', `attachment;filename=${fileName(question)}`).header('vary', 'Accept');
-  const describe = (error: unknown): StatusError => {
-    if (!gone.aborted) log.warn({ err: error, partyId: question.partyId }, 'Export to a client failed');
-    return exportError(error, question);
-  };
-  const chunks = Readable.from(reader.read(question, gone));
-  // The status is decided by the first bytes, as the service decides it.
-  await once(chunks, 'readable').catch((error: unknown) => {
-    throw describe(error);
-  });
-  const body = ledgerBody(form, chunks, (error) => describe(error).body);
-  return reply.header('content-type', form).send(Readable.from(body, { objectMode: false }));
-}
-
 function exportError(error: unknown, { partyId }: LedgerRange): StatusError {
   if (error instanceof StatusError) return error;
   if (errorCode(error) === 'LEDGER_NOT_MIRRORED' && error instanceof Error) {
@@ -139,45 +146,33 @@ function fileName({ partyId, assetId, from, to }: LedgerRange): string {
   return `ledger_entries_${partyName(partyId)}${asset}${start}${end}.csv`;
 }
 
-/** Messages only for those who name JSON and not CSV, or prefer it; anything else is the service's form. */
-function ledgerForm(accept: string | undefined): LedgerForm {
-  const prefersJson = weightOf(accept, 'application/json') > weightOf(accept, 'text/csv');
-  return prefersJson ? 'application/json' : 'text/csv';
-}
-
 /**
  * A failure after the first byte can no longer change the status; it ends the stream as the service ends it, with the
  * error in the place of the next bytes.
+ * @param isJson the result/error messages of the interface document, one JSON message a line
  * @param describe turns what went wrong into the error that the client is told
- * @returns the body; it ends normally also where `chunks` failed
+ * @returns the body; it ends normally also where `rows` failed
  */
 async function* ledgerBody(
-  form: LedgerForm,
-  chunks: AsyncIterable<Buffer>,
+  rows: AsyncIterable<Buffer>,
+  isJson: boolean,
   describe: (error: unknown) => StatusBody,
 ): AsyncGenerator<Buffer> {
-  let isFirst = true;
+  // The interface wants `extensions` set in the first message; the mirror has none to tell.
+  let extensions = ',"extensions":[]';
   try {
-    for await (const chunk of chunks) {
-      if (form === 'text/csv') {
+    for await (const chunk of rows) {
+      if (!isJson) {
         yield chunk;
         continue;
       }
       for (let start = 0; start < chunk.length; start += MESSAGE_BYTES_MAX) {
-        yield message(chunk.subarray(start, start + MESSAGE_BYTES_MAX), isFirst);
-        isFirst = false;
+        const data = chunk.subarray(start, start + MESSAGE_BYTES_MAX).toString('base64');
+        yield Buffer.from(`{"result":{"contentType":"text/csv","data":"${data}"${extensions}}}\n`, 'latin1');
+        extensions = '';
       }
     }
   } catch (error) {
-    yield Buffer.from(JSON.stringify({ error: describe(error) }) + (form === 'text/csv' ? '' : '\n'));
+    yield Buffer.from(JSON.stringify({ error: describe(error) }) + (isJson ? '\n' : ''));
   }
-}
-
-/** The interface wants `extensions` set in the first message; the mirror has none to tell. */
-function message(data: Buffer, isFirst: boolean): Buffer {
-  const extensions = isFirst ? ',"extensions":[]' : '';
-  return Buffer.from(
-    `{"result":{"contentType":"text/csv","data":"${data.toString('base64')}"${extensions}}}\n`,
-    'latin1',
-  );
 }

@@ -1,5 +1,4 @@
 /** The read API and console over this mirror, listening. */
-import { join } from 'node:path';
 import { openSessionStore } from '../../api/access/store/session-store.ts';
 import { listen, type Listening } from '../../api/http/listen.ts';
 import { buildServer } from '../../api/http/server.ts';
@@ -9,9 +8,8 @@ import { ReadStore } from '../../api/service/store/read-store.ts';
 import type { App } from '../app.ts';
 import { storeProbes } from '../services.ts';
 import { consoleParts } from './console-parts.ts';
-import { Downloads } from '../../api/mirror/downloads.ts';
-import { RunStarts } from '../../api/mirror/start-runs.ts';
-import { ExportOrders } from '../../api/mirror/export-orders.ts';
+import { RunStarts } from '../../api/mirror/runs.ts';
+import { ExportOrders } from '../../api/mirror/exports.ts';
 import { addQueueBoard } from '../../api/console/queue-board.ts';
 
 /**
@@ -26,7 +24,7 @@ export async function startApi(app: App): Promise<Listening> {
       ledger: { read: (question, signal) => jobs.stages.readLedger(question, signal) },
       status: app.status,
       runs: new RunStarts(jobs, (url) => app.workers.anyAlive(url)),
-      jobs: new ExportOrders(jobs, new Downloads(join(config.dataDir, 'downloads'))),
+      jobs: new ExportOrders(jobs),
       console: consoleParts(app),
       probes: storeProbes(app),
       metrics: app.metrics(),

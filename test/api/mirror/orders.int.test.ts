@@ -1,17 +1,15 @@
 /** Exports on demand: what may be ordered, how an order is followed, and the file at its end. */
-import { Readable } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeEach, describe, expect, it } from 'vitest';
 import { listen } from '../../../src/api/http/listen.ts';
-import type { Download } from '../../../src/api/mirror/downloads.ts';
 import type {
+  ExportJobs,
   ExportOrder,
   ExportStatus,
   OrderRecord,
   OrdersQuestion,
-} from '../../../src/api/mirror/export-orders.ts';
-import type { ExportJobs } from '../../../src/api/mirror/export-routes.ts';
-import { StatusError } from '../../../src/api/http/status-error.ts';
+} from '../../../src/api/mirror/exports.ts';
+import type { LedgerRange } from '../../../src/ledger/ledger-range.ts';
 import { waitFor } from '../../support/wait-for.ts';
 import type { ProgressLine } from '../../../src/runs/progress/progress-line.ts';
 import type { RunDocument } from '../../../src/runs/run-schema.ts';
@@ -40,9 +38,11 @@ const RUN: RunDocument = {
 class OneOrder implements ExportJobs {
   submitted: ExportOrder[] = [];
   status: ExportStatus = { id: ID, state: 'queued', verdict: null, evidence: {} };
-  download: Download | undefined;
+  ledger: LedgerRange | undefined;
+  failure: { readonly after: number; readonly error: Error } | undefined;
+  held: Promise<void> = Promise.resolve();
+  downloads = 0;
   readings = 0;
-  isBusy = false;
   questions: OrdersQuestion[] = [];
   records: readonly OrderRecord[] = [];
   /** Told one after another; the order ends with the last. */
@@ -68,9 +68,17 @@ class OneOrder implements ExportJobs {
     if (this.steps.length === 1) this.status = { ...this.status, state: 'done', verdict: 'complete' };
     return step;
   }
-  async openDownload(id: string): Promise<Download | undefined> {
-    if (this.isBusy) throw new StatusError('resourceExhausted', 'try again');
-    return id === ID ? this.download : undefined;
+  async ledgerOf(id: string): Promise<LedgerRange | undefined> {
+    return id === ID ? this.ledger : undefined;
+  }
+  async *read(): AsyncGenerator<Buffer> {
+    this.downloads += 1;
+    await this.held;
+    if (this.failure?.after === 0) throw this.failure.error;
+    yield CONTENT;
+    if (this.failure === undefined) return;
+    await sleep(200);
+    throw this.failure.error;
   }
 }
 
@@ -79,8 +87,9 @@ const server = await apiWithoutDatabase({
   jobs: {
     submit: (order) => jobs.submit(order),
     list: (question) => jobs.list(question),
-    openDownload: (id) => jobs.openDownload(id),
+    ledgerOf: (id) => jobs.ledgerOf(id),
   },
+  ledger: { read: () => jobs.read() },
   status: { ...EMPTY_STATUS, run: (id) => jobs.run(id) },
   runs: {
     start: () => Promise.reject(new Error('nothing is started here')),
@@ -263,63 +272,43 @@ describe('the events of an order', () => {
 });
 
 describe('the download of an order', () => {
+  const download = (): Promise<Response> => fetch(`${api.url}/mirror/exports/${ID}/download`);
   beforeEach(() => {
-    jobs.download = {
-      fileName: 'ledger.csv',
-      bytes: CONTENT.length,
-      tag: 'abc',
-      read: ({ start, end }) => Readable.from(CONTENT.subarray(start, end), { objectMode: false }),
-    };
+    jobs.ledger = { partyId: PARTY };
   });
 
-  async function download(headers: Record<string, string>): Promise<[number, string | null, string]> {
-    const response = await fetch(`${api.url}/mirror/exports/${ID}/download`, { headers });
-    return [response.status, response.headers.get('content-range'), await response.text()];
-  }
-
-  const ALL = CONTENT.toString();
-
-  it('is the file, named, with its length', async () => {
-    const response = await fetch(`${api.url}/mirror/exports/${ID}/download`);
+  it('is the CSV, named', async () => {
+    const response = await download();
     expect(Object.fromEntries(response.headers)).toMatchObject({
       'content-type': 'text/csv',
-      'content-length': `${CONTENT.length}`,
-      'content-disposition': 'attachment; filename="ledger.csv"',
-      'accept-ranges': 'bytes',
-      etag: '"abc"',
+      'content-disposition': `attachment;filename=ledger_entries_${PARTY}.csv`,
     });
-    expect(await response.text()).toBe(ALL);
+    expect(await response.text()).toBe(CONTENT.toString());
   });
 
-  it.each([
-    ['bytes=0-3', 206, 'bytes 0-3/12', 'a,b\n'],
-    ['bytes=4-', 206, 'bytes 4-11/12', '1,2\n3,4\n'],
-    ['bytes=-4', 206, 'bytes 8-11/12', '3,4\n'],
-    ['bytes=-400', 206, 'bytes 0-11/12', ALL],
-    ['bytes=8-99', 206, 'bytes 8-11/12', '3,4\n'],
-    ['bytes=12-', 416, 'bytes */12', ''],
-    ['bytes=-0', 416, 'bytes */12', ''],
-    ['bytes=3-1', 200, null, ALL],
-    ['bytes=0-1,3-4', 200, null, ALL],
-    ['lines=1-2', 200, null, ALL],
-    ['bytes=-', 200, null, ALL],
-  ])('with the range %s', async (range, status, contentRange, text) => {
-    expect(await download({ range })).toEqual([status, contentRange, text]);
+  it('is a 404 while the order has brought nothing', async () => {
+    jobs.ledger = undefined;
+    expect((await download()).status).toBe(404);
   });
 
-  it('is a 429 with the time to retry where no more downloads can be made now', async () => {
-    jobs.isBusy = true;
-    const response = await fetch(`${api.url}/mirror/exports/${ID}/download`);
-    expect([response.status, response.headers.get('retry-after')]).toEqual([429, '5']);
-    expect(await response.json()).toEqual({ code: 8, message: 'try again', details: [] });
+  it('is the status of what fails before its first bytes, and cut off by what fails behind them', async () => {
+    const lost = new Error('the store is gone');
+    jobs.failure = { after: 0, error: lost };
+    expect((await download()).status).toBe(500);
+    jobs.failure = { after: 1, error: lost };
+    const response = await download();
+    expect(response.status).toBe(200);
+    await expect(response.text()).rejects.toThrow('terminated');
   });
 
-  it('continues only where the file is still the same', async () => {
-    expect(await download({ range: 'bytes=4-', 'if-range': '"abc"' })).toEqual([
-      206,
-      'bytes 4-11/12',
-      '1,2\n3,4\n',
-    ]);
-    expect(await download({ range: 'bytes=4-', 'if-range': '"old"' })).toEqual([200, null, ALL]);
+  it('is a 429 with the time to retry where as many ledgers are sent as may be', async () => {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    jobs.held = promise;
+    const open = Array.from({ length: 32 }, download);
+    await waitFor(() => jobs.downloads === 32, { what: 'all of them are open' });
+    const refused = await download();
+    expect([refused.status, refused.headers.get('retry-after')]).toEqual([429, '5']);
+    resolve();
+    for (const response of await Promise.all(open)) expect(await response.text()).toBe(CONTENT.toString());
   });
 });

@@ -1,0 +1,220 @@
+/** `/mirror/exports`: exports on demand are runs, queued ahead of the nightly ones. An id is the run's. */
+import type { FastifyInstance } from 'fastify';
+import { z } from 'zod';
+import { canonicalPartyId, isExportableParty, isHexId, PARTY_ID_BYTES_MAX } from '../../core/ids.ts';
+import { floorSecond, formatInstant, parseInstant, readInstant } from '../../core/time.ts';
+import type { LedgerRange } from '../../ledger/ledger-range.ts';
+import { enqueueRun } from '../../runs/enqueue.ts';
+import type { JobDeps } from '../../runs/job.ts';
+import { RUN, type RunDocument } from '../../runs/run-schema.ts';
+import type { Run } from '../../runs/store/run.ts';
+import type { EventStreams } from '../http/events.ts';
+import type { StatusStore } from '../http/ports.ts';
+import { BY_ID, describeRoutes, named, nameSchemas, TEXT_OR_NULL, UUID } from '../http/routes.ts';
+import { StatusError } from '../http/status-error.ts';
+import type { LedgerStreams } from '../service/ledger-export.ts';
+import { FOLLOWING, type RunOrders } from './runs.ts';
+
+/** Each is a run that is never forgotten, and goes ahead of the nightly ones. */
+const ORDERS_OPEN_MAX = 200;
+/** What the service numbers errors that have no number of their own. */
+const UNMAPPED = 10_000;
+
+const INSTANT = z.string().max(40).optional();
+const PARTY_ID = z.string().min(1).max(PARTY_ID_BYTES_MAX);
+
+/** Kept as the run's parameters. */
+const EXPORT_ORDER = z.strictObject({
+  partyId: PARTY_ID.describe('As the source lists it.'),
+  assetId: z
+    .string()
+    .regex(/^[0-9a-fA-F]{64}$/)
+    .optional(),
+  from: INSTANT.describe('RFC 3339, inclusive, a whole second. Without it, from the beginning.'),
+  to: INSTANT.describe('RFC 3339, exclusive, a whole second. Without it, up to the present.'),
+  again: z.boolean().optional().describe('Distrust what is covered in that range, and ask for it anew.'),
+});
+export type ExportOrder = z.infer<typeof EXPORT_ORDER>;
+
+const ORDERS_QUESTION = z.strictObject({
+  partyId: PARTY_ID.optional().describe('Only orders for this party.'),
+  before: UUID.optional().describe('Only orders older than this one: the next page.'),
+  limit: z.int().min(1).max(500).default(50),
+});
+export type OrdersQuestion = z.infer<typeof ORDERS_QUESTION>;
+
+const EXPORT_STATUS = RUN.pick({ id: true, state: true, verdict: true, evidence: true });
+export type ExportStatus = z.infer<typeof EXPORT_STATUS>;
+
+/** What was asked for; null where the order named none. */
+const ASKED = z.object({ assetId: TEXT_OR_NULL, from: TEXT_OR_NULL, to: TEXT_OR_NULL });
+
+/** One line of the history of orders. Times are RFC 3339. */
+const ORDER_RECORD = EXPORT_STATUS.extend({
+  partyId: z.string(),
+  ...ASKED.shape,
+  ...RUN.pick({ queuedAt: true, finishedAt: true }).shape,
+});
+export type OrderRecord = z.infer<typeof ORDER_RECORD>;
+
+export type ExportJobs = Pick<ExportOrders, keyof ExportOrders>;
+
+export class ExportOrders {
+  readonly #deps: JobDeps;
+
+  constructor(deps: JobDeps) {
+    this.#deps = deps;
+  }
+
+  /** An order that is open already is not queued again: its id is returned. */
+  async submit({ partyId, ...asked }: ExportOrder): Promise<{ id: string }> {
+    const { runs, stages } = this.#deps;
+    if (!isHexId(partyId) && (await stages.listedParties(partyId))[0] !== partyId)
+      throw new StatusError('invalidArgument', 'partyId: no such party is listed');
+    if ((await runs.openOrders()) >= ORDERS_OPEN_MAX) {
+      const state = `${ORDERS_OPEN_MAX} orders are open already`;
+      throw new StatusError('resourceExhausted', `${state}; wait for some of them, or cancel them`);
+    }
+    const params = { ...asked, isOrdered: true };
+    const { run, found } = await runs.order({ kind: 'export', subject: partyId, params });
+    if (found === 'none') await enqueueRun(run, this.#deps);
+    return { id: run.runId };
+  }
+
+  /** Newest first. */
+  async list({ partyId: subject, ...page }: OrdersQuestion): Promise<readonly OrderRecord[]> {
+    const runs = await this.#deps.runs.list({ kind: 'export', subject, ...page });
+    return runs.map((run) => {
+      const { subject: partyId, queuedAt, finishedAt } = run;
+      return { ...toStatus(run), partyId, ...askedBy(run), queuedAt, finishedAt };
+    });
+  }
+
+  /** What an order was for; undefined while it has not ended with something to download. */
+  async ledgerOf(id: string): Promise<LedgerRange | undefined> {
+    const run = await this.#deps.runs.get(id);
+    if (run?.kind !== 'export' || run.verdict === null || run.verdict === 'failed') return undefined;
+    const { assetId, from, to } = askedBy(run);
+    return {
+      partyId: run.subject,
+      assetId: assetId ?? undefined,
+      from: from === null ? undefined : readInstant(from),
+      to: to === null ? undefined : readInstant(to),
+    };
+  }
+}
+
+function askedBy({ params }: Run): z.infer<typeof ASKED> {
+  const { assetId = null, from = null, to = null } = ASKED.partial().parse(params);
+  return { assetId, from, to };
+}
+
+function toStatus({ runId, state, verdict, evidence }: RunDocument): ExportStatus {
+  return { id: runId, state, verdict, evidence };
+}
+
+interface ExportParts {
+  readonly jobs: ExportJobs;
+  readonly runs: RunOrders;
+  readonly status: StatusStore;
+}
+
+/** Adds the routes. */
+export function addExports(
+  server: FastifyInstance,
+  { jobs, runs, status }: ExportParts,
+  streams: EventStreams,
+  ledgers: LedgerStreams,
+): void {
+  const find = async (id: string): Promise<RunDocument> => {
+    const run = await status.run(id);
+    if (run?.kind !== 'export') throw new StatusError('notFound', 'no order has this id');
+    return run;
+  };
+  nameSchemas(server, { ExportOrder: EXPORT_ORDER, Export: EXPORT_STATUS, ExportRecord: ORDER_RECORD });
+  const add = describeRoutes(server, 'exports');
+  add(
+    'GET /mirror/exports',
+    'Orders, newest first',
+    {
+      querystring: ORDERS_QUESTION,
+      response: { 200: z.object({ exports: z.array(named('ExportRecord')) }) },
+    },
+    async ({ query: { partyId, ...page } }) => ({
+      exports: await jobs.list({ ...page, partyId: partyId === undefined ? undefined : readParty(partyId) }),
+    }),
+  );
+  add(
+    'POST /mirror/exports',
+    'Order an export',
+    { body: named<ExportOrder>('ExportOrder'), response: { 202: z.object({ id: UUID }) } },
+    async ({ body }, reply) => {
+      const { id } = await jobs.submit(readOrder(body));
+      return reply.code(202).header('location', `/mirror/exports/${id}`).send({ id });
+    },
+  );
+  add(
+    'GET /mirror/exports/:id',
+    'How an order stands',
+    { params: BY_ID, response: { 200: named('Export') } },
+    async ({ params: { id } }) => toStatus(await find(id)),
+  );
+  add(
+    'DELETE /mirror/exports/:id',
+    'Cancel an order',
+    { params: BY_ID, response: { 204: z.null() } },
+    async ({ params: { id } }, reply) => {
+      await find(id);
+      await runs.cancel(id);
+      return reply.code(204).send();
+    },
+  );
+  add(
+    'GET /mirror/exports/:id/events',
+    'Live progress, as server-sent events',
+    { params: BY_ID, produces: ['text/event-stream'] },
+    async ({ params: { id } }, reply) => {
+      await find(id);
+      const read = async () => ({ ...toStatus(await find(id)), progress: await runs.progress(id) });
+      return streams.follow(reply, read, FOLLOWING);
+    },
+  );
+  add(
+    'GET /mirror/exports/:id/download',
+    'The CSV that an order brought',
+    { params: BY_ID, produces: ['text/csv'] },
+    async ({ params: { id } }, reply) => {
+      const ledger = await jobs.ledgerOf(id);
+      if (ledger === undefined) throw new StatusError('notFound', 'nothing to download (yet)');
+      // What fails behind its first bytes ends the connection: a file that is cut is seen to be.
+      return reply.header('content-type', 'text/csv').send(await ledgers.open(reply, ledger));
+    },
+  );
+}
+
+/** @throws StatusError 400 naming the field and what is accepted */
+function readOrder({ again, assetId, ...body }: ExportOrder): ExportOrder {
+  const partyId = readParty(body.partyId);
+  const from = readSecond('from', body.from);
+  const to = readSecond('to', body.to);
+  // Both are written alike: texts compare as instants.
+  if (from !== undefined && to !== undefined && from >= to) throw refuse('to: give an instant after from');
+  return { partyId, assetId: assetId?.toLowerCase(), from, to, again: again === true ? again : undefined };
+}
+
+function readParty(text: string): string {
+  const partyId = canonicalPartyId(text);
+  if (partyId !== undefined && isExportableParty(partyId)) return partyId;
+  throw refuse('partyId: give a party id as the source lists it');
+}
+
+function readSecond(name: string, text: string | undefined): string | undefined {
+  if (text === undefined) return undefined;
+  const instant = parseInstant(text);
+  if (instant !== undefined && floorSecond(instant) === instant) return formatInstant(instant);
+  throw refuse(`${name}: give an RFC 3339 instant of a whole second, for example 2023-05-10T00:00:00Z`);
+}
+
+function refuse(inner: string): StatusError {
+  return StatusError.ofHandler('invalidArgument', { code: UNMAPPED, message: 'invalid order', inner });
+}

@@ -1,0 +1,241 @@
+/** `/mirror/status` and `/mirror/runs`: what the mirror knows of itself; runs are started once for each key, and never twice side by side. */
+import { hash } from 'node:crypto';
+import type { FastifyInstance } from 'fastify';
+import { z } from 'zod';
+import { sharedLoad } from '../../core/shared-load.ts';
+import { enqueueRun } from '../../runs/enqueue.ts';
+import type { JobDeps } from '../../runs/job.ts';
+import type { ProgressLine } from '../../runs/progress/progress-line.ts';
+import { describeRun, isOver } from '../../runs/run-document.ts';
+import { RUN_KINDS, type RunDocument } from '../../runs/run-schema.ts';
+import type { NewRun } from '../../runs/store/run.ts';
+import { type EventStreams, followChanges, goneSignal, limitOpen } from '../http/events.ts';
+import { MIRROR_STATUS, type StatusStore } from '../http/ports.ts';
+import { BY_ID, describeRoutes, named, nameSchemas, TEXT_OR_NULL, UUID } from '../http/routes.ts';
+import { StatusError } from '../http/status-error.ts';
+import { glance, type MirrorStatus } from './glance.ts';
+
+/** Counting a hundred thousand ledgers takes some tenths of a second: all who look share one count. */
+const STATUS_MAX_AGE_MS = 5_000;
+/** Who looks all the time, as the console does, does not wait for the next one. */
+const STATUS_USABLE_MS = 10_000;
+const LOG_LINES_MAX = 500;
+const WAIT_SECONDS_MAX = 60;
+const WAITERS_MAX = 64;
+const KEY = /^[\x21-\x7e]{1,200}$/;
+/** How a run is followed to its end. */
+export const FOLLOWING = { everyMs: 250, isLast: isOver };
+
+/** What `POST /mirror/runs` asks for. */
+const RUN_ORDER = z.strictObject({
+  kind: z.enum(['nightly', 'sync', 'audit', 'load', 'verify']),
+  list: z.enum(['parties', 'checkpoints', 'all']).default('all').describe('Of sync and audit.'),
+  rebuild: z.boolean().default(false).describe('Of load: the manifest tables first.'),
+  deep: z.boolean().default(false).describe('Of verify: every row.'),
+  onConflict: z
+    .enum(['attach', 'fail'])
+    .default('attach')
+    .describe('Where the same work is open: take its run, or answer 409.'),
+});
+type RunOrder = z.infer<typeof RUN_ORDER>;
+
+const RUN = named('Run');
+const LIST = {
+  querystring: z.strictObject({
+    kind: z.enum(RUN_KINDS).optional(),
+    before: UUID.optional().describe('Only runs queued before this one: the next page.'),
+    limit: z.int().min(1).max(500).default(50),
+  }),
+  response: { 200: z.object({ runs: z.array(RUN) }) },
+};
+const START = {
+  description:
+    'With an Idempotency-Key the same request starts one run, however often it is sent: 202 where it was queued now, 200 with the run that is there already.',
+  body: named<RunOrder>('RunOrder'),
+  response: { 200: RUN, 202: RUN },
+};
+const READ = {
+  params: BY_ID,
+  querystring: z.strictObject({ wait: z.int().min(0).max(WAIT_SECONDS_MAX).default(0) }),
+  response: { 200: RUN },
+};
+const LOGS = {
+  params: BY_ID,
+  querystring: z.strictObject({
+    after: z
+      .string()
+      .regex(/^\d{1,18}$/)
+      .default('0'),
+  }),
+  response: { 200: z.object({ lines: z.array(z.looseObject({})), next: TEXT_OR_NULL }) },
+};
+
+interface Started {
+  readonly runId: string;
+  readonly isNew: boolean;
+}
+
+/** The same name is the same run; `hash` is of what was asked for. */
+type OrderKey = Readonly<Record<'name' | 'hash', string>>;
+export type RunOrders = Pick<RunStarts, keyof RunStarts>;
+
+export class RunStarts {
+  readonly #jobs: JobDeps;
+  readonly #isAttended: (sourceUrl: string | undefined) => Promise<boolean>;
+
+  /** @param isAttended whether a process that works jobs is there, of this source where it is named */
+  constructor(jobs: JobDeps, isAttended: (sourceUrl: string | undefined) => Promise<boolean>) {
+    this.#jobs = jobs;
+    this.#isAttended = isAttended;
+  }
+
+  /** @throws StatusError 409, 422 or 503 */
+  async start(order: RunOrder, key: OrderKey | undefined): Promise<Started> {
+    const asksSource = order.kind === 'nightly' || order.kind === 'sync' || order.kind === 'audit';
+    const url = this.#jobs.source?.url;
+    if (asksSource && url === undefined) {
+      const state = 'this process has no SOURCE_URL, so it cannot order what asks the source';
+      throw new StatusError('unavailable', state);
+    }
+    if (!(await this.#isAttended(asksSource ? url : undefined)))
+      throw new StatusError(
+        'unavailable',
+        'no worker is running that could take it; start one and try again',
+      );
+    const [first, second] = runsOf(order);
+    const started = await this.#startOne(first, order, key);
+    if (second === undefined) return started;
+    // Two lists are two runs: each has a key of its own.
+    const { isNew } = await this.#startOne(second, order, key && { ...key, name: `${key.name} 1` });
+    return { ...started, isNew: started.isNew || isNew };
+  }
+
+  /** Has no effect on a run that has ended. */
+  async cancel(runId: string): Promise<void> {
+    await this.#jobs.runs.requestCancel(runId);
+  }
+
+  /** Live counts, for people. */
+  progress(runId: string): Promise<readonly ProgressLine[]> {
+    return this.#jobs.progress.read(runId);
+  }
+
+  async #startOne(wanted: NewRun, { onConflict }: RunOrder, key: OrderKey | undefined): Promise<Started> {
+    const isExclusive = onConflict === 'fail';
+    const { run, found } = await this.#jobs.runs.order(wanted, { key, isExclusive });
+    const { runId } = run;
+    if (found === 'other') {
+      const state = 'it was used for another order; give a new one';
+      throw new StatusError('failedPrecondition', `Idempotency-Key: ${state}`);
+    }
+    if (found === 'open' && isExclusive)
+      throw new StatusError('alreadyExists', `run ${runId} does the same already`);
+    // Also where its first request was cut off before the job was queued.
+    if (found === 'none' || run.jobId === null) await enqueueRun(run, this.#jobs);
+    return { runId, isNew: found === 'none' };
+  }
+}
+
+function runsOf({ kind, list, rebuild, deep }: RunOrder): readonly [NewRun, NewRun?] {
+  if (kind === 'nightly') return [{ kind, subject: 'ordered' }];
+  if (kind === 'load') return [{ kind, subject: 'warehouse and lake', params: { rebuild } }];
+  if (kind === 'verify') return [{ kind, subject: deep ? 'deep' : 'sums', params: { isOrdered: true } }];
+  const sync = { kind: 'sync', params: { full: kind === 'audit', acceptNewNetwork: false } } as const;
+  if (list !== 'all') return [{ ...sync, subject: list }];
+  return [
+    { ...sync, subject: 'parties' },
+    { ...sync, subject: 'checkpoints' },
+  ];
+}
+
+/** What was asked for is part of the key: the same key with another body is a mistake. */
+function keyOf(
+  name: string | readonly string[] | undefined,
+  { kind, list, rebuild, deep }: RunOrder,
+): OrderKey | undefined {
+  if (name === undefined) return undefined;
+  if (typeof name === 'string' && KEY.test(name))
+    return { name, hash: hash('sha256', JSON.stringify([kind, list, rebuild, deep])) };
+  const accepted = 'give 1 to 200 printable characters without blanks';
+  throw new StatusError('invalidArgument', `Idempotency-Key: ${accepted}`);
+}
+
+/** Adds the route. @returns the shared reading of the status, for the metrics */
+export function addStatus(server: FastifyInstance, store: StatusStore): () => Promise<MirrorStatus> {
+  nameSchemas(server, { Status: MIRROR_STATUS });
+  const status = sharedLoad(async () => glance(await store.facts()), STATUS_MAX_AGE_MS, STATUS_USABLE_MS);
+  describeRoutes(server, 'mirror')(
+    'GET /mirror/status',
+    'Is the mirror whole, and as of when',
+    { response: { 200: named('Status') } },
+    () => status(),
+  );
+  return status;
+}
+
+export function addRuns(
+  server: FastifyInstance,
+  orders: RunOrders,
+  store: StatusStore,
+  streams: EventStreams,
+): void {
+  nameSchemas(server, { RunOrder: RUN_ORDER });
+  const add = describeRoutes(server, 'mirror');
+  const mayWait = limitOpen(WAITERS_MAX);
+  const find = async (id: string): Promise<RunDocument> => {
+    const run = await store.run(id);
+    if (run === undefined) throw new StatusError('notFound', 'no run has this id');
+    return run;
+  };
+  add('GET /mirror/runs', 'Runs, newest first, with verdict and evidence', LIST, async ({ query }) => ({
+    runs: (await store.runs(query)).map(describeRun),
+  }));
+  add('POST /mirror/runs', 'Start a run', START, async ({ headers, body }, reply) => {
+    const { runId, isNew } = await orders.start(body, keyOf(headers['idempotency-key'], body));
+    const run = await find(runId);
+    reply.code(isNew ? 202 : 200).header('location', `/mirror/runs/${runId}`);
+    if (!isOver(run)) reply.header('retry-after', '5');
+    return reply.send(describeRun(run));
+  });
+  add(
+    'GET /mirror/runs/:id',
+    'One run; with `wait`, once it has ended or so many seconds have passed',
+    READ,
+    async ({ params: { id }, query: { wait } }, reply) => {
+      let run = await find(id);
+      if (wait === 0 || isOver(run)) return describeRun(run);
+      if (!mayWait(reply)) {
+        const state = `${WAITERS_MAX} requests wait already`;
+        throw new StatusError('resourceExhausted', `${state}; ask without wait`);
+      }
+      const signal = AbortSignal.any([goneSignal(reply), AbortSignal.timeout(wait * 1_000)]);
+      for await (const now of followChanges(() => find(id), FOLLOWING, signal)) run = now;
+      return describeRun(run);
+    },
+  );
+  add(
+    'GET /mirror/runs/:id/events',
+    'A run as it goes on, as server-sent events',
+    { params: BY_ID, produces: ['text/event-stream'] },
+    async ({ params: { id } }, reply) => {
+      await find(id);
+      const read = async () => ({ ...describeRun(await find(id)), progress: await orders.progress(id) });
+      return streams.follow(reply, read, FOLLOWING);
+    },
+  );
+  add('GET /mirror/runs/:id/logs', "A run's log lines, oldest first", LOGS, async ({ params, query }) => {
+    const { lines, next = null } = await store.logs(params.id, LOG_LINES_MAX, query.after);
+    return { lines, next };
+  });
+  add(
+    'DELETE /mirror/runs/:id',
+    'Cancel a run: 202 where it ends at its next safe point, 200 where it has ended',
+    { params: BY_ID, response: { 200: RUN, 202: RUN } },
+    async ({ params: { id } }, reply) => {
+      await find(id);
+      await orders.cancel(id);
+      const run = await find(id);
+      return reply.code(isOver(run) ? 200 : 202).send(describeRun(run));
+    },
+  );
+}
