@@ -9,3 +9,9 @@ export interface LedgerRange {
   readonly from?: Micros | undefined;
   readonly to?: Micros | undefined;
 }
+
+/** What of a mirrored ledger is asked for. */
+export interface LedgerQuestion extends LedgerRange {
+  /** All of it must be covered by closed segments that are believed, up to its end. */
+  readonly isProofNeeded?: boolean | undefined;
+}

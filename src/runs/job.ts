@@ -4,7 +4,7 @@ import type { Log } from '../core/log.ts';
 import type { SourceClock } from '../export/plan/source-clock.ts';
 import type { VerdictWithEvidence } from '../core/verdict.ts';
 import type { PartySelection } from '../config/value-forms.ts';
-import type { LedgerRange } from '../ledger/ledger-range.ts';
+import type { LedgerQuestion, LedgerRange } from '../ledger/ledger-range.ts';
 import type { JobData, QueueName } from '../queue/backend.ts';
 import type { Queues } from '../queue/queues.ts';
 import type { ListLatency } from '../source/observers.ts';
@@ -80,7 +80,7 @@ export interface Stages {
   /** Leases those of the parties that nobody works on. */
   leaseLedgers(partyIds: readonly string[]): Promise<LeasedLedgers>;
   /** The mirrored CSV of a ledger: one header, then the source's lines of every current segment in the range. */
-  readLedger(question: LedgerRange, signal: AbortSignal): AsyncIterable<Buffer>;
+  readLedger(question: LedgerQuestion, signal: AbortSignal): AsyncIterable<Buffer>;
   /** Brings every published segment that is not loaded yet into the warehouse, then the lake up to date. */
   load(request: { runId: string; rebuild: boolean }, call: StageCall): Promise<VerdictWithEvidence>;
   verify(request: VerifyRequest, call: StageCall): Promise<VerdictWithEvidence>;

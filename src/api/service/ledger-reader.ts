@@ -16,7 +16,7 @@ import { compressionOf } from '../../ledger/objects/object-keys.ts';
 import { plainStream } from '../../ledger/objects/plain-stream.ts';
 import { RowSplitter } from '../../ledger/row-splitter.ts';
 import type { ObjectStore } from '../../objects/object-store.ts';
-import type { LedgerRange } from '../../ledger/ledger-range.ts';
+import type { LedgerQuestion } from '../../ledger/ledger-range.ts';
 
 const LINE_FEED = 0x0a;
 const END_OF_TIME: Micros = 2n ** 62n;
@@ -44,10 +44,12 @@ export class ObjectLedgerReader {
    * @throws PermanentError `LEDGER_NOT_MIRRORED` where what is asked for was never exported, or misses a range: an
    *   empty answer would read as "no entries"
    */
-  async *read(question: LedgerRange, signal: AbortSignal): AsyncIterable<Buffer> {
+  async *read(question: LedgerQuestion, signal: AbortSignal): AsyncIterable<Buffer> {
     const scope = { partyId: question.partyId, assetId: question.assetId };
     const coverage = await this.#deps.exports.coverage(scope);
-    refuseHoles(question, coverage);
+    const isProof = ({ open, isFaulty, assetId }: Coverage): boolean =>
+      !open && isFaulty !== true && (assetId === undefined || assetId === question.assetId);
+    refuseHoles(question, question.isProofNeeded === true ? coverage.filter(isProof) : coverage);
     const range = { from: question.from ?? BEGINNING, to: question.to };
     const segments = await this.#deps.archive.currentSegments(scope, range);
     const headers = segments.map((segment) => segment.columns);
@@ -65,7 +67,7 @@ export class ObjectLedgerReader {
     if (header.length > 0) yield header;
   }
 
-  async *#rows(segment: Segment, question: LedgerRange, signal: AbortSignal): AsyncGenerator<Buffer> {
+  async *#rows(segment: Segment, question: LedgerQuestion, signal: AbortSignal): AsyncGenerator<Buffer> {
     const isWhole = liesWithin(segment, question);
     const stored = await this.#deps.objects.read(segment.objectKey, signal);
     const plain = plainStream(stored, compressionOf(segment.objectKey));
@@ -80,9 +82,10 @@ export class ObjectLedgerReader {
 }
 
 /**
- * An empty answer says "no entries", so what is not known must not look like one. The end is not checked: a mirror knows no more than up to its last run, as the service knows no more than its head.
+ * An empty answer says "no entries", so what is not known must not look like one. Unless proof
+ * is needed, the end is not checked: a mirror knows no more than up to its last run, as the service knows no more than its head.
  */
-function refuseHoles(question: LedgerRange, coverage: readonly Coverage[]): void {
+function refuseHoles(question: LedgerQuestion, coverage: readonly Coverage[]): void {
   if (coverage.length === 0) throw notMirrored(question, 'it was never exported');
   const named = new Set(coverage.map(({ assetId }) => assetId).filter((asset) => asset !== undefined));
   // What is known of every asset is known of each.
@@ -93,25 +96,26 @@ function refuseHoles(question: LedgerRange, coverage: readonly Coverage[]): void
     );
 }
 
-function refuseHole(question: LedgerRange, coverage: readonly Coverage[]): void {
-  const { from = BEGINNING, to } = question;
+function refuseHole(question: LedgerQuestion, coverage: readonly Coverage[]): void {
+  const { from = BEGINNING, to, isProofNeeded } = question;
   for (const hole of subtract({ from, to: to ?? END_OF_TIME }, coverage)) {
     const isEnd = coverage.every((range) => range.to <= hole.from);
-    if (isEnd && hole.from !== from) continue;
+    const isAsked = hole.from === from || (isProofNeeded === true && to !== undefined);
+    if (isEnd && !isAsked) continue;
     const start = formatInstant(hole.from);
     const missing = isEnd ? `from ${start} on` : `of ${start} to ${formatInstant(hole.to)}`;
     throw notMirrored(question, `nothing is known ${missing}`);
   }
 }
 
-function notMirrored(question: LedgerRange, state: string): PermanentError {
+function notMirrored(question: LedgerQuestion, state: string): PermanentError {
   return new PermanentError(
     `Cannot read the ledger of ${question.partyId}: ${state}; order an export of it, or ask for less`,
     { code: 'LEDGER_NOT_MIRRORED', meta: { partyId: question.partyId, assetId: question.assetId } },
   );
 }
 
-function liesWithin(segment: Segment, { assetId, from, to }: LedgerRange): boolean {
+function liesWithin(segment: Segment, { assetId, from, to }: LedgerQuestion): boolean {
   const isInTime = (from ?? BEGINNING) <= segment.from && (to === undefined || segment.to <= to);
   return isInTime && (assetId === undefined || segment.assetId === assetId);
 }
@@ -130,7 +134,7 @@ async function* withoutHeader(chunks: AsyncIterable<Buffer>): AsyncGenerator<Buf
 async function* keptRows(
   chunks: AsyncIterable<Buffer>,
   segment: Segment,
-  { partyId, assetId, from, to }: LedgerRange,
+  { partyId, assetId, from, to }: LedgerQuestion,
 ): AsyncGenerator<Buffer> {
   const filter = new RowFilter({ partyId, assetId }, layoutOf(segment.columns), false);
   // Borders are whole seconds, which a double holds exactly.

@@ -1,15 +1,16 @@
 /** `export`: one party's ledger entries now, and waits. */
 import { openApp, type App } from '../../app/app.ts';
-import { requireSource } from '../../config/environment.ts';
-import { UsageError } from '../../core/errors.ts';
+import { sourceMissing } from '../../config/environment.ts';
+import { errorCode, errorLine, UsageError } from '../../core/errors.ts';
 import { worst } from '../../core/verdict.ts';
 import { canonicalId, canonicalPartyId, isExportableParty, isHexId } from '../../core/ids.ts';
 import { ceilSecond, floorSecond, formatInstant, parseInstant, type Micros } from '../../core/time.ts';
 import { exitCodeOf, runResult, type CommandContext, type CommandResult } from '../context.ts';
 import { followRun, joinOrCreate } from '../follow.ts';
 import { outputProblems, STDOUT, writeCsv } from '../output/destination.ts';
-import { chooseParty } from '../mirror.ts';
-import { formatWritten } from '../output/format.ts';
+import { chooseParty, openMirror } from '../mirror.ts';
+import type { LedgerQuestion } from '../../ledger/ledger-range.ts';
+import { formatWritten, type Written } from '../output/format.ts';
 import type { Run } from '../../runs/store/run.ts';
 
 interface ExportOptions {
@@ -33,7 +34,7 @@ interface Wanted {
 
 async function exportParty(options: ExportOptions, context: CommandContext): Promise<CommandResult> {
   const given = parse(options, context);
-  requireSource(context.config);
+  if (context.config.sourceUrl === undefined) return writeCovered(given, options, context);
   await using app = await openApp(context);
   const wanted = { ...given, partyId: await knownParty(given.partyId, app) };
   const tell = (at: Micros | undefined) => (at === undefined ? undefined : formatInstant(at));
@@ -55,8 +56,7 @@ async function exportParty(options: ExportOptions, context: CommandContext): Pro
     throw error;
   }
   const isWritable = ended.verdict !== 'failed' && options.out !== undefined;
-  const ledger = isWritable ? app.jobs.stages.readLedger(wanted, context.signal) : undefined;
-  const written = ledger && (await writeCsv(ledger, options.out ?? STDOUT, context));
+  const written = isWritable ? await write(app, wanted, options.out, context) : undefined;
   // What was published is in the warehouse and the lake when the command ends.
   const { loadRunId } = ended.evidence;
   const load = typeof loadRunId === 'string' ? await app.jobs.runs.get(loadRunId) : undefined;
@@ -72,6 +72,38 @@ async function exportParty(options: ExportOptions, context: CommandContext): Pro
         ? undefined
         : [exported.text, loading?.text, written && formatWritten(written)].join(''),
   };
+}
+
+function write(app: App, range: LedgerQuestion, out: string, context: CommandContext): Promise<Written> {
+  return writeCsv(app.jobs.stages.readLedger(range, context.signal), out, context);
+}
+
+/**
+ * Without a source: what the mirror holds already, where that is all that is wanted.
+ * @throws UsageError that says why the source is needed
+ */
+async function writeCovered(
+  given: Wanted,
+  { out, again }: ExportOptions,
+  context: CommandContext,
+): Promise<CommandResult> {
+  if (again) throw sourceMissing('--again asks the source');
+  if (out === undefined) throw sourceMissing('an export without --out asks the source');
+  if (given.to === undefined)
+    throw sourceMissing('an export without --to reaches up to the present, which only the source knows');
+  await using app = await openMirror(context);
+  const partyId = await knownParty(given.partyId, app);
+  try {
+    const written = await write(app, { ...given, partyId, isProofNeeded: true }, out, context);
+    const text = `Covered already; nothing was asked of the source.\n${formatWritten(written)}`;
+    return {
+      document: { kind: 'export', subject: partyId, verdict: 'complete', written },
+      text: out === STDOUT ? undefined : text,
+    };
+  } catch (error) {
+    if (errorCode(error) !== 'LEDGER_NOT_MIRRORED') throw error;
+    throw sourceMissing(`not all of the range is covered (${errorLine(error)})`);
+  }
 }
 
 /** The source says what it thinks of a whole hex id; any other text means a party that is listed. */

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { gzipSync, zstdCompressSync } from 'node:zlib';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { ObjectLedgerReader } from '../../../src/api/service/ledger-reader.ts';
-import type { LedgerRange } from '../../../src/ledger/ledger-range.ts';
+import type { LedgerQuestion } from '../../../src/ledger/ledger-range.ts';
 import { BEGINNING, parseInstant, type Micros } from '../../../src/core/time.ts';
 import type { Coverage } from '../../../src/export/store/coverage-rows.ts';
 import type { Segment } from '../../../src/export/store/export-archive.ts';
@@ -82,7 +82,7 @@ async function readerOf(parts: readonly Part[]): Promise<ObjectLedgerReader> {
   return new ObjectLedgerReader({ exports, archive, objects });
 }
 
-async function textOf(reader: ObjectLedgerReader, question: Partial<LedgerRange> = {}): Promise<string> {
+async function textOf(reader: ObjectLedgerReader, question: Partial<LedgerQuestion> = {}): Promise<string> {
   const chunks: Buffer[] = [];
   const whole = { partyId: PARTY, assetId: undefined, from: undefined, to: undefined, ...question };
   for await (const chunk of reader.read(whole, signal)) chunks.push(chunk);

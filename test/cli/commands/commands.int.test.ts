@@ -45,12 +45,33 @@ describe('the command export', () => {
     expect(csvSum(asset.stdout)).toEqual({ entries: inAsset.entries, digest: inAsset.digest });
   });
 
-  test('asks the source, also for what is covered', async () => {
-    const none = await home.run(['export', '--party', party, '--out', 'none.csv'], { SOURCE_URL: undefined });
-    expect([none.code, none.stderr]).toEqual([
-      1,
-      expect.stringMatching(/SOURCE_URL: not set, and this command/),
-    ]);
+  test('needs no source for a covered range, and refuses another without one', async () => {
+    const head = sandbox.truth.head().time;
+    const from = head - (head % 1_000_000n) - 3n * 86_400_000_000n;
+    const to = from + 86_400_000_000n;
+    const time = (at: bigint): string => new Date(Number(at / 1000n)).toISOString();
+    const command = ['export', '--party', party, '--from', time(from), '--out', 'covered.csv'];
+    const none = { SOURCE_URL: undefined };
+    const { code, stdout, stderr } = await home.run([...command, '--to', time(to)], none);
+    expect([code, stderr]).toEqual([0, expect.not.stringContaining('SOURCE_URL')]);
+    const day = sandbox.truth.party(party, { from, to });
+    expect(csvSum(await readFile(join(home.dir, 'covered.csv'), 'utf8'))).toMatchObject({
+      digest: day.digest,
+    });
+    expect(stdout).toMatch(
+      new RegExp(`^Covered already; .*\n${day.entries} rows? written to covered.csv\n$`),
+    );
+    const tomorrow = head + 2n * 86_400_000_000n;
+    const outside = await home.run([...command, '--to', time(tomorrow)], none);
+    expectRefused(
+      outside,
+      /SOURCE_URL: not set, and not all of the range is covered \(.*nothing is known from /,
+    );
+    expectRefused(await home.run(command, none), /SOURCE_URL: not set, and an export without --to reaches/);
+    expectRefused(
+      await home.run([...command, '--to', time(to), '--again'], none),
+      /SOURCE_URL: not set, and --again asks the source/,
+    );
   });
 
   test('tells with --out how many rows it wrote', async () => {
