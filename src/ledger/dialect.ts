@@ -6,7 +6,7 @@ import { PermanentError, RetryableError } from '../core/errors.ts';
 import { effectOf, remember } from './canonical.ts';
 import { rewriteRows } from './common-columns.ts';
 import { decodeId, decodeInteger } from './encodings.ts';
-import { gluedError } from './answer/glued-error.ts';
+import { gluedError } from './answer/error-body.ts';
 import { KNOWN_COLUMNS, type KnownColumn } from './header.ts';
 import { RowFields } from './row-fields.ts';
 

@@ -4,6 +4,7 @@
  * They guard against accident. Against forgery they do not: that is the byte SHA-256's business.
  */
 import { hash } from 'node:crypto';
+import { formatZone } from './vega-time.ts';
 
 const LIMBS = 8;
 const LIMB = 2 ** 32;
@@ -105,4 +106,47 @@ export class RowDigest {
 export function rowForm(headerLine: Buffer, zones: readonly string[]): string {
   const header = hash('sha256', headerLine, 'hex').slice(0, 16);
   return `sha256sum-v1/${header}/${zones.length === 0 ? 'none' : zones.toSorted().join(',')}`;
+}
+
+/** A sum as plain data, as it passes between threads. */
+interface PlainRowSum {
+  readonly rows: number;
+  /** 64 hex digits. */
+  readonly digest: string;
+  readonly zones: readonly number[];
+}
+
+/** A digest together with what makes it comparable: the form of the rows that were summed. */
+export class RowSum {
+  readonly digest = new RowDigest();
+  readonly #zones = new Set<number>();
+  #lastZone = Number.NaN;
+
+  /** @param zoneSeconds the offset that the row's time is written in */
+  add(rowHash: string, zoneSeconds: number): void {
+    this.digest.add(rowHash);
+    if (zoneSeconds === this.#lastZone) return;
+    this.#lastZone = zoneSeconds;
+    this.#zones.add(zoneSeconds);
+  }
+
+  /** Adds all rows of another sum. */
+  merge({ digest, rows, zones }: PlainRowSum): void {
+    this.digest.merge(RowDigest.fromHex(digest, rows));
+    for (const zone of zones) this.#zones.add(zone);
+  }
+
+  get rows(): number {
+    return this.digest.rows;
+  }
+
+  plain(): PlainRowSum {
+    return { rows: this.rows, digest: this.digest.hex(), zones: [...this.#zones] };
+  }
+
+  /** @param header line, with its line end or without */
+  form(header: Buffer): string {
+    const line = Buffer.from(header.toString('latin1').replace(/\r?\n$/, ''), 'latin1');
+    return rowForm(line, [...this.#zones].map(formatZone));
+  }
 }

@@ -4,7 +4,7 @@
  */
 import { hash } from 'node:crypto';
 import { RetryableError } from '../../core/errors.ts';
-import { gluedError } from '../../ledger/answer/glued-error.ts';
+import { gluedError } from '../../ledger/answer/error-body.ts';
 import { type Layout, readHeader } from '../../ledger/header.ts';
 import { RowSplitter } from '../../ledger/row-splitter.ts';
 import { secondOf } from '../plan/ranges.ts';

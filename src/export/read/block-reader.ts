@@ -3,10 +3,9 @@
  * It keeps nothing from one block to the next, so that any thread can read any block, and what is found in
  * the blocks of an answer adds up to what is in the answer.
  */
-import { hashRow } from '../../ledger/digest.ts';
+import { hashRow, RowSum } from '../../ledger/digest.ts';
 import type { Layout } from '../../ledger/header.ts';
 import { RowSplitter } from '../../ledger/row-splitter.ts';
-import { RowSum } from '../../ledger/row-sum.ts';
 import type { ExportScope } from '../ports.ts';
 import { RowFilter, type Unreadable } from './row-filter.ts';
 

@@ -1,6 +1,6 @@
 /** What the blocks of an answer add up to, and where their rows go: each range of the plan becomes one object. */
 import type { Micros } from '../../core/time.ts';
-import { RowSum } from '../../ledger/row-sum.ts';
+import { RowSum } from '../../ledger/digest.ts';
 import { secondOf } from '../plan/ranges.ts';
 import type { AskPlan } from '../plan/remaining.ts';
 import { type Stretch, TimeHistogram } from '../plan/time-histogram.ts';

@@ -10,7 +10,7 @@ import { constants, createGzip, createZstdCompress } from 'node:zlib';
 import { ByteSums } from '../../core/byte-sums.ts';
 import { errorCode, RetryableError } from '../../core/errors.ts';
 import type { Compression } from '../../ledger/objects/object-keys.ts';
-import { RowSum } from '../../ledger/row-sum.ts';
+import { RowSum } from '../../ledger/digest.ts';
 
 const PIECE_BYTES = 256 * 2 ** 10;
 const ZSTD_LEVEL = 3;

@@ -5,7 +5,7 @@
  */
 import type { Micros } from '../../core/time.ts';
 import type { TailSum } from '../store/coverage-rows.ts';
-import { RowSum } from '../../ledger/row-sum.ts';
+import { RowSum } from '../../ledger/digest.ts';
 import { instantOf, secondOf } from '../plan/ranges.ts';
 import type { BlockFindings, SpanFindings } from '../read/block-reader.ts';
 

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { RetryableError } from '../../../src/core/errors.ts';
-import { gluedError } from '../../../src/ledger/answer/glued-error.ts';
+import { gluedError } from '../../../src/ledger/answer/error-body.ts';
 
 const MESSAGE =
   '{"error":{"code":13, "message":"Internal error", "details":[{"@type":"t","code":260002,"inner":"copying"}]}}';
