@@ -3,7 +3,7 @@ import type { z } from 'zod';
 import type { Log } from '../core/log.ts';
 import type { SourceClock } from '../export/plan/source-clock.ts';
 import type { VerdictWithEvidence } from '../core/verdict.ts';
-import type { PartySelection } from '../config/value-forms.ts';
+import type { Config } from '../config/environment.ts';
 import type { LedgerQuestion, LedgerRange } from '../ledger/ledger-range.ts';
 import type { JobData, QueueName } from '../queue/backend.ts';
 import type { Queues } from '../queue/queues.ts';
@@ -109,7 +109,9 @@ export interface Stages {
   sourceLatency(signal: AbortSignal): Promise<ListLatency>;
 }
 
-export interface JobDeps {
+type NightlySetting = 'nightlyParties' | 'nightlyExportsMax' | 'nightlyAuditShare' | 'nightlyWindow';
+
+export interface JobDeps extends Pick<Config, NightlySetting | 'sourceExportConcurrency'> {
   readonly db: Database;
   readonly stages: Stages;
   readonly runs: RunStore;
@@ -125,15 +127,7 @@ export interface JobDeps {
   readonly costs: Pick<RunCosts, 'charge' | 'ofRun' | 'flush'>;
   /** Absent where nobody is to be told. */
   readonly notices?: Notices | undefined;
-  readonly nightlyParties: PartySelection;
-  readonly nightlyExportsMax: number | undefined;
-  /** Of the closed segments, from 0 to 1: so many are asked for once more each night. */
-  readonly nightlyAuditShare: number;
-  /** How long a nightly run asks; undefined: until an hour before the next scheduled time. */
-  readonly nightlyWindowMs: number | undefined;
   readonly schedule: Schedule;
-  /** Exports at once, over all workers. */
-  readonly exportConcurrency: number;
   readonly log: Log;
 }
 

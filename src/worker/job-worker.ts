@@ -49,7 +49,7 @@ export class JobWorker implements AsyncDisposable {
     const { queues, jobs } = this.#options;
     for (const queue of names) {
       // One more than ask at once: while a large ledger is divided or published, a small one is asked for.
-      const concurrency = queue === 'export' ? jobs.exportConcurrency + 1 : CONCURRENCY[queue];
+      const concurrency = queue === 'export' ? jobs.sourceExportConcurrency + 1 : CONCURRENCY[queue];
       queues.work(queue, concurrency, (job, signal) => handleJob(job, jobs, signal));
     }
   }

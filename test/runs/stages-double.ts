@@ -42,7 +42,7 @@ export async function openJobWorld(
   prefix: string,
   answers: Partial<Stages>,
   options: Partial<
-    Pick<JobDeps, 'nightlyParties' | 'nightlyExportsMax' | 'nightlyWindowMs' | 'source' | 'completeness'>
+    Pick<JobDeps, 'nightlyParties' | 'nightlyExportsMax' | 'nightlyWindow' | 'source' | 'completeness'>
   > = {},
 ): Promise<JobWorld> {
   const log = createLog('silent');
@@ -112,9 +112,9 @@ export async function openJobWorld(
     nightlyParties: options.nightlyParties ?? { kind: 'all' },
     nightlyExportsMax: options.nightlyExportsMax,
     nightlyAuditShare: 0,
-    nightlyWindowMs: options.nightlyWindowMs,
+    nightlyWindow: options.nightlyWindow,
     schedule: { pattern: '0 2 * * *', tz: 'UTC' },
-    exportConcurrency: 1,
+    sourceExportConcurrency: 1,
     source: options.source,
     completeness: options.completeness ?? (async () => COVERED),
     log,

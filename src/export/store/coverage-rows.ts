@@ -5,7 +5,6 @@ import { RetryableError } from '../../core/errors.ts';
 import { formatInstant, type Micros, readInstant } from '../../core/time.ts';
 import { hex64, id, instant } from '../../ledger/json-values.ts';
 import type { Database } from '../../postgres/database.ts';
-import type { ExportScope } from '../ports.ts';
 
 /** A range of a ledger that is known: a current segment, or proven to be empty. */
 export interface Coverage {
@@ -58,15 +57,7 @@ export const newCoverage = z.object({
 });
 export type NewCoverage = Readonly<z.output<typeof newCoverage>>;
 
-/** Known ranges of the party whose assets overlap the scope's, by time. */
-export async function readCoverage(
-  db: Database,
-  { partyId, assetId }: ExportScope,
-): Promise<readonly Coverage[]> {
-  return (await readCoverages(db, [partyId], assetId)).get(partyId) ?? [];
-}
-
-/** Known ranges of parties, in every asset or what overlaps one; parties of which nothing is known are left out. */
+/** Known ranges of parties by time, in every asset or what overlaps one; parties of which nothing is known are left out. */
 export async function readCoverages(
   db: Database,
   partyIds: readonly string[],

@@ -4,7 +4,7 @@ import { formatInstant, type Micros, readInstant } from '../../core/time.ts';
 import type { MergeLimits } from '../merge/plan-merges.ts';
 import type { ExportScope } from '../ports.ts';
 import type { Database } from '../../postgres/database.ts';
-import { lockObjects } from './leases.ts';
+import { lockEach } from './leases.ts';
 import { mapDatabaseError, readRow, readRows } from '../../postgres/transaction.ts';
 
 const RETIRED_AT_ONCE = 500;
@@ -138,7 +138,7 @@ export class ExportArchiveStore {
     let failure: { readonly error: unknown } | undefined;
     const isRemoved = await mapDatabaseError(`see that nothing names ${objectKey}`, () =>
       this.#db.transaction().execute(async (tx) => {
-        await lockObjects(tx, [objectKey]);
+        await lockEach(tx, 'object', [objectKey]);
         if ((await namedOf(tx, [objectKey])).size > 0) return false;
         await remove().catch((error: unknown) => (failure = { error }));
         return true;

@@ -6,15 +6,8 @@ import { type Micros, readInstant } from '../../core/time.ts';
 import type { Database } from '../../postgres/database.ts';
 import { keepLease, type KeptLease } from '../../core/lease.ts';
 import type { ExportScope } from '../ports.ts';
-import { type Coverage, readCoverage } from './coverage-rows.ts';
-import {
-  type ExportLease,
-  fenceLeases,
-  lockObjects,
-  releaseLeases,
-  renewLeases,
-  takeLeases,
-} from './leases.ts';
+import { type Coverage, readCoverages } from './coverage-rows.ts';
+import { type ExportLease, fenceLeases, lockEach, releaseLeases, renewLeases, takeLeases } from './leases.ts';
 import {
   commitPublication,
   decodePublication,
@@ -87,8 +80,12 @@ export class ExportStore {
   }
 
   /** What is known of the party, in every asset that the scope overlaps, by time. */
-  coverage(scope: ExportScope): Promise<readonly Coverage[]> {
-    return mapDatabaseError(`read the coverage of ${nameOf(scope)}`, () => readCoverage(this.#db, scope));
+  async coverage(scope: ExportScope): Promise<readonly Coverage[]> {
+    const { partyId, assetId } = scope;
+    const known = await mapDatabaseError(`read the coverage of ${nameOf(scope)}`, () =>
+      readCoverages(this.#db, [partyId], assetId),
+    );
+    return known.get(partyId) ?? [];
   }
 
   /**
@@ -131,10 +128,8 @@ export class ExportStore {
   /** @throws FencedError */
   intend(lease: ExportLease, publication: Publication): Promise<void> {
     return this.#fenced('intend to publish', lease, async (tx) => {
-      await lockObjects(
-        tx,
-        publication.segments.map(({ manifest }) => manifest.objectKey),
-      );
+      const keys = publication.segments.map(({ manifest }) => manifest.objectKey);
+      await lockEach(tx, 'object', keys);
       await recordPublication(tx, lease, publication, 'intent');
     });
   }

@@ -45,7 +45,7 @@ export async function takeLeases(
   const takenAtMs = performance.now();
   const [ids, asset] = [[...partyIds], assetId ?? null];
   // Exports of one party overlap where one is "all assets": they are leased one after another.
-  await lockParties(tx, ids);
+  await lockEach(tx, 'export', ids);
   await sql`insert into mirror.exports (party_id, asset_id)
     select id, ${asset} from unnest(${ids}::text[]) id
     where not exists (
@@ -107,24 +107,15 @@ function tokens(leases: readonly ExportLease[]): ReturnType<typeof sql> {
     ${leases.map(({ token }) => token)}::uuid[]) as held(export_id, token)`;
 }
 
-/** Who leases exports, or rebuilds a party. */
-export async function lockParties(tx: Database, partyIds: readonly string[]): Promise<void> {
-  await lockNames(
-    tx,
-    partyIds.map((id) => `export ${id}`),
-  );
-}
-
-/** Who comes to name objects, or removes one that nothing names. */
-export async function lockObjects(tx: Database, objectKeys: readonly string[]): Promise<void> {
-  await lockNames(
-    tx,
-    objectKeys.map((key) => `object ${key}`),
-  );
-}
-
-/** In the order of their names: two that lock several never wait for each other in a circle. */
-async function lockNames(tx: Database, names: readonly string[]): Promise<void> {
-  await sql`select pg_advisory_xact_lock(mirror.lock_key(name))
+/**
+ * Who leases exports, or rebuilds a party, locks `export`; who comes to name objects, or removes one that nothing
+ * names, `object`. In the order of their names: two that lock several never wait for each other in a circle.
+ */
+export async function lockEach(
+  tx: Database,
+  kind: 'export' | 'object',
+  names: readonly string[],
+): Promise<void> {
+  await sql`select pg_advisory_xact_lock(mirror.lock_key(${kind}::text || ' ' || name))
     from (select name from unnest(${[...names]}::text[]) name order by name) ordered`.execute(tx);
 }

@@ -4,8 +4,8 @@ import type { Manifest } from '../../ledger/objects/manifest.ts';
 import { chooseNewest } from '../plan.ts';
 import type { Database } from '../../postgres/database.ts';
 import { insertSegments, segmentRow } from '../../export/store/segment-rows.ts';
-import { lockParties } from '../../export/store/leases.ts';
-import { coverageRow, insertCoverage, readCoverage, supersede } from '../../export/store/coverage-rows.ts';
+import { lockEach } from '../../export/store/leases.ts';
+import { coverageRow, insertCoverage, readCoverages, supersede } from '../../export/store/coverage-rows.ts';
 import { inTransaction, readRow, readRows } from '../../postgres/transaction.ts';
 import { readKnownObjects } from './segment-records.ts';
 
@@ -47,14 +47,17 @@ export class RebuildStore {
   ): Promise<{ readonly current: number; readonly superseded: number }> {
     return inTransaction(this.#db, { action: `record what is published of party ${partyId}` }, async (tx) => {
       // Neither an export of the party nor another rebuild comes between.
-      await lockParties(tx, [partyId]);
+      await lockEach(tx, 'export', [partyId]);
       const known = await readKnownObjects(
         tx,
         manifests.map(({ objectKey }) => objectKey),
       );
       const fresh = manifests.filter(({ objectKey }) => !known.has(objectKey));
       const { held, gone } = chooseNewest([
-        ...(await readCoverage(tx, { partyId })).map((row) => ({ ...row, at: row.checkedAt ?? 0n })),
+        ...((await readCoverages(tx, [partyId])).get(partyId) ?? []).map((row) => ({
+          ...row,
+          at: row.checkedAt ?? 0n,
+        })),
         ...fresh.map((manifest) => ({ ...manifest, at: manifest.publishedAt })),
       ]);
       await supersede(

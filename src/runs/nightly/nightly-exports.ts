@@ -7,8 +7,8 @@ import { fixClock } from './export-ledgers.ts';
 import { BATCH_MAX, JOBS, PRIORITY, type JobDeps } from '../job.ts';
 import { SourceWatch } from './source-watch.ts';
 import type { NightlyScope } from '../store/nightly/nightly-scope.ts';
-import type { Estimate, Plan } from '../store/nightly/nightly-plans.ts';
-import type { DueLedger, NightlyCounts } from '../store/nightly/nightly-store.ts';
+import type { Estimate } from '../store/nightly/nightly-plans.ts';
+import type { NightlyCounts } from '../store/nightly/nightly-store.ts';
 import type { Run } from '../store/run.ts';
 
 /** While asking everyone fits into this, everyone is asked every night. */
@@ -62,16 +62,17 @@ export async function exportDue(
   watch = new SourceWatch(),
   limits: ExportLimits = {},
 ): Promise<VerdictWithEvidence> {
+  const { runId } = run;
   const clock = await fixClock(run, deps, signal);
   const { scope } = await readNightlyScope(deps);
-  const plan = await deps.plans.plan({ ...scope, runId: run.runId, exportsMax: deps.nightlyExportsMax });
-  await deps.nightly.requeue(run.runId);
+  const plan = await deps.plans.plan({ ...scope, runId, exportsMax: deps.nightlyExportsMax });
+  await deps.nightly.requeue(runId);
   const startedMs = performance.now();
-  const before = await deps.nightly.counts(run.runId, plan.asked);
-  const stopped = await feedExports(run, plan, deps, signal, watch, limits);
-  const { done, failed, due, queued } = await deps.nightly.counts(run.runId, plan.asked);
+  const before = await deps.nightly.counts(runId, plan.asked);
+  const stopped = await new ExportFeed(runId, plan.asked, deps, watch, limits).run(signal);
+  const { done, failed, due, queued } = await deps.nightly.counts(runId, plan.asked);
   const exported = done - before.done;
-  const summary = await deps.nightly.summary(run.runId);
+  const summary = await deps.nightly.summary(runId);
   const lateness = await deps.plans.lateness(IDLE_NIGHTS_MAX, scope.partyIds);
   const { asked, deferred, deferredSince, deferredNeverAsked, notDue } = plan;
   const unasked = due + queued;
@@ -97,130 +98,108 @@ export async function exportDue(
   };
 }
 
-/**
- * Keeps the queue filled until every ledger is settled, the window is over, or nobody makes progress.
- * @returns why it stopped before that, where it did
- */
-async function feedExports(
-  { runId }: Run,
-  plan: Plan,
-  deps: JobDeps,
-  signal: AbortSignal,
-  watch: SourceWatch,
-  limits: ExportLimits,
-): Promise<string | undefined> {
-  const standstill = new Standstill(limits);
-  const startedMs = performance.now();
-  for (;;) {
-    const counts = await deps.nightly.counts(runId, plan.asked);
-    await tellExports(runId, counts, deps);
-    if (counts.due + counts.queued === 0) return undefined;
-    const stopped = (await deps.runs.get(runId))?.params['stopped'];
-    if (typeof stopped === 'string') return stopped;
-    const latency = await watch.unwell(() => deps.stages.sourceLatency(signal));
-    const reason =
-      latency === undefined
-        ? await findReasonToStop(runId, counts, standstill, deps, limits)
-        : 'the source answers much slower than usual';
-    if (reason !== undefined) {
-      deps.log.warn({ runId, ...counts, ...latency, reason }, 'No more exports in this nightly run');
-      await deps.runs.keep(runId, { stopped: reason });
-      return reason;
-    }
-    const room = Math.min(FEED_MAX, QUEUED_MAX - counts.queued);
-    if (room > 0 && counts.due > 0)
-      await queueLedgers(runId, await deps.nightly.take(runId, room), counts, deps);
-    const pollMs = Math.min(POLL_MAX_MS, Math.max(POLL_MIN_MS, (performance.now() - startedMs) / 20));
-    await sleep(pollMs, undefined, { signal });
-  }
-}
-
-/** What was lost with its queue is queued again; what nobody works ends the asking. */
-async function findReasonToStop(
-  runId: string,
-  counts: NightlyCounts,
-  standstill: Standstill,
-  deps: JobDeps,
-  { untilMs = Infinity }: ExportLimits,
-): Promise<string | undefined> {
-  if (Date.now() >= untilMs) return 'the time of NIGHTLY_WINDOW is over';
-  const state = standstill.look(counts);
-  if (state === 'moves') return undefined;
-  if (await deps.nightly.isExporting()) {
-    standstill.reset();
-    return undefined;
-  }
-  if (state === 'over')
-    return 'no worker has made progress for long; look whether workers of this source are running';
-  if ((await deps.queue.open(JOBS.export.queue)) > 0) return undefined;
-  deps.log.warn({ runId, queued: counts.queued }, 'Jobs were lost with their queue, and are queued again');
-  await deps.nightly.requeue(runId);
-  return undefined;
-}
-
-/** Notices that nothing has been settled for long. */
-class Standstill {
+/** Keeps the queue filled until every ledger is settled, the window is over, or nobody makes progress. */
+class ExportFeed {
+  readonly #runId: string;
+  readonly #asked: number;
+  readonly #deps: JobDeps;
+  readonly #watch: SourceWatch;
   readonly #limits: ExportLimits;
+  /** How many were settled when that number changed last, when that was, and when the queue was asked last. */
   #settled = -1;
   #sinceMs = 0;
   #lookedMs = 0;
 
-  constructor(limits: ExportLimits) {
+  constructor(runId: string, asked: number, deps: JobDeps, watch: SourceWatch, limits: ExportLimits) {
+    this.#runId = runId;
+    this.#asked = asked;
+    this.#deps = deps;
+    this.#watch = watch;
     this.#limits = limits;
   }
 
-  look({ done, failed }: NightlyCounts): 'moves' | 'stalled' | 'over' {
-    const { stalledMs = STALLED_MS, noProgressMs = NO_PROGRESS_MS } = this.#limits;
-    if (done + failed !== this.#settled) this.reset();
-    this.#settled = done + failed;
+  /** @returns why it stopped before every ledger was settled, where it did */
+  async run(signal: AbortSignal): Promise<string | undefined> {
+    const runId = this.#runId;
+    const { nightly, runs, stages, log } = this.#deps;
+    const startedMs = performance.now();
+    for (;;) {
+      const counts = await nightly.counts(runId, this.#asked);
+      await this.#tell(counts);
+      if (counts.due + counts.queued === 0) return undefined;
+      const stopped = (await runs.get(runId))?.params['stopped'];
+      if (typeof stopped === 'string') return stopped;
+      const latency = await this.#watch.unwell(() => stages.sourceLatency(signal));
+      const reason =
+        latency === undefined
+          ? await this.#findReasonToStop(counts)
+          : 'the source answers much slower than usual';
+      if (reason !== undefined) {
+        log.warn({ runId, ...counts, ...latency, reason }, 'No more exports in this nightly run');
+        await runs.keep(runId, { stopped: reason });
+        return reason;
+      }
+      await this.#fill(counts);
+      const pollMs = Math.min(POLL_MAX_MS, Math.max(POLL_MIN_MS, (performance.now() - startedMs) / 20));
+      await sleep(pollMs, undefined, { signal });
+    }
+  }
+
+  /** What was lost with its queue is queued again; what nobody works ends the asking. */
+  async #findReasonToStop({ done, failed, queued }: NightlyCounts): Promise<string | undefined> {
+    const { nightly, queue, log } = this.#deps;
+    const { untilMs = Infinity, stalledMs = STALLED_MS, noProgressMs = NO_PROGRESS_MS } = this.#limits;
+    if (Date.now() >= untilMs) return 'the time of NIGHTLY_WINDOW is over';
     const nowMs = performance.now();
-    if (nowMs - this.#sinceMs > noProgressMs) return 'over';
-    if (nowMs - this.#lookedMs <= stalledMs) return 'moves';
+    if (done + failed !== this.#settled) this.#sinceMs = this.#lookedMs = nowMs;
+    this.#settled = done + failed;
+    const isOver = nowMs - this.#sinceMs > noProgressMs;
+    if (!isOver && nowMs - this.#lookedMs <= stalledMs) return undefined;
     this.#lookedMs = nowMs;
-    return 'stalled';
+    if (await nightly.isExporting()) {
+      this.#sinceMs = this.#lookedMs = performance.now();
+      return undefined;
+    }
+    if (isOver)
+      return 'no worker has made progress for long; look whether workers of this source are running';
+    if ((await queue.open(JOBS.export.queue)) > 0) return undefined;
+    log.warn({ runId: this.#runId, queued }, 'Jobs were lost with their queue, and are queued again');
+    await nightly.requeue(this.#runId);
+    return undefined;
   }
 
-  reset(): void {
-    this.#sinceMs = performance.now();
-    this.#lookedMs = this.#sinceMs;
-  }
-}
-
-async function queueLedgers(
-  runId: string,
-  ledgers: readonly DueLedger[],
-  counts: NightlyCounts,
-  deps: JobDeps,
-): Promise<void> {
-  const idle = ledgers.filter(({ isIdle }) => isIdle).map(({ partyId }) => partyId);
-  const batches = ledgers.filter(({ isIdle }) => !isIdle).map(({ partyId }) => [partyId]);
-  const share = Math.ceil((counts.due + counts.queued) / (BATCHES_A_LEASE * deps.exportConcurrency));
-  const size = Math.max(1, Math.min(BATCH_MAX, share));
-  for (let start = 0; start < idle.length; start += size) batches.push(idle.slice(start, start + size));
-  await deps.queue.add(
-    JOBS.export.queue,
-    batches.map((partyIds) => ({
+  async #fill({ due, queued }: NightlyCounts): Promise<void> {
+    const room = Math.min(FEED_MAX, QUEUED_MAX - queued);
+    if (room <= 0 || due === 0) return;
+    const runId = this.#runId;
+    const { nightly, queue, sourceExportConcurrency } = this.#deps;
+    const ledgers = await nightly.take(runId, room);
+    const idle = ledgers.filter(({ isIdle }) => isIdle).map(({ partyId }) => partyId);
+    const batches = ledgers.filter(({ isIdle }) => !isIdle).map(({ partyId }) => [partyId]);
+    const share = Math.ceil((due + queued) / (BATCHES_A_LEASE * sourceExportConcurrency));
+    const size = Math.max(1, Math.min(BATCH_MAX, share));
+    for (let start = 0; start < idle.length; start += size) batches.push(idle.slice(start, start + size));
+    const jobs = batches.map((partyIds) => ({
       name: JOBS.export.name,
       data: { runId, partyIds },
       // A queue remembers the ids of ended jobs: what is queued again needs another.
       jobId: `${runId}.${randomUUID().slice(0, 13)}`,
       priority: PRIORITY.nightly,
-    })),
-  );
-}
+    }));
+    await queue.add(JOBS.export.queue, jobs);
+  }
 
-/** How far the run is, and below it the export in hand. */
-async function tellExports(runId: string, counts: NightlyCounts, deps: JobDeps): Promise<void> {
-  const inHand = counts.queued === 0 ? [] : await deps.progress.read(`${runId}.export`);
-  const done = counts.done + counts.failed;
-  deps.progress.report(runId, [
-    {
+  /** How far the run is, and below it the export in hand. */
+  async #tell({ due, queued, done, failed }: NightlyCounts): Promise<void> {
+    const { progress } = this.#deps;
+    const inHand = queued === 0 ? [] : await progress.read(`${this.#runId}.export`);
+    const exports = {
       label: 'exports',
-      done: String(done),
-      total: String(done + counts.due + counts.queued),
+      done: String(done + failed),
+      total: String(done + failed + due + queued),
       unit: 'parties',
-      note: counts.failed > 0 ? `${counts.failed} failed` : undefined,
-    },
-    ...inHand.map((line) => ({ ...line, isPart: true })),
-  ]);
+      note: failed > 0 ? `${failed} failed` : undefined,
+    } as const;
+    progress.report(this.#runId, [exports, ...inHand.map((line) => ({ ...line, isPart: true }))]);
+  }
 }

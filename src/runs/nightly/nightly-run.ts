@@ -82,9 +82,9 @@ async function mergeOnce(run: Run, { stages, runs, log }: JobDeps, signal: Abort
 }
 
 /** Asking ends with the window, or early enough for the rest of the run before the next scheduled time. */
-function askUntilMs(run: Run, { nightlyWindowMs, schedule }: JobDeps): number {
+function askUntilMs(run: Run, { nightlyWindow, schedule }: JobDeps): number {
   const startedMs = Date.parse(run.startedAt ?? run.queuedAt);
-  if (nightlyWindowMs !== undefined) return startedMs + nightlyWindowMs;
+  if (nightlyWindow !== undefined) return startedMs + nightlyWindow;
   const nextMs = nextScheduledMs(schedule, startedMs);
   // Where the times are closer than that, half of what lies between them is for asking.
   return Math.max(nextMs - HOUR_MS, startedMs + (nextMs - startedMs) / 2);

@@ -3,9 +3,9 @@ import { beforeEach, describe, expect, it } from 'vitest';
 import {
   compareWithReport,
   type Comparison,
+  publishReport,
   restoreReports,
-} from '../../../src/runs/report/compare-report.ts';
-import { publishReport } from '../../../src/runs/report/nightly-report.ts';
+} from '../../../src/runs/report/reports.ts';
 import {
   decodeReport,
   type NightlyReport,
