@@ -40,7 +40,8 @@ const COLUMNS = sql.raw(
 
 /**
  * The same object may come back: what was superseded by it, or before, is current again. `loaded_at` stays: it says
- * whether its rows are in the warehouse, and only a load moves rows.
+ * whether its rows are in the warehouse, and only a load moves rows. What a rebuild takes for superseded changes nothing
+ * that is held.
  * @returns their ids by object key
  */
 export async function insertSegments(
@@ -54,6 +55,7 @@ export async function insertSegments(
     on conflict (object_key) do update set status = excluded.status, superseded_at = excluded.superseded_at,
       removed_at = null, quarantine_reason = null, open = excluded.open, run_id = excluded.run_id,
       evidence = held.evidence || jsonb_build_object('replacedRows', excluded.evidence->'replacedRows')
+    where excluded.status = 'current'
     returning segment_id, object_key`.execute(tx);
   return new Map(inserted.rows.map((row) => [row.object_key, row.segment_id]));
 }

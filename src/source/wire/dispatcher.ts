@@ -4,7 +4,7 @@ import { getCACertificates } from 'node:tls';
 import { Agent, EnvHttpProxyAgent, type Dispatcher } from 'undici';
 import { UsageError } from '../../core/errors.ts';
 
-/** Few at once: one prefetched page for each list, the exports, and a probe. */
+/** Few at once: one page of each list, the exports, and a probe. */
 const CONNECTIONS_MAX = 128;
 
 /**
