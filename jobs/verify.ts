@@ -4,17 +4,12 @@ import { JOBS, type JobDefinition } from '../src/runs/job.ts';
 import { workRun } from '../src/runs/work-run.ts';
 
 const payload = z.strictObject({ runId: z.uuid() });
-/** What a command may add: the report of a nightly run to compare with. */
-const params = z.object({ against: z.object({ text: z.string(), where: z.string() }).optional() });
 
 export const verifyJob: JobDefinition<z.infer<typeof payload>> = {
   ...JOBS.verify,
   payload,
   handle: ({ runId }, deps, context) =>
     workRun(runId, deps, context, (run, call) =>
-      deps.stages.verify(
-        { ...params.parse(run.params), runId, deep: run.subject === 'deep', scope: 'whole' },
-        call,
-      ),
+      deps.stages.verify({ runId, deep: run.subject === 'deep', scope: 'whole' }, call),
     ),
 };

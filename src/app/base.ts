@@ -1,11 +1,12 @@
 /** The database and the resume state: what every process needs, the one that others are described in first. */
+import { join } from 'node:path';
 import pRetry from 'p-retry';
 import { openWarehouse, type Warehouse } from '../postgres/database.ts';
 import { type Identity, queuePrefix, readIdentity, shownUrl } from '../postgres/identity.ts';
 import { migrate } from '../postgres/migrate.ts';
 import type { Config } from '../config/environment.ts';
 import { secretsOfUrl } from '../config/secrets.ts';
-import { errorLine, UnreachableError } from '../core/errors.ts';
+import { errorCode, errorLine, PermanentError, UnreachableError } from '../core/errors.ts';
 import type { Log } from '../core/log.ts';
 import { rememberSecrets } from '../core/secrets.ts';
 import { PostgresState } from '../state/postgres-state.ts';
@@ -76,10 +77,15 @@ async function identify({ db }: Warehouse, { config, log }: BaseOptions): Promis
 }
 
 /** The first that is asked of the database: where it is away, its address is what a person must look at. */
-async function openSchema(warehouse: Warehouse, { databaseUrl }: Config): Promise<readonly string[]> {
+async function openSchema(
+  warehouse: Warehouse,
+  { databaseUrl, dataDir }: Config,
+): Promise<readonly string[]> {
   try {
     return await migrate(warehouse.db);
   } catch (error) {
+    if (databaseUrl === undefined && errorCode(error) === 'DATABASE_OLDER')
+      throw embeddedIsOlder(dataDir, error);
     if (!(error instanceof UnreachableError) || databaseUrl === undefined) throw error;
     throw new UnreachableError(`Cannot reach the database at ${databaseUrl.host}; check DATABASE_URL`, {
       code: 'DATABASE_UNREACHABLE',
@@ -87,6 +93,15 @@ async function openSchema(warehouse: Warehouse, { databaseUrl }: Config): Promis
       cause: error,
     });
   }
+}
+
+function embeddedIsOlder(dataDir: string, cause: unknown): PermanentError {
+  const home = join(dataDir, 'postgres');
+  return new PermanentError(
+    `Cannot use the database in ${home}: an earlier version made it, before the first release; move this folder away ` +
+      'and run `ledger-mirror load --all`, which rebuilds the database from the objects',
+    { code: 'DATABASE_OLDER', meta: { home }, cause },
+  );
 }
 
 async function openState(

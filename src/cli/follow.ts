@@ -3,8 +3,10 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { App } from '../app/app.ts';
 import { untilReachable } from '../app/base.ts';
 import { closeAbandoned, chooseQueues, enqueueRun, findOpenNightly } from '../runs/enqueue.ts';
+import type { StageCall, VerifyRequest } from '../runs/job.ts';
 import { isOver } from '../runs/run-document.ts';
 import type { NewRun, Run } from '../runs/store/run.ts';
+import { workRun } from '../runs/work-run.ts';
 import type { CommandContext } from './context.ts';
 import { COMMAND } from './typed.ts';
 
@@ -107,4 +109,37 @@ async function lookAfter({ jobs, jobWorker, workers }: App, runs: readonly Run[]
   for (const lost of await jobs.runs.stale(LOST_MS))
     if (runs.some((run) => run.runId === lost.runId)) await enqueueRun(lost, jobs);
   await closeAbandoned(jobs);
+}
+
+/**
+ * Verifies in this process: that asks no source, and no other process needs to take it over.
+ * @throws the signal's reason where the command was told to stop; the run is cancelled then
+ */
+export async function verifyHere(
+  { jobs, workers }: App,
+  request: Pick<VerifyRequest, 'deep' | 'against'>,
+  { signal, progress }: Pick<CommandContext, 'signal' | 'progress'>,
+): Promise<Run> {
+  if (!(await workers.anyAlive())) await closeAbandoned(jobs);
+  const { runs, stages } = jobs;
+  const run = await runs.create({ kind: 'verify', subject: request.deep ? 'deep' : 'sums' });
+  const { runId } = run;
+  const view = progress.openView();
+  const work = (_run: Run, call: StageCall) => {
+    const onProgress: StageCall['onProgress'] = (lines) => {
+      view.show(lines);
+      call.onProgress(lines);
+    };
+    return stages.verify({ runId, scope: 'whole', ...request }, { ...call, onProgress });
+  };
+  try {
+    await workRun(runId, jobs, { signal, dueMs: Date.now(), attempt: Infinity }, work);
+  } catch (error) {
+    view.finish('no longer followed');
+    if (signal.aborted) await runs.markCancelled(runId);
+    throw error;
+  }
+  const ended = (await runs.get(runId)) ?? run;
+  view.finish(ended.verdict ?? ended.state);
+  return ended;
 }

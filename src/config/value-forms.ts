@@ -43,7 +43,7 @@ export const objectStoreUrl: Form<URL> = {
   parse: (given) => {
     const parsed = storeUrl.parse(given);
     if (parsed?.protocol !== 's3:')
-      return parsed?.host === '' && parsed.pathname.length > 1 ? parsed : undefined;
+      return parsed?.host === '' && parsed.search === '' && parsed.pathname.length > 1 ? parsed : undefined;
     const isKnown = [...parsed.searchParams.keys()].every((key) => ['region', 'endpoint'].includes(key));
     const endpoint = parsed.searchParams.get('endpoint');
     const isUsable = endpoint === null || httpUrl.parse(endpoint) !== undefined;

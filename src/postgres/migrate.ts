@@ -103,7 +103,7 @@ async function isCurrent(db: QueryExecutorProvider, known: readonly string[]): P
   if (unknown.name < (known.at(-1) ?? '')) {
     throw new PermanentError(
       'Cannot use this database: an earlier version made it, before the first release; point DATABASE_URL to an ' +
-        'empty database, or move DATA_DIR/postgres away, and run `ledger-mirror load --all`, which rebuilds it from the objects',
+        'empty database and run `ledger-mirror load --all`, which rebuilds it from the objects',
       { code: 'DATABASE_OLDER', meta: { migration: unknown.name } },
     );
   }

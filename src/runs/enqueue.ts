@@ -23,12 +23,18 @@ export async function enqueueRun(
   { queue, runs }: Pick<JobDeps, 'queue' | 'runs'>,
   priority: number = PRIORITY.onDemand,
 ): Promise<boolean> {
+  if (isWorkedWhereAsked(run)) return false;
   const job = JOBS[run.kind];
   if (run.jobId !== null && (await queue.holds(job.queue, run.jobId))) return false;
   const jobId = `${run.runId}.${randomUUID().slice(0, 8)}`;
   await runs.noteJob(run.runId, jobId);
   await queue.add(job.queue, [{ name: job.name, data: { runId: run.runId }, jobId, priority }]);
   return true;
+}
+
+/** A command verifies in its own process; what the read API ordered is a worker's. */
+function isWorkedWhereAsked({ kind, params }: Run): boolean {
+  return kind === 'verify' && params['isOrdered'] !== true;
 }
 
 /**
@@ -55,9 +61,9 @@ async function closeSilent(
   return open;
 }
 
-/** For workers: runs whose process or job is gone are queued again. */
+/** For workers: runs whose process or job is gone are queued again; a run that nobody can resume is closed. */
 export async function reconcileRuns(deps: RunDeps): Promise<void> {
-  for (const run of await closeSilent(deps, STALE_MS, () => false)) {
+  for (const run of await closeSilent(deps, STALE_MS, isWorkedWhereAsked)) {
     // Runs below another are its own affair: it queues them again itself.
     if (run.parentRunId !== null || !(await enqueueRun(run, deps))) continue;
     const { runId, kind, subject, attempts } = run;
@@ -98,6 +104,6 @@ export function chooseQueues(runs: readonly Run[]): readonly QueueName[] {
   if (runs.some((run) => run.kind === 'nightly')) return QUEUE_NAMES;
   // What an export has published is loaded at once.
   return QUEUE_NAMES.filter((name) =>
-    runs.some(({ kind }) => JOBS[kind].queue === name || (kind === 'export' && name === 'load')),
+    runs.some((run) => run.kind === name || (run.kind === 'export' && name === 'load')),
   );
 }

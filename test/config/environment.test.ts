@@ -113,6 +113,7 @@ describe('a configuration that is not accepted', () => {
     ['OBJECT_STORE_URL', 's3://'],
     ['OBJECT_STORE_URL', 's3://bucket/x?regio=eu'],
     ['OBJECT_STORE_URL', 'file://host/dir'],
+    ['OBJECT_STORE_URL', 'file:///dir?endpoint=minio'],
     ['SCHEDULE', 'at two'],
     ['SCHEDULE_TZ', 'Mars/Base'],
     ['NIGHTLY_PARTIES', 'alice,,bob'],

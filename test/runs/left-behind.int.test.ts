@@ -96,6 +96,7 @@ describe('a worker', () => {
   it.each<readonly [string, NewRun, number, unknown, number]>([
     ['queues a run again whose process is gone', SYNC, 40, 'open', 1],
     ['leaves a run alone that was renewed lately', SYNC, 5, 'open', 0],
+    ['closes a verify, which nobody can resume', { kind: 'verify', subject: 'deep' }, 40, CLOSED, 0],
   ])('%s', async (_what, fresh, silentSeconds, fate, jobs) => {
     await using world = await openWorld();
     const runId = await leave(world, { ...fresh, silentSeconds });

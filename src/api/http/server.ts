@@ -125,6 +125,8 @@ function openServer({ headersMs, requestMs, checkMs }: typeof TIMEOUTS): Fastify
 
 /** What no handler answered itself. Nothing of the inside gets out: that goes to the log. */
 function answerError(error: Error, request: FastifyRequest, reply: FastifyReply, log: Log): FastifyReply {
+  // Of the stream that failed before its first bytes were out.
+  for (const name of ['content-encoding', 'content-disposition', 'vary']) reply.removeHeader(name);
   if (error instanceof StatusError) return sendError(reply, error);
   const status = 'statusCode' in error && typeof error.statusCode === 'number' ? error.statusCode : 500;
   if (status < 500) return sendJson(reply.code(status), { code: 3, message: error.message, details: [] });

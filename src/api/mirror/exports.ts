@@ -186,8 +186,10 @@ export function addExports(
     async ({ params: { id } }, reply) => {
       const ledger = await jobs.ledgerOf(id);
       if (ledger === undefined) throw new StatusError('notFound', 'nothing to download (yet)');
-      // What fails behind its first bytes ends the connection: a file that is cut is seen to be.
-      return reply.header('content-type', 'text/csv').send(await ledgers.open(reply, ledger));
+      const rows = await ledgers.open(reply, ledger);
+      // A file that is cut is seen to be, also by a client of HTTP/1.0, to whom the end of the connection is the file's.
+      rows.once('error', () => reply.raw.headersSent && reply.raw.socket?.resetAndDestroy());
+      return reply.header('content-type', 'text/csv').send(rows);
     },
   );
 }

@@ -62,7 +62,6 @@ export class LedgerStreams {
     if (!this.#mayOpen(reply))
       throw new StatusError('resourceExhausted', 'client reached max subscription allowed');
     const gone = goneSignal(reply);
-    reply.header('content-disposition', `attachment;filename=${fileName(question)}`);
     const rows = Readable.from(this.#reader.read(question, gone), { objectMode: false });
     rows.once('error', (error) => {
       if (gone.aborted) return;
@@ -71,6 +70,7 @@ export class LedgerStreams {
     await once(rows, 'readable').catch((error: unknown) => {
       throw exportError(error, question);
     });
+    reply.header('content-disposition', `attachment;filename=${fileName(question)}`);
     return rows;
   }
 }

@@ -2,9 +2,10 @@
 import { readFile } from 'node:fs/promises';
 import { openApp, type App } from '../../app/app.ts';
 import { errorCode, UsageError } from '../../core/errors.ts';
+import type { VerifyRequest } from '../../runs/job.ts';
 import { REPORTS_PREFIX } from '../../runs/report/report-form.ts';
 import { runResult, type CommandContext, type CommandResult } from '../context.ts';
-import { followRun, joinOrCreate } from '../follow.ts';
+import { followRun, joinOrCreate, verifyHere } from '../follow.ts';
 import { findRun, isRunId, openMirror } from '../mirror.ts';
 
 export async function load(
@@ -23,13 +24,15 @@ export async function verify(
 ): Promise<CommandResult> {
   await using app = await openMirror(context);
   const report = against === undefined ? undefined : await findReport(against, app, context);
-  const params = report === undefined ? {} : { against: report };
-  const { run } = await joinOrCreate(app, { kind: 'verify', subject: deep ? 'deep' : 'sums', params });
-  return runResult(await followRun(app, run, context));
+  return runResult(await verifyHere(app, { deep, against: report }, context));
 }
 
 /** A file, a key in the object store, or the id of a nightly run. */
-async function findReport(given: string, app: App, { signal }: CommandContext) {
+async function findReport(
+  given: string,
+  app: App,
+  { signal }: CommandContext,
+): Promise<VerifyRequest['against']> {
   const file = await readFile(given, 'utf8').catch(() => undefined);
   if (file !== undefined) return { text: file, where: given };
   const run = isRunId(given) ? await findRun(app.jobs, '--against', given) : undefined;

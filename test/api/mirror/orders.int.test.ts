@@ -1,4 +1,6 @@
 /** Exports on demand: what may be ordered, how an order is followed, and the file at its end. */
+import { connect } from 'node:net';
+import { text } from 'node:stream/consumers';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeEach, describe, expect, it } from 'vitest';
 import { listen } from '../../../src/api/http/listen.ts';
@@ -39,7 +41,7 @@ class OneOrder implements ExportJobs {
   submitted: ExportOrder[] = [];
   status: ExportStatus = { id: ID, state: 'queued', verdict: null, evidence: {} };
   ledger: LedgerRange | undefined;
-  failure: { readonly after: number; readonly error: Error } | undefined;
+  failure: { readonly after: number; readonly error: Error; readonly waitMs?: number } | undefined;
   held: Promise<void> = Promise.resolve();
   downloads = 0;
   readings = 0;
@@ -77,7 +79,7 @@ class OneOrder implements ExportJobs {
     if (this.failure?.after === 0) throw this.failure.error;
     yield CONTENT;
     if (this.failure === undefined) return;
-    await sleep(200);
+    await sleep(this.failure.waitMs ?? 200);
     throw this.failure.error;
   }
 }
@@ -299,6 +301,21 @@ describe('the download of an order', () => {
     const response = await download();
     expect(response.status).toBe(200);
     await expect(response.text()).rejects.toThrow('terminated');
+  });
+
+  it('is told as an error in plain text where it fails before compressed bytes are out', async () => {
+    jobs.failure = { after: 1, error: new Error('the store is gone'), waitMs: 0 };
+    const response = await download();
+    expect(response.status).toBe(500);
+    expect(response.headers.get('content-disposition')).toBeNull();
+    expect(await response.json()).toMatchObject({ message: 'Internal error' });
+  });
+
+  it('is cut off visibly for a client of HTTP/1.0 too, to whom the end of the connection is the end', async () => {
+    jobs.failure = { after: 1, error: new Error('the store is gone') };
+    const socket = connect(Number(new URL(api.url).port), '127.0.0.1');
+    socket.write(`GET /mirror/exports/${ID}/download HTTP/1.0\r\nHost: 127.0.0.1\r\n\r\n`);
+    await expect(text(socket)).rejects.toThrow('ECONNRESET');
   });
 
   it('is a 429 with the time to retry where as many ledgers are sent as may be', async () => {

@@ -8,11 +8,12 @@ import { openApp, type App } from '../../../app/app.ts';
 import { passwordFileOf } from '../../../app/data-dir.ts';
 import { startApi } from '../../../app/serving/serve.ts';
 import type { Config } from '../../../config/environment.ts';
+import { errorCode, UsageError } from '../../../core/errors.ts';
 import { makeFolders } from '../../../core/folders.ts';
 import { worst } from '../../../core/verdict.ts';
 import { runDocument } from '../../../runs/run-document.ts';
 import { exitCodeOf, type CommandContext, type CommandResult } from '../../context.ts';
-import { followRun, joinOrCreate, startNight } from '../../follow.ts';
+import { followRun, startNight, verifyHere } from '../../follow.ts';
 import { formatDuration } from '../../output/format.ts';
 import { runSummary } from '../../output/run-text.ts';
 import { answer, type Say } from './answers.ts';
@@ -31,14 +32,13 @@ export async function demo(
   // With --json stdout belongs to the document.
   const out = context.isJson ? context.stderr : context.stdout;
   const say: Say = (text) => void out.write(`${text}\n`);
-  await using app = await openApp(context);
+  await using app = await openDemo(context);
   // Sooner than after a minute of work: its port may be taken.
   await using api = isKept ? await startApi(app) : undefined;
   say(`A sandbox network is served at ${sandbox.url}; its mirror lies in ${dataDir}.`);
   const nightly = await followRun(app, await startNight(app, 'demo', context), context);
   say(runSummary(runDocument(nightly), commandOn(dataDir)).trimEnd());
-  const { run } = await joinOrCreate(app, { kind: 'verify', subject: 'deep' });
-  const verified = await followRun(app, run, context);
+  const verified = await verifyHere(app, { deep: true }, context);
   say(runSummary(runDocument(verified), commandOn(dataDir)).trimEnd());
   const answers = await answer(app, context, say);
   const verdict = worst([nightly.verdict ?? 'failed', verified.verdict ?? 'failed']);
@@ -49,6 +49,18 @@ export async function demo(
     exitCode: exitCodeOf(verdict, nightly.evidence),
     document: { verdict, nightly: runDocument(nightly), verify: runDocument(verified), answers, tookMs },
   };
+}
+
+async function openDemo(context: CommandContext): Promise<App> {
+  const { dataDir } = context.config;
+  try {
+    return await openApp(context);
+  } catch (error) {
+    if (errorCode(error) !== 'DATABASE_OLDER') throw error;
+    throw new UsageError([
+      `Cannot use the demo in ${dataDir}: an earlier version made it; remove it with 'rm -rf ${near(dataDir)}'`,
+    ]);
+  }
 }
 
 /** Whoever copies `DATA_DIR=data/demo` from a page means the demo's own folder, not one below it. */
