@@ -1,5 +1,6 @@
 /** `/mirror/exports`: exports on demand are runs, queued ahead of the nightly ones. An id is the run's. */
-import type { FastifyInstance } from 'fastify';
+import type { Readable } from 'node:stream';
+import type { FastifyInstance, FastifyReply } from 'fastify';
 import { z } from 'zod';
 import { canonicalPartyId, isExportableParty, isHexId, PARTY_ID_BYTES_MAX } from '../../core/ids.ts';
 import { floorSecond, formatInstant, parseInstant, readInstant } from '../../core/time.ts';
@@ -186,12 +187,16 @@ export function addExports(
     async ({ params: { id } }, reply) => {
       const ledger = await jobs.ledgerOf(id);
       if (ledger === undefined) throw new StatusError('notFound', 'nothing to download (yet)');
-      const rows = await ledgers.open(reply, ledger);
-      // A file that is cut is seen to be, also by a client of HTTP/1.0, to whom the end of the connection is the file's.
-      rows.once('error', () => reply.raw.headersSent && reply.raw.socket?.resetAndDestroy());
-      return reply.header('content-type', 'text/csv').send(rows);
+      return reply.header('content-type', 'text/csv').send(cutOff(reply, await ledgers.open(reply, ledger)));
     },
   );
+}
+
+/** What fails resets the connection: a client of HTTP/1.0, to whom its end is the file's, sees that the file is cut too. */
+function cutOff(reply: FastifyReply, rows: Readable): Readable {
+  return rows.once('error', () => {
+    if (reply.raw.headersSent) reply.raw.socket?.resetAndDestroy();
+  });
 }
 
 /** @throws StatusError 400 naming the field and what is accepted */
