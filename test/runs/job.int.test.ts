@@ -50,7 +50,9 @@ describe('a job', () => {
     expect(await world.queues.open('sync')).toBe(1);
     // A job that ended without its run, as after a restored database.
     world.queues.work('sync', 1, async () => undefined);
-    await waitFor(async () => (await world.queues.open('sync')) === 0, { what: 'the job to end' });
+    await waitFor(async () => (await world.queues.counts('sync'))['completed'] === 1, {
+      what: 'the job to end',
+    });
     expect(await enqueueRun(first, world.deps)).toBe(true);
     expect((await world.deps.runs.get(run.runId))?.jobId).not.toBe(first.jobId);
     await waitFor(async () => (await world.queues.counts('sync'))['completed'] === 2, {

@@ -38,6 +38,8 @@ export async function openFreshDatabase({
   const pool = new Pool({ connectionString: url.href, max: POOL_MAX });
   // Tests kill servers and backends: what an idle connection suffers is no failure of its own.
   pool.on('error', () => undefined);
+  // Sockets outlive the pool for a moment, in which the database is dropped.
+  pool.on('connect', (client) => client.on('error', () => undefined));
   if (isMigrated) await migrate(new Kysely<unknown>({ dialect: new PostgresDialect({ pool }) }));
   return {
     url: url.href,

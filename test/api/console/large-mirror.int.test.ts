@@ -58,6 +58,8 @@ test.each([
 test('the status reads ranges and segments from their indexes alone, in the order of parties', async () => {
   // To 4,000 parties what the usual 4 MB are to 100,000: nothing of each can be sorted or grouped in memory.
   const pool = new Pool({ connectionString: database.url, options: '-c work_mem=160kB' });
+  // The database may be dropped before the socket is gone.
+  pool.on('connect', (client) => client.on('error', () => undefined));
   try {
     const explained = await explainStatements(pool, () => openStatusStore(warehouse).facts());
     const scanned = explained.flatMap((statement) => statement.scanned);

@@ -41,7 +41,7 @@ class OneOrder implements ExportJobs {
   submitted: ExportOrder[] = [];
   status: ExportStatus = { id: ID, state: 'queued', verdict: null, evidence: {} };
   ledger: LedgerRange | undefined;
-  failure: { readonly after: number; readonly error: Error; readonly waitMs?: number } | undefined;
+  failure: { readonly after: number; readonly error: Error; readonly isSudden?: boolean } | undefined;
   held: Promise<void> = Promise.resolve();
   downloads = 0;
   readings = 0;
@@ -79,7 +79,7 @@ class OneOrder implements ExportJobs {
     if (this.failure?.after === 0) throw this.failure.error;
     yield CONTENT;
     if (this.failure === undefined) return;
-    await sleep(this.failure.waitMs ?? 200);
+    if (!this.failure.isSudden) await sleep(200);
     throw this.failure.error;
   }
 }
@@ -304,7 +304,7 @@ describe('the download of an order', () => {
   });
 
   it('is told as an error in plain text where it fails before compressed bytes are out', async () => {
-    jobs.failure = { after: 1, error: new Error('the store is gone'), waitMs: 0 };
+    jobs.failure = { after: 1, error: new Error('the store is gone'), isSudden: true };
     const response = await download();
     expect(response.status).toBe(500);
     expect(response.headers.get('content-disposition')).toBeNull();
