@@ -163,7 +163,7 @@ describe('an operator', () => {
     const [ordered] = await Promise.all([page.waitForEvent('download'), link.click()]);
     const lines = (await readFile(await ordered.path(), 'utf8')).trimEnd().split('\n');
     expect(lines).toHaveLength(rows + 1);
-    expect(ordered.suggestedFilename()).toBe(`ledger_entries_${id}_all.csv`);
+    expect(ordered.suggestedFilename()).toBe(`ledger_entries_${id}.csv`);
     const [mirrored] = await Promise.all([
       page.waitForEvent('download'),
       row.getByRole('link', { name: `CSV: ${id}` }).click(),
