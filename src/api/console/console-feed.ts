@@ -30,11 +30,9 @@ export function addConsoleFeed(
   const snapshot = sharedLoad(() => takeSnapshot(parts, status), everyMs / 2);
   const textOf = (found: object): string => JSON.stringify({ ...found, now: undefined });
   const following = { everyMs, textOf, silentMsMax: SILENT_MS_MAX };
-  hideRoutes(server)('GET /console/events', {}, async (_request, reply) => {
-    // A database that is away is told before the stream is open, with a status that a page can read.
-    await snapshot();
-    return streams.follow(reply, snapshot, following);
-  });
+  hideRoutes(server)('GET /console/events', {}, (_request, reply) =>
+    streams.follow(reply, snapshot, following),
+  );
 }
 
 async function takeSnapshot(parts: ConsoleParts, status: FeedDeps['status']) {

@@ -65,20 +65,27 @@ export class EventStreams {
 
   /**
    * Sends what `read` gives now, then each change, until the client is gone.
-   * @throws StatusError 429 where too many streams are open
+   * @throws StatusError 429 where too many streams are open; what `read` throws at first
    */
-  follow<Told>(
+  async follow<Told>(
     reply: FastifyReply,
     read: () => Promise<Told | undefined>,
     following: Following<Told>,
-  ): FastifyReply {
+  ): Promise<FastifyReply> {
+    // What is wrong is told before the stream is open, with a status that a client can read.
+    let first: Told | undefined = await read();
+    const next = async (): Promise<Told | undefined> => {
+      const told = first ?? (await read());
+      first = undefined;
+      return told;
+    };
     if (!this.#mayOpen(reply))
       throw new StatusError('resourceExhausted', `more than ${STREAMS_MAX} event streams are open`);
     const signal = AbortSignal.any([goneSignal(reply), AbortSignal.timeout(STREAM_MS_MAX)]);
     const body = new PassThrough();
     const heartbeat = setInterval(() => body.writable && body.write(': alive\n\n'), HEARTBEAT_MS);
     reply.raw.once('close', () => clearInterval(heartbeat));
-    pipeline(eventTexts(followChanges(read, following, signal), signal), body, () => undefined);
+    pipeline(eventTexts(followChanges(next, following, signal), signal), body, () => undefined);
     return reply.headers({ 'content-type': 'text/event-stream', 'x-accel-buffering': 'no' }).send(body);
   }
 }

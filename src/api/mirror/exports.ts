@@ -174,8 +174,7 @@ export function addExports(
     'GET /mirror/exports/:id/events',
     'Live progress, as server-sent events',
     { params: BY_ID, produces: ['text/event-stream'] },
-    async ({ params: { id } }, reply) => {
-      await find(id);
+    ({ params: { id } }, reply) => {
       const read = async () => ({ ...toStatus(await find(id)), progress: await runs.progress(id) });
       return streams.follow(reply, read, FOLLOWING);
     },

@@ -217,8 +217,7 @@ export function addRuns(
     'GET /mirror/runs/:id/events',
     'A run as it goes on, as server-sent events',
     { params: BY_ID, produces: ['text/event-stream'] },
-    async ({ params: { id } }, reply) => {
-      await find(id);
+    ({ params: { id } }, reply) => {
       const read = async () => ({ ...describeRun(await find(id)), progress: await orders.progress(id) });
       return streams.follow(reply, read, FOLLOWING);
     },
