@@ -79,7 +79,8 @@ export async function openApp(options: AppOptions): Promise<App> {
 function openJobDeps(services: Services, limits: SourceDeps['limits'], stack: AsyncDisposableStack): JobDeps {
   const { config, log, warehouse, state, queues, workMetrics } = services;
   const { db } = warehouse;
-  const { sourceUrl } = config;
+  const { sourceUrl, sourceExportConcurrency } = config;
+  const { nightlyParties, nightlyExportsMax, nightlyAuditShare, nightlyWindow } = config;
   const schedule = { pattern: config.schedule, tz: config.scheduleTz };
   const meter = new CostMeter(workMetrics);
   const sourceDeps = { rate: state, bans: openBanStore(db), observer: meter, log, limits };
@@ -88,7 +89,6 @@ function openJobDeps(services: Services, limits: SourceDeps['limits'], stack: As
   const { holder } = stack.use(new Presence(warehouse.pool));
   const asked = sourceUrl && { id: sourceIdOf(sourceUrl), url: shownUrl(sourceUrl) };
   return {
-    ...config,
     db,
     stages: composeStages({ ...services, source, rowPool, holder }),
     runs: new RunStore(db, asked?.url, (ended) => workMetrics.onRun(ended)),
@@ -100,6 +100,11 @@ function openJobDeps(services: Services, limits: SourceDeps['limits'], stack: As
     progress: stack.use(new ProgressHints(state, (lines) => workMetrics.onProgress(lines))),
     costs: stack.use(new RunCosts({ meter, db, log })),
     notices: openNotices(config, workMetrics),
+    nightlyParties,
+    nightlyExportsMax,
+    nightlyAuditShare,
+    nightlyWindow,
+    sourceExportConcurrency,
     schedule,
     log,
   };
