@@ -77,7 +77,10 @@ function withoutSecrets(url: URL): string {
   const shown = new URL(url);
   if (shown.username !== '') shown.username = MASK;
   if (shown.password !== '') shown.password = MASK;
-  const endpoint = shown.searchParams.get('endpoint');
-  if (endpoint !== null) shown.searchParams.set('endpoint', withoutSecrets(new URL(endpoint)));
+  const isWeb = url.protocol.startsWith('http');
+  for (const [name, value] of url.searchParams) {
+    if (isWeb) shown.searchParams.set(name, MASK);
+    else if (name === 'endpoint') shown.searchParams.set(name, withoutSecrets(new URL(value)));
+  }
   return shown.href;
 }

@@ -34,6 +34,13 @@ it('the settings page shows every setting and no secret', () => {
   expect(of('SOURCE_ASSETS')).toMatchObject({ value: null, origin: 'unset' });
 });
 
+it('the settings page masks the parameters of an endpoint, as gateways take keys there', () => {
+  const endpoint = encodeURIComponent(`https://user:${SECRET}@store/?key=${SECRET}`);
+  const env = { OBJECT_STORE_URL: `s3://bucket/prefix?endpoint=${endpoint}` };
+  const shown = shownSettings(readConfig({ env, cwd: '/nonexistent' }));
+  expect(JSON.stringify(shown)).not.toContain(SECRET);
+});
+
 it('the settings page shows durations, sizes and shares with units, a delimiter by name, and CSV columns by both names', () => {
   const env = {
     SOURCE_URL: 'http://127.0.0.1:1',
