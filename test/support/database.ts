@@ -1,7 +1,7 @@
 /** A database of its own for each test file, so that files run side by side. */
 import { randomBytes } from 'node:crypto';
 import { Kysely, PostgresDialect } from 'kysely';
-import { Client, Pool } from 'pg';
+import { Client, Pool, type PoolConfig } from 'pg';
 import { afterAll } from 'vitest';
 import { migrate } from '../../src/postgres/migrate.ts';
 import { serviceUrl } from './servers/services.ts';
@@ -35,11 +35,7 @@ export async function openFreshDatabase({
   await administer(serverUrl, `create database ${name} template template0`);
   const url = new URL(serverUrl);
   url.pathname = `/${name}`;
-  const pool = new Pool({ connectionString: url.href, max: POOL_MAX });
-  // Tests kill servers and backends: what an idle connection suffers is no failure of its own.
-  pool.on('error', () => undefined);
-  // Sockets outlive the pool for a moment, in which the database is dropped.
-  pool.on('connect', (client) => client.on('error', () => undefined));
+  const pool = openTestPool({ connectionString: url.href, max: POOL_MAX });
   if (isMigrated) await migrate(new Kysely<unknown>({ dialect: new PostgresDialect({ pool }) }));
   return {
     url: url.href,
@@ -49,6 +45,15 @@ export async function openFreshDatabase({
       await administer(serverUrl, `drop database if exists ${name} with (force)`);
     },
   };
+}
+
+export function openTestPool(config: PoolConfig): Pool {
+  const pool = new Pool(config);
+  // Tests kill servers and backends: what an idle connection suffers is no failure of its own.
+  pool.on('error', () => undefined);
+  // Sockets outlive the pool for a moment, in which the database is dropped.
+  pool.on('connect', (client) => client.on('error', () => undefined));
+  return pool;
 }
 
 async function administer(serverUrl: string, statement: string): Promise<void> {

@@ -1,5 +1,4 @@
 /** What the status and the pages of the console read of a large mirror: plans and blocks, no times. */
-import { Pool } from 'pg';
 import { expect, test } from 'vitest';
 import { ConsoleLedgers } from '../../../src/api/console/store/console-ledgers.ts';
 import { ConsoleStore } from '../../../src/api/console/store/console-store.ts';
@@ -8,7 +7,7 @@ import { openWarehouse } from '../../../src/postgres/database.ts';
 import { readNightlyScope } from '../../../src/runs/nightly/nightly-exports.ts';
 import { NightlyPlans } from '../../../src/runs/store/nightly/nightly-plans.ts';
 import { openStatusStore } from '../../../src/runs/store/status-store.ts';
-import { freshDatabase } from '../../support/database.ts';
+import { freshDatabase, openTestPool } from '../../support/database.ts';
 import { explainStatements } from '../../support/measure/explain-statements.ts';
 import { fillMirror } from '../../support/measure/large-mirror.ts';
 
@@ -57,9 +56,7 @@ test.each([
 
 test('the status reads ranges and segments from their indexes alone, in the order of parties', async () => {
   // To 4,000 parties what the usual 4 MB are to 100,000: nothing of each can be sorted or grouped in memory.
-  const pool = new Pool({ connectionString: database.url, options: '-c work_mem=160kB' });
-  // The database may be dropped before the socket is gone.
-  pool.on('connect', (client) => client.on('error', () => undefined));
+  const pool = openTestPool({ connectionString: database.url, options: '-c work_mem=160kB' });
   try {
     const explained = await explainStatements(pool, () => openStatusStore(warehouse).facts());
     const scanned = explained.flatMap((statement) => statement.scanned);
