@@ -2,11 +2,10 @@
 import { readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { diff, parseEnv } from 'node:util';
-import { errorCode, errorLine, UsageError } from '../core/errors.ts';
+import { errorCode, UsageError } from '../core/errors.ts';
 import { canonicalId, canonicalPartyId } from '../core/ids.ts';
 import { hideSecrets } from '../core/secrets.ts';
 import { SETTINGS, type Setting, type SettingKey, type Settings } from './settings.ts';
-import type { PartySelection } from './value-forms.ts';
 
 /** Where a value came from, for the console's configuration page. A command such as `demo` sets some itself. */
 export type Origin = 'environment' | '.env' | 'default' | 'unset' | 'this command' | `file ${string}`;
@@ -22,12 +21,6 @@ export interface Config extends Settings {
 export interface EnvironmentInput {
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly cwd: string;
-}
-
-/** What there is to read, and what is found wrong with it. */
-interface Given extends EnvironmentInput {
-  readonly dotEnv: Readonly<Record<string, string | undefined>>;
-  readonly problems: string[];
 }
 
 const GUARDED = /^(?:SOURCE|EXPORT|NIGHTLY)_/;
@@ -51,22 +44,59 @@ export function processEnvironment(): EnvironmentInput {
  */
 export function readConfig({ env, cwd }: EnvironmentInput): Config {
   const problems: string[] = [];
-  const given = { env, cwd, dotEnv: readDotEnv(cwd, problems), problems };
-  refuseUnknownNames(given);
-  const found = SETTINGS.map((setting) => ({ setting, ...lookUp(setting, given) }));
+  /** What a file holds that is named. There need not be an `.env`. */
+  const readGiven = (name: string, path: string, wanted: string): string | undefined => {
+    try {
+      return readFileSync(path, 'utf8');
+    } catch (error) {
+      const code = errorCode(error);
+      if (name !== '.env' || code !== 'ENOENT')
+        problems.push(`${name}: cannot read ${quote(path)} (${code}); give ${wanted}`);
+      return undefined;
+    }
+  };
+  const dotEnv = parseEnv(readGiven('.env', resolve(cwd, '.env'), 'a readable text file, or none') ?? '');
+  /** An empty value counts as unset: compose files and shells pass empty ones on. */
+  const find = (name: string) => {
+    if (env[name]) return { text: env[name], origin: 'environment' as const };
+    return dotEnv[name] ? { text: dotEnv[name], origin: '.env' as const } : undefined;
+  };
+  const lookUp = ({ name, secret, fallback }: Setting): { text?: string | undefined; origin: Origin } => {
+    const plain = find(name);
+    const file = secret === true ? find(`${name}_FILE`) : undefined;
+    if (plain && file) problems.push(`${name}: given twice, also as ${name}_FILE; give one of them`);
+    if (plain || !file)
+      return plain ?? { text: fallback, origin: fallback === undefined ? 'unset' : 'default' };
+    const path = resolve(cwd, file.text);
+    const text = readGiven(`${name}_FILE`, path, 'a readable file')?.trim();
+    return { text, origin: `file ${path}` };
+  };
+  const parse = ({ name, secret, parse: read, accepted }: Setting, text: string): unknown => {
+    const value = read(text);
+    const shown = secret === true ? 'the value given (a secret, not shown)' : quote(hideSecrets(text));
+    if (value === undefined) problems.push(`${name}: ${shown} is not accepted; give ${accepted}`);
+    return value;
+  };
+  problems.push(...findUnknownNames(env, dotEnv));
+  const found = SETTINGS.map((setting) => ({ setting, ...lookUp(setting) }));
   const collect = <Value>(read: (one: (typeof found)[number]) => Value) =>
     Object.fromEntries(found.map((one) => [one.setting.key, read(one)]));
   const origins = collect(({ origin }) => origin) as Config['origins'];
   const texts = collect(({ setting, text }) => (setting.secret === true ? undefined : text));
-  const settings = collect(({ setting, text }) => text && parse(setting, text, problems)) as {
+  const settings = collect(({ setting, text }) => text && parse(setting, text)) as {
     -readonly [Key in SettingKey]: Settings[Key];
   };
   settings.dataDir = texts['dataDir'] = resolve(cwd, settings.dataDir ?? '');
-  if (settings.nightlyParties?.kind === 'file')
-    settings.nightlyParties = readPartyFile(resolve(cwd, settings.nightlyParties.path), problems);
-  refuseContradictions(settings, origins, problems);
+  if (settings.nightlyParties?.kind === 'file') {
+    const path = resolve(cwd, settings.nightlyParties.path);
+    const text = readGiven('NIGHTLY_PARTIES', path, 'a file of party ids, one a line');
+    settings.nightlyParties = { kind: 'list', ids: parsePartyFile(path, text, problems) };
+  }
+  problems.push(...findContradictions(settings, origins));
   if (problems.length > 0) throw new UsageError(problems);
-  return { ...settings, origins, texts, ambient: ambientOf(given) };
+  const given = [...Object.entries(dotEnv), ...Object.entries(env)];
+  const ambient = given.filter(([name, text]) => text && AMBIENT.test(name));
+  return { ...settings, origins, texts, ambient: Object.fromEntries(ambient) as Config['ambient'] };
 }
 
 /** The same configuration, but for what a command decides itself: written as a user would, undefined where unset. */
@@ -95,59 +125,36 @@ export function requireSource({ sourceUrl }: Config): void {
   if (sourceUrl === undefined) throw sourceMissing('this command asks the source');
 }
 
-function parse(setting: Setting, text: string, problems: string[]): unknown {
-  const value = setting.parse(text);
-  if (value === undefined) {
-    const shown =
-      setting.secret === true ? 'the value given (a secret, not shown)' : quote(hideSecrets(text));
-    problems.push(`${setting.name}: ${shown} is not accepted; give ${setting.accepted}`);
-  }
-  return value;
-}
-
 /** What each setting accepts, and together they do not. */
-function refuseContradictions(
+function findContradictions(
   { apiToken, apiReadToken, exportColumns, sourceAssets }: Settings,
   origins: Config['origins'],
-  problems: string[],
-): void {
-  if (apiReadToken !== undefined && origins.apiToken === 'unset')
-    problems.push(
-      'API_READ_TOKEN: given without API_TOKEN, so nobody could order anything; set API_TOKEN too',
-    );
-  if (apiReadToken !== undefined && apiReadToken === apiToken)
-    problems.push(
-      'API_READ_TOKEN: is the same as API_TOKEN; give another one, which may read everything, and start or cancel nothing',
-    );
+): readonly string[] {
+  const isAlone = apiReadToken !== undefined && origins.apiToken === 'unset';
+  const isSame = apiReadToken !== undefined && apiReadToken === apiToken;
   // Whose the rows of a CSV without assets are has to be said.
-  if (exportColumns?.get('asset_id') === null && sourceAssets?.length !== 1)
-    problems.push(
+  const isOfUnknownAsset = exportColumns?.get('asset_id') === null && sourceAssets?.length !== 1;
+  return [
+    isAlone && 'API_READ_TOKEN: given without API_TOKEN, so nobody could order anything; set API_TOKEN too',
+    isSame &&
+      'API_READ_TOKEN: is the same as API_TOKEN; give another one, which may read everything, and start or cancel nothing',
+    isOfUnknownAsset &&
       'EXPORT_COLUMNS: asset_id=none leaves open which asset the rows are of; set SOURCE_ASSETS to that one',
-    );
+  ].filter((problem) => problem !== false);
 }
 
-function readDotEnv(cwd: string, problems: string[]): Given['dotEnv'] {
-  try {
-    return parseEnv(readFileSync(resolve(cwd, '.env'), 'utf8'));
-  } catch (error) {
-    if (errorCode(error) !== 'ENOENT')
-      problems.push(`.env: cannot be read (${errorLine(error)}); make it a readable text file`);
-    return {};
-  }
-}
-
-function refuseUnknownNames({ env, dotEnv, problems }: Given): void {
+function findUnknownNames(env: EnvironmentInput['env'], dotEnv: EnvironmentInput['env']): readonly string[] {
   const known = SETTINGS.flatMap(({ name, secret }) => (secret === true ? [name, `${name}_FILE`] : [name]));
   const inEnvironment = Object.keys(env).filter((name) => GUARDED.test(name));
   const inFile = Object.keys(dotEnv).filter((name) => !AMBIENT.test(name) && !COMPOSE.test(name));
-  for (const [where, names] of Object.entries({ 'the environment': inEnvironment, '.env': inFile })) {
-    for (const name of names.filter((one) => !known.includes(one))) {
-      const likely = nearest(name, known);
-      problems.push(
-        `${name}: not a setting (in ${where}); see 'ledger-mirror --help' for those there are${likely}`,
-      );
-    }
-  }
+  return Object.entries({ 'the environment': inEnvironment, '.env': inFile }).flatMap(([where, names]) =>
+    names
+      .filter((name) => !known.includes(name))
+      .map(
+        (name) =>
+          `${name}: not a setting (in ${where}); see 'ledger-mirror --help' for those there are${nearest(name, known)}`,
+      ),
+  );
 }
 
 /** A likely spelling: a known name that a few letters more, less or swapped would make. */
@@ -159,47 +166,8 @@ function nearest(name: string, known: readonly string[]): string {
   return near[0] === undefined ? '' : ` (did you mean ${near[0].candidate}?)`;
 }
 
-/** An empty value counts as unset: compose files and shells pass empty ones on. */
-function lookUp(
-  setting: Setting,
-  given: Given,
-): { readonly text?: string | undefined; readonly origin: Origin } {
-  const { name, secret, fallback } = setting;
-  const find = (wanted: string): { readonly text: string; readonly origin: Origin } | undefined => {
-    const [inEnvironment, inFile] = [given.env[wanted] ?? '', given.dotEnv[wanted] ?? ''];
-    if (inEnvironment !== '') return { text: inEnvironment, origin: 'environment' };
-    return inFile === '' ? undefined : { text: inFile, origin: '.env' };
-  };
-  const plain = find(name);
-  const file = secret === true ? find(`${name}_FILE`) : undefined;
-  if (plain !== undefined && file !== undefined)
-    given.problems.push(`${name}: given twice, also as ${name}_FILE; give one of them`);
-  if (plain !== undefined) return plain;
-  if (file !== undefined) {
-    const path = resolve(given.cwd, file.text);
-    const text = readGiven(`${name}_FILE`, path, 'a readable file', given.problems);
-    return { text: text?.trim(), origin: `file ${path}` };
-  }
-  return { text: fallback, origin: fallback === undefined ? 'unset' : 'default' };
-}
-
-/** What a file holds that a setting names. */
-function readGiven(name: string, path: string, wanted: string, problems: string[]): string | undefined {
-  try {
-    return readFileSync(path, 'utf8');
-  } catch (error) {
-    problems.push(`${name}: cannot read ${quote(path)} (${errorCode(error)}); give ${wanted}`);
-    return undefined;
-  }
-}
-
-function readPartyFile(path: string, problems: string[]): PartySelection {
-  const text = readGiven('NIGHTLY_PARTIES', path, 'a file of party ids, one a line', problems);
-  const split = (separator: RegExp): readonly string[] =>
-    (text ?? '')
-      .split(separator)
-      .map((part) => part.trim())
-      .filter((part) => part !== '');
+function parsePartyFile(path: string, text: string | undefined, problems: string[]): readonly string[] {
+  const split = (separator: RegExp) => (text ?? '').split(separator).flatMap((part) => part.trim() || []);
   // A source with ids of its own may have spaces and commas in them: then each is a line.
   const words = split(/[\s,]+/);
   const lines = words.every((word) => canonicalId(word) !== undefined) ? words : split(/\n/);
@@ -208,14 +176,7 @@ function readPartyFile(path: string, problems: string[]): PartySelection {
   const what = wrong === undefined ? 'no party id' : `${quote(wrong)}, which is no party id`;
   if (text !== undefined && (wrong !== undefined || lines.length === 0))
     problems.push(`NIGHTLY_PARTIES: ${quote(path)} holds ${what}; give one id a line`);
-  return { kind: 'list', ids: [...new Set(ids.filter((id) => id !== undefined))] };
-}
-
-function ambientOf({ env, dotEnv }: Given): Record<string, string> {
-  const given = [...Object.entries(dotEnv), ...Object.entries(env)];
-  return Object.fromEntries(
-    given.filter((pair): pair is [string, string] => (pair[1] ?? '') !== '' && AMBIENT.test(pair[0])),
-  );
+  return [...new Set(ids.filter((id) => id !== undefined))];
 }
 
 /** What was given, printable and short. */

@@ -2,174 +2,159 @@
  * The declared table of every setting: name, default, what is accepted, what it means. `--help`, the table in
  * docs/configuration.md and the console's configuration page are made from it or tested against it.
  */
-import {
-  byteSize,
-  columnNames,
-  cron,
-  delimiter,
-  duration,
-  type Form,
-  httpUrl,
-  serviceUrl,
-  hostNames,
-  idList,
-  integer,
-  notices,
-  objectStoreUrl,
-  oneOf,
-  parameterName,
-  partySelection,
-  percentage,
-  port,
-  text,
-  timeZone,
-  token,
-  url,
-} from './value-forms.ts';
+import * as form from './value-forms.ts';
 
-interface Declared<Value> extends Form<Value> {
+interface Declared<Value> extends form.Form<Value> {
+  /** Read exactly as if a user had written it. */
   readonly fallback?: string;
   readonly secret?: boolean;
   readonly help: string;
 }
 
-interface Preset {
-  /** Read exactly as if a user had written it. */
-  readonly fallback: string;
-}
-
 /** Unset, it is undefined. */
-function optional<Value>(form: Form<Value>, help: string): Declared<Value> {
-  return { ...form, help };
+function optional<Value>(given: form.Form<Value>, help: string) {
+  return { ...given, help };
 }
 
 /** Optional, and never shown or stored. */
-function secret<Value>(form: Form<Value>, help: string): Declared<Value> {
-  return { ...form, help, secret: true };
+function secret<Value>(given: form.Form<Value>, help: string) {
+  return { ...given, help, secret: true };
 }
 
-function preset<Value>(fallback: string, form: Form<Value>, help: string): Declared<Value> & Preset {
-  return { ...form, help, fallback };
+function preset<Value>(fallback: string, given: form.Form<Value>, help: string) {
+  return { ...given, help, fallback };
 }
 
 const TABLE = {
-  SOURCE_URL: optional(serviceUrl, 'the query service to mirror; needed by what asks the source'),
+  SOURCE_URL: optional(form.serviceUrl, 'the query service to mirror; needed by what asks the source'),
   SOURCE_AUTHORIZATION: secret(
-    text('an Authorization header value', /^[\x20-\x7e]+$/),
+    form.text('an Authorization header value', /^[\x20-\x7e]+$/),
     'sent as the Authorization header of every request to the source',
   ),
-  SOURCE_PAGE_SIZE: preset('1000', integer(2, 50_000), 'rows asked for in one page; 2 and 3 count as 4'),
-  SOURCE_RATE: preset('10', integer(1, 100_000), 'requests a second to the source, over all workers'),
-  SOURCE_EXPORT_CONCURRENCY: preset('1', integer(1, 64), 'exports at once, over all workers'),
+  SOURCE_PAGE_SIZE: preset('1000', form.integer(2, 50_000), 'rows asked for in one page; 2 and 3 count as 4'),
+  SOURCE_RATE: preset('10', form.integer(1, 100_000), 'requests a second to the source, over all workers'),
+  SOURCE_EXPORT_CONCURRENCY: preset('1', form.integer(1, 64), 'exports at once, over all workers'),
   SOURCE_EXPORT_PATH: preset(
     '/api/v2/ledgerentry/export',
-    text('a path that begins with /', /^\/[\w\-./~%]*$/),
+    form.text('a path that begins with /', /^\/[\w\-./~%]*$/),
     'path of the export',
   ),
-  SOURCE_EXPORT_PARAM_PARTY: preset('partyId', parameterName, 'its parameter for the party'),
-  SOURCE_EXPORT_PARAM_ASSET: preset('assetId', parameterName, 'its parameter for the asset'),
+  SOURCE_EXPORT_PARAM_PARTY: preset('partyId', form.parameterName, 'its parameter for the party'),
+  SOURCE_EXPORT_PARAM_ASSET: preset('assetId', form.parameterName, 'its parameter for the asset'),
   SOURCE_EXPORT_PARAM_FROM: preset(
     'dateRange.startTimestamp',
-    parameterName,
+    form.parameterName,
     'its parameter for the first instant',
   ),
   SOURCE_EXPORT_PARAM_TO: preset(
     'dateRange.endTimestamp',
-    parameterName,
+    form.parameterName,
     'its parameter for the end (exclusive)',
   ),
-  SOURCE_EXPORT_TIME: preset('ns', oneOf('ns', 'ms', 's', 'rfc3339'), 'how these two write a time'),
-  SOURCE_ASSETS: optional(idList, 'the assets to ask for, where the source demands one'),
+  SOURCE_EXPORT_TIME: preset('ns', form.oneOf('ns', 'ms', 's', 'rfc3339'), 'how these two write a time'),
+  SOURCE_ASSETS: optional(form.idList, 'the assets to ask for, where the source demands one'),
   DATABASE_URL: secret(
-    url('a postgres:// or postgresql:// URL', 'postgres:', 'postgresql:'),
+    form.url('a postgres:// or postgresql:// URL', 'postgres:', 'postgresql:'),
     'the warehouse; unset: Postgres embedded in DATA_DIR',
   ),
   REDIS_URL: secret(
-    url('a redis:// or rediss:// URL', 'redis:', 'rediss:'),
+    form.url('a redis:// or rediss:// URL', 'redis:', 'rediss:'),
     'queues and resume state; unset: both in Postgres',
   ),
-  OBJECT_STORE_URL: optional(objectStoreUrl, 'where exports and the lake go; unset: DATA_DIR/objects'),
-  DATA_DIR: preset('./data', text('a directory', /^[^\0]+$/), 'where the embedded parts keep theirs'),
-  SCHEDULE: preset('0 2 * * *', cron, 'when the nightly run starts'),
-  SCHEDULE_TZ: preset('UTC', timeZone, 'the time zone of SCHEDULE'),
+  OBJECT_STORE_URL: optional(form.objectStoreUrl, 'where exports and the lake go; unset: DATA_DIR/objects'),
+  DATA_DIR: preset('./data', form.text('a directory', /^[^\0]+$/), 'where the embedded parts keep theirs'),
+  SCHEDULE: preset('0 2 * * *', form.cron, 'when the nightly run starts'),
+  SCHEDULE_TZ: preset('UTC', form.timeZone, 'the time zone of SCHEDULE'),
   FIRST_RUN: preset(
     'now',
-    oneOf('now', 'scheduled'),
+    form.oneOf('now', 'scheduled'),
     'when a mirror that has had no nightly run starts its first',
   ),
-  AUDIT_SCHEDULE: preset('0 4 * * 0', cron, 'when both lists are audited: every page again'),
-  NIGHTLY_PARTIES: preset('all', partySelection, 'whose ledger entries the nightly run exports'),
+  AUDIT_SCHEDULE: preset('0 4 * * 0', form.cron, 'when both lists are audited: every page again'),
+  NIGHTLY_PARTIES: preset('all', form.partySelection, 'whose ledger entries the nightly run exports'),
   NIGHTLY_EXPORTS_MAX: optional(
-    { ...integer(0, 2 ** 31), accepted: 'a whole number from 0' },
+    form.integer(0, 2 ** 31, 'a whole number from 0'),
     'exports a night at most; unset: no limit',
   ),
   SOURCE_RETENTION: preset(
     '90d',
-    duration('1d', '36500d'),
+    form.duration('1d', '36500d'),
     'how long the source keeps ledger entries for certain: what is older is not audited, and proves nothing',
   ),
   NIGHTLY_AUDIT_SHARE: preset(
     '1%',
-    percentage,
+    form.percentage,
     'closed segments of ledgers that a nightly run asks for once more, the oldest check first, and compares',
   ),
   NIGHTLY_WINDOW: optional(
-    { ...duration('1m', '7d'), accepted: 'a duration from 1m to 7d, such as 6h' },
+    { ...form.duration('1m', '7d'), accepted: 'a duration from 1m to 7d, such as 6h' },
     'how long a nightly run asks for ledgers; unset: until an hour before the next scheduled time',
   ),
   // A leftover of a killed export is removed a week later, and only while its run is known.
   HISTORY_RETENTION: preset(
     '90d',
-    duration('14d', '3650d'),
+    form.duration('14d', '3650d'),
     'how long finished runs, and what each nightly run asked, are kept',
   ),
-  EXPORT_COMPRESSION: preset('zstd', oneOf('zstd', 'gzip', 'none'), 'how exported objects are stored'),
+  EXPORT_COMPRESSION: preset('zstd', form.oneOf('zstd', 'gzip', 'none'), 'how exported objects are stored'),
   EXPORT_SEGMENT_MAX: preset(
     '1GiB',
-    byteSize('64KiB', '64GiB'),
+    form.byteSize('64KiB', '64GiB'),
     'plain CSV in one object; what outgrows it is asked in windows of time',
   ),
   EXPORT_COLUMNS: optional(
-    columnNames,
+    form.columnNames,
     "what the source's CSV calls our columns; unset: as the public service calls them",
   ),
-  EXPORT_DELIMITER: preset('comma', delimiter, 'what parts the fields of its CSV'),
+  EXPORT_DELIMITER: preset('comma', form.delimiter, 'what parts the fields of its CSV'),
   EXPORT_TIME_FORMAT: preset(
     'rfc3339',
-    oneOf('rfc3339', 'utc', 's', 'ms', 'us', 'ns'),
+    form.oneOf('rfc3339', 'utc', 's', 'ms', 'us', 'ns'),
     'how its CSV writes times: with a zone, in UTC without one, or counted since 1970',
   ),
   EXPORT_ID_FORMAT: preset(
     'hex',
-    oneOf('hex', '0x', 'base64'),
+    form.oneOf('hex', '0x', 'base64'),
     'how its CSV writes ids: as hex, with 0x in front, or in base64',
   ),
-  LAKE_RETENTION: preset('7d', duration('1s', '3650d'), 'how long replaced files of the lake stay readable'),
-  NOTIFY_URL: secret(httpUrl, 'where the start and end of runs is posted as JSON'),
+  LAKE_RETENTION: preset(
+    '7d',
+    form.duration('1s', '3650d'),
+    'how long replaced files of the lake stay readable',
+  ),
+  NOTIFY_URL: secret(form.httpUrl, 'where the start and end of runs is posted as JSON'),
   NOTIFY_ON: preset(
     'nightly,failed,recovered',
-    notices,
+    form.notices,
     '`nightly`, `sync`, …: every event of that kind of run; `failed`, `recovered`, …: that event of every run',
   ),
   NOTIFY_SECRET: secret(
-    text('whsec_ and 24 to 64 bytes in base64', /^whsec_[A-Za-z0-9+/]{32,88}={0,2}$/),
+    form.text('whsec_ and 24 to 64 bytes in base64', /^whsec_[A-Za-z0-9+/]{32,88}={0,2}$/),
     'signs what is posted, as Standard Webhooks say',
   ),
   NOTIFY_FORMAT: preset(
     'json',
-    oneOf('json', 'slack'),
+    form.oneOf('json', 'slack'),
     'what is posted: the whole report of a run, or a line for a chat',
   ),
-  API_HOST: preset('127.0.0.1', text('a host name or address', /^[\w.:-]+$/), 'where the read API listens'),
-  API_PORT: preset('8080', port, 'its port; 0: a free one'),
-  API_TOKEN: secret(token, 'what the read API and the console ask for; needed beyond loopback'),
+  API_HOST: preset(
+    '127.0.0.1',
+    form.text('a host name or address', /^[\w.:-]+$/),
+    'where the read API listens',
+  ),
+  API_PORT: preset('8080', form.port, 'its port; 0: a free one'),
+  API_TOKEN: secret(form.token, 'what the read API and the console ask for; needed beyond loopback'),
   API_READ_TOKEN: secret(
-    { ...token, accepted: `${token.accepted}; another than API_TOKEN` },
+    { ...form.token, accepted: `${form.token.accepted}; another than API_TOKEN` },
     'a second token, which may read everything, and start or cancel nothing',
   ),
-  API_HOSTS: optional(hostNames, 'further host names under which the API may be addressed'),
-  WORKER_HEALTH_PORT: optional(port, "a worker's health; unset: none"),
-  LOG_LEVEL: preset('info', oneOf('trace', 'debug', 'info', 'warn', 'error', 'silent'), 'what is logged'),
+  API_HOSTS: optional(form.hostNames, 'further host names under which the API may be addressed'),
+  WORKER_HEALTH_PORT: optional(form.port, "a worker's health; unset: none"),
+  LOG_LEVEL: preset(
+    'info',
+    form.oneOf('trace', 'debug', 'info', 'warn', 'error', 'silent'),
+    'what is logged',
+  ),
 } satisfies Readonly<Record<string, Declared<unknown>>>;
 
 /** `SOURCE_URL` is `sourceUrl` in the configuration. */
@@ -186,7 +171,7 @@ type ValueOf<Name extends keyof Table> = NonNullable<ReturnType<Table[Name]['par
 
 /** The settings, parsed: those with a default are always there. */
 export type Settings = {
-  readonly [Name in keyof Table as KeyOf<Name>]: Table[Name] extends Preset
+  readonly [Name in keyof Table as KeyOf<Name>]: Table[Name] extends { fallback: string }
     ? ValueOf<Name>
     : ValueOf<Name> | undefined;
 };

@@ -16,79 +16,73 @@ export type PartySelection =
   | { kind: 'list'; ids: readonly string[] }
   | { kind: 'file'; path: string };
 
-/** @param what and what must be escaped in it, so that every reader takes the same user and password */
-export function url(what: string, ...protocols: readonly string[]): Form<URL> {
-  return {
-    accepted: `${what} (a % in its password is written %25)`,
-    parse: (given) => {
-      const parsed = URL.parse(given);
-      const isEscaped = !/%(?![0-9a-f]{2})/i.test(`${parsed?.username}:${parsed?.password}`);
-      return parsed !== null && protocols.includes(parsed.protocol) && isEscaped ? parsed : undefined;
-    },
-  };
+function form<Value>(accepted: string, parse: (given: string) => Value | undefined): Form<Value> {
+  return { accepted, parse };
 }
 
-export const httpUrl = url('an http:// or https:// URL', 'http:', 'https:');
-
-/** The origin and path of a service, to which names of its own are added. */
-export const serviceUrl: Form<URL> = {
-  accepted: `${httpUrl.accepted}, without a query or fragment; a key goes into SOURCE_AUTHORIZATION`,
-  parse: (given) => (/[?#]/.test(given) ? undefined : httpUrl.parse(given)),
-};
-
-const storeUrl = url('', 'file:', 's3:');
-
-export const objectStoreUrl: Form<URL> = {
-  accepted: 'file:///dir or s3://bucket/prefix?region=…&endpoint=…',
-  parse: (given) => {
-    const parsed = storeUrl.parse(given);
-    if (parsed?.protocol !== 's3:')
-      return parsed?.host === '' && parsed.search === '' && parsed.pathname.length > 1 ? parsed : undefined;
-    const isKnown = [...parsed.searchParams.keys()].every((key) => ['region', 'endpoint'].includes(key));
-    const endpoint = parsed.searchParams.get('endpoint');
-    const isUsable = endpoint === null || httpUrl.parse(endpoint) !== undefined;
-    return parsed.host !== '' && isKnown && isUsable ? parsed : undefined;
-  },
-};
+/** Text as it is given, where it is right. */
+function textThat(accepted: string, isRight: (given: string) => boolean): Form<string> {
+  return form(accepted, (given) => (isRight(given) ? given : undefined));
+}
 
 export function text(accepted: string, pattern: RegExp): Form<string> {
   return textThat(accepted, (given) => pattern.test(given));
 }
 
-/** @param isRight false, or an error, where the text is not accepted */
-function textThat(accepted: string, isRight: (given: string) => boolean): Form<string> {
-  const parse = (given: string): string | undefined => {
-    try {
-      return isRight(given) ? given : undefined;
-    } catch {
-      return undefined;
-    }
-  };
-  return { accepted, parse };
-}
-
 export const parameterName = text('a query parameter name', /^[\w.\-[\]]+$/);
 
-export function integer(min: number, max: number): Form<number> {
-  return {
-    accepted: `a whole number from ${min} to ${max}`,
-    parse: (given) => {
-      const value = /^\d{1,10}$/.test(given) ? Number(given) : Number.NaN;
-      return value >= min && value <= max ? value : undefined;
-    },
-  };
+/** @param what and what must be escaped in it, so that every reader takes the same user and password */
+export function url(what: string, ...protocols: readonly string[]): Form<URL> {
+  return form(`${what} (a % in its password is written %25)`, (given) => {
+    const parsed = URL.parse(given);
+    const isEscaped = !/%(?![0-9a-f]{2})/i.test(`${parsed?.username}:${parsed?.password}`);
+    return parsed !== null && protocols.includes(parsed.protocol) && isEscaped ? parsed : undefined;
+  });
 }
 
-export const port: Form<number> = { ...integer(0, 65_535), accepted: 'a port from 0 to 65535' };
+export const httpUrl = url('an http:// or https:// URL', 'http:', 'https:');
+
+/** The origin and path of a service, to which names of its own are added. */
+export const serviceUrl = form(
+  `${httpUrl.accepted}, without a query or fragment; a key goes into SOURCE_AUTHORIZATION`,
+  (given) => (/[?#]/.test(given) ? undefined : httpUrl.parse(given)),
+);
+
+const storeUrl = url('', 'file:', 's3:');
+
+export const objectStoreUrl = form('file:///dir or s3://bucket/prefix?region=…&endpoint=…', (given) => {
+  const parsed = storeUrl.parse(given);
+  if (parsed?.protocol !== 's3:')
+    return parsed?.host === '' && parsed.search === '' && parsed.pathname.length > 1 ? parsed : undefined;
+  const isKnown = [...parsed.searchParams.keys()].every((key) => ['region', 'endpoint'].includes(key));
+  const endpoint = parsed.searchParams.get('endpoint');
+  const isUsable = endpoint === null || httpUrl.parse(endpoint) !== undefined;
+  return parsed.host !== '' && isKnown && isUsable ? parsed : undefined;
+});
+
+/** A number in plain notation, in a range. */
+function number(accepted: string, pattern: RegExp, min: number, max: number): Form<number> {
+  return form(accepted, (given) => {
+    const value = pattern.test(given) ? Number.parseFloat(given) : Number.NaN;
+    return value >= min && value <= max ? value : undefined;
+  });
+}
+
+export function integer(
+  min: number,
+  max: number,
+  accepted = `a whole number from ${min} to ${max}`,
+): Form<number> {
+  return number(accepted, /^\d{1,10}$/, min, max);
+}
+
+export const port = integer(0, 65_535, 'a port from 0 to 65535');
 
 /** A part of 1. */
-export const percentage: Form<number> = {
-  accepted: 'a percentage from 0% to 100%, such as 0.5%',
-  parse: (given) => {
-    const share = /^\d{1,3}(?:\.\d{1,4})?%$/.test(given) ? Number(given.slice(0, -1)) / 100 : Number.NaN;
-    return share <= 1 ? share : undefined;
-  },
-};
+export const percentage = form('a percentage from 0% to 100%, such as 0.5%', (given) => {
+  const share = /^\d{1,3}(?:\.\d{1,4})?%$/.test(given) ? Number.parseFloat(given) / 100 : Number.NaN;
+  return share <= 1 ? share : undefined;
+});
 
 type Units = Readonly<Record<string, number>>;
 
@@ -110,17 +104,14 @@ function withUnit(what: string, units: Units, min: string, max: string): Form<nu
     const [, amount, unit = 'B'] = /^(\d{1,12})([a-z]+)?$/i.exec(given) ?? [];
     return Number(amount) * (units[unit] ?? Number.NaN);
   };
-  return {
-    accepted: `a ${what} from ${min} to ${max}`,
-    parse: (given) => {
-      const value = read(given);
-      return value >= read(min) && value <= read(max) ? value : undefined;
-    },
-  };
+  return form(`a ${what} from ${min} to ${max}`, (given) => {
+    const value = read(given);
+    return value >= read(min) && value <= read(max) ? value : undefined;
+  });
 }
 
 export function oneOf<const Word extends string>(...words: readonly Word[]): Form<Word> {
-  return { accepted: either(words), parse: (given) => words.find((word) => word === given) };
+  return form(either(words), (given) => words.find((word) => word === given));
 }
 
 function either(words: readonly string[]): string {
@@ -129,29 +120,25 @@ function either(words: readonly string[]): string {
 
 /** A set of values, separated by commas, where each is one. */
 function listOf<Value>(accepted: string, read: (part: string) => Value | undefined): Form<readonly Value[]> {
-  return {
-    accepted,
-    parse: (given) => {
-      const values = given.split(',').map((part) => read(part.trim()));
-      return values.every((value) => value !== undefined) ? [...new Set(values)] : undefined;
-    },
-  };
+  return form(accepted, (given) => {
+    const values = given.split(',').map((part) => read(part.trim()));
+    return values.every((value) => value !== undefined) ? [...new Set(values)] : undefined;
+  });
 }
 
 export const idList = listOf('asset ids (64 hex digits), separated by commas', canonicalId);
 
-const NOTICE_KINDS = 'nightly, sync, export, load, verify';
-const NOTICE_EVENTS = 'started, finished, failed, cancelled, recovered';
+const NOTICES = 'nightly, sync, export, load, verify, started, finished, failed, cancelled, recovered';
 
 /** Of which runs NOTIFY_URL is told: those of a kind, those to which something happened, or all. */
-export const notices = listOf(`all, or of: ${NOTICE_KINDS}, ${NOTICE_EVENTS}`, (word) =>
-  `all, ${NOTICE_KINDS}, ${NOTICE_EVENTS}`.split(', ').find((known) => known === word),
+export const notices = listOf(`all, or of: ${NOTICES}`, (word) =>
+  ['all', ...NOTICES.split(', ')].find((known) => known === word),
 );
 
 /** Theirs by ours; null: the CSV has no such column. */
-export const columnNames: Form<ReadonlyMap<KnownColumn, string | null>> = {
-  accepted: 'our name=its name, separated by commas; =none for a column (but quantity) that it does not have',
-  parse: (given) => {
+export const columnNames = form(
+  'our name=its name, separated by commas; =none for a column (but quantity) that it does not have',
+  (given) => {
     const names = new Map<KnownColumn, string | null>();
     for (const pair of given.split(',')) {
       const [, ours = '', theirs = ''] = /^\s*(\w+)\s*=\s*(\S.*?)\s*$/.exec(pair) ?? [];
@@ -162,37 +149,44 @@ export const columnNames: Form<ReadonlyMap<KnownColumn, string | null>> = {
     }
     return names;
   },
-};
+);
 
-const DELIMITERS = new Map([
-  ['comma', ','],
-  ['semicolon', ';'],
-  ['tab', '\t'],
-  ['pipe', '|'],
-]);
+const DELIMITERS = new Map(Object.entries({ comma: ',', semicolon: ';', tab: '\t', pipe: '|' }));
 
-export const delimiter: Form<string> = {
-  accepted: either([...DELIMITERS.keys()]),
-  parse: (given) => DELIMITERS.get(given),
-};
+export const delimiter = form(either([...DELIMITERS.keys()]), (given) => DELIMITERS.get(given));
 
 const partyIds = listOf('party ids', canonicalPartyId);
 
-export const partySelection: Form<PartySelection> = {
-  accepted: 'all, party ids separated by commas, or @file',
-  parse: (given) => {
+export const partySelection = form(
+  'all, party ids separated by commas, or @file',
+  (given): PartySelection | undefined => {
     if (given === 'all') return { kind: 'all' };
     if (given.startsWith('@')) return given.length > 1 ? { kind: 'file', path: given.slice(1) } : undefined;
     const ids = partyIds.parse(given);
-    return ids === undefined ? undefined : { kind: 'list', ids };
+    return ids && { kind: 'list', ids };
   },
-};
-
-export const cron = textThat('a cron expression', (given) => Boolean(CronExpressionParser.parse(given)));
-
-export const timeZone = textThat('an IANA time zone', (given) =>
-  Boolean(new Intl.DateTimeFormat('en', { timeZone: given })),
 );
+
+export const cron = textThat(
+  'a cron expression',
+  isRead((given) => CronExpressionParser.parse(given)),
+);
+
+export const timeZone = textThat(
+  'an IANA time zone',
+  isRead((timeZone) => new Intl.DateTimeFormat('en', { timeZone })),
+);
+
+/** Whether a library reads it without an error. */
+function isRead(read: (given: string) => unknown): (given: string) => boolean {
+  return (given) => {
+    try {
+      return Boolean(read(given));
+    } catch {
+      return false;
+    }
+  };
+}
 
 const TOKEN_CHARACTERS_MIN = 16;
 const TOKEN_CHARACTERS_DIFFERENT_MIN = 8;
