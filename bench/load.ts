@@ -12,7 +12,7 @@ import { pipeline } from 'node:stream/promises';
 import { fileURLToPath } from 'node:url';
 import { DuckDBInstance } from '@duckdb/node-api';
 import { from as copyFrom, to as copyTo } from 'pg-copy-streams';
-import { FileStore } from '../src/objects/file-store.ts';
+import { openFileStore } from '../src/objects/file-store.ts';
 import { addToMonth, askQuestions, BenchWarehouse, fillMonth, makeLake } from './load/lake-questions.ts';
 import { publishLedger } from './load/load-ledger.ts';
 import { median, openScratchWarehouse, say } from './world/scratch-world.ts';
@@ -159,7 +159,7 @@ async function parquet(keys: readonly string[]): Promise<void> {
 }
 
 async function questions(): Promise<void> {
-  const objects = new FileStore(join(folder, 'questions'));
+  const objects = openFileStore(join(folder, 'questions'));
   const scratchDir = join(folder, 'scratch');
   const bench = new BenchWarehouse(join(folder, 'sent'));
   const built = await makeLake(bench, objects, scratchDir, LAKE_ROWS);
@@ -187,7 +187,7 @@ async function questions(): Promise<void> {
 
 const isChosen = (part: string): boolean => chosen.length === 0 || chosen.includes(part);
 if (isChosen('copy') || isChosen('lake')) {
-  const published = await publishLedger(pool, new FileStore(objectsDir), ROWS, SEGMENTS);
+  const published = await publishLedger(pool, openFileStore(objectsDir), ROWS, SEGMENTS);
   if (isChosen('copy')) await loading();
   if (isChosen('lake')) await parquet(published.keys);
 }

@@ -12,7 +12,7 @@ import { LakeStore } from '../src/lake/store/lake-store.ts';
 import { startEmbeddedPostgres } from '../src/embedded/postgres.ts';
 import { loadAll } from '../src/load/load-all.ts';
 import { LoadStore } from '../src/load/store/load-store.ts';
-import { FileStore } from '../src/objects/file-store.ts';
+import { openFileStore } from '../src/objects/file-store.ts';
 import { openWarehouse } from '../src/postgres/database.ts';
 import { migrate } from '../src/postgres/migrate.ts';
 import { HEADER_13 } from '../test/ledger/csv.ts';
@@ -40,7 +40,7 @@ const postgres = stack.use(
 );
 const warehouse = stack.use(openWarehouse({ url: postgres.connectionString, onIdleError: () => undefined }));
 const { pool } = warehouse;
-const objects = new FileStore(join(scratch, 'objects'));
+const objects = openFileStore(join(scratch, 'objects'));
 
 const duckdbFile = join(scratch, 'dbt.duckdb');
 const address = new URL(postgres.connectionString);

@@ -5,7 +5,7 @@ import { parseInstant } from '../../src/core/time.ts';
 import { exportLedger } from '../../src/export/export-ledger.ts';
 import type { Compression } from '../../src/ledger/objects/object-keys.ts';
 import { RowPool } from '../../src/export/read/row-pool.ts';
-import { FileStore } from '../../src/objects/file-store.ts';
+import { openFileStore } from '../../src/objects/file-store.ts';
 import { openSource } from '../../src/source/source-client.ts';
 import { openWarehouse } from '../../src/postgres/database.ts';
 import { ExportStore } from '../../src/export/store/export-store.ts';
@@ -45,7 +45,7 @@ const { verdict, bytes, rows } = await exportLedger(
   {
     source: source.ledger,
     repository,
-    objects: new FileStore(folder),
+    objects: openFileStore(folder),
     compression: compression as Compression,
     rowPool,
     // One object: what is measured is one stream.

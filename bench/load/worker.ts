@@ -1,7 +1,7 @@
 /** Stages in a process of their own, for its peak memory: `worker.ts load|lake|both URL OBJECTS SCRATCH`. */
 import { buildLake } from '../../src/lake/build/build.ts';
 import { loadAll } from '../../src/load/load-all.ts';
-import { FileStore } from '../../src/objects/file-store.ts';
+import { openFileStore } from '../../src/objects/file-store.ts';
 import { openWarehouse } from '../../src/postgres/database.ts';
 import { LakeStore } from '../../src/lake/store/lake-store.ts';
 import { LoadStore } from '../../src/load/store/load-store.ts';
@@ -9,7 +9,7 @@ import { LoadStore } from '../../src/load/store/load-store.ts';
 const [stage = '', url = '', objectsDir = '', scratchDir = ''] = process.argv.slice(2);
 const signal = new AbortController().signal;
 const warehouse = openWarehouse({ url, onIdleError: () => undefined });
-const objects = new FileStore(objectsDir);
+const objects = openFileStore(objectsDir);
 const startMs = performance.now();
 let rows = 0n;
 if (stage !== 'lake') rows = (await loadAll({ repository: new LoadStore(warehouse), objects }, signal)).rows;

@@ -31,8 +31,8 @@ export interface ObjectStore extends AsyncDisposable {
   readonly url: string;
   /** Where to spool a file of this name: beside the store, on its filesystem. The file is not made. */
   spoolPath(name: string): Promise<string>;
-  /** Removes the spool files whose names begin with `prefix`: what a dead worker left. */
-  clearSpool(prefix: string): Promise<{ removed: number }>;
+  /** Removes the spool files whose names begin with `prefix`: what a dead worker left. @returns how many */
+  clearSpool(prefix: string): Promise<number>;
   /** Makes the spooled file visible under `key`, durably. Leaves the spool file to the caller. */
   publishFile(key: string, path: string, facts: FileFacts, signal: AbortSignal): Promise<void>;
   /**
@@ -60,8 +60,8 @@ export interface ObjectStore extends AsyncDisposable {
   list(prefix: string, signal: AbortSignal): AsyncIterable<ListedObject>;
   /** Only the janitor and the lake's compaction call this. Absent keys are fine. */
   remove(key: string, signal: AbortSignal): Promise<void>;
-  /** Removes spool files and unfinished uploads of dead processes, older than `olderThanMs`. */
-  sweep(olderThanMs: number, signal: AbortSignal): Promise<{ removed: number }>;
+  /** Removes spool files and unfinished uploads of dead processes, older than `olderThanMs`. @returns how many */
+  sweep(olderThanMs: number, signal: AbortSignal): Promise<number>;
   /** What `tryOut` found; tried once a store, at the first call. */
   capabilities(signal: AbortSignal): Promise<StoreCapabilities>;
   /**

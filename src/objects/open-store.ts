@@ -1,11 +1,11 @@
 /** The object store that OBJECT_STORE_URL names. */
 import { fileURLToPath } from 'node:url';
-import { FileStore } from './file-store.ts';
+import { openFileStore } from './file-store.ts';
 import type { ObjectStore } from './object-store.ts';
-import { S3Store, type StoreOptions } from './s3/s3-store.ts';
+import { openS3Store, type StoreOptions } from './s3/s3-store.ts';
 
 /** Opens nothing yet: the first call does. */
-export async function openObjectStore(options: StoreOptions): Promise<ObjectStore> {
+export function openObjectStore(options: StoreOptions): ObjectStore {
   const { url } = options;
-  return url.protocol === 's3:' ? new S3Store(options) : new FileStore(fileURLToPath(url));
+  return url.protocol === 's3:' ? openS3Store(options) : openFileStore(fileURLToPath(url));
 }

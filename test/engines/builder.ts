@@ -1,12 +1,12 @@
 /** Builds a lake as a process of its own, and kills itself with -9 before the n-th write: `builder.ts FOLDER SEGMENTS NTH`. */
 import { join } from 'node:path';
 import { buildLake } from '../../src/lake/build/build.ts';
-import { FileStore } from '../../src/objects/file-store.ts';
+import { openFileStore } from '../../src/objects/file-store.ts';
 import { WarehouseDouble } from '../lake/entries-double.ts';
 import { segmentOf } from './segments.ts';
 
 const [folder = '', segments = '1', nth = '0', build = '0'] = process.argv.slice(2);
-const objects = new FileStore(folder);
+const objects = openFileStore(folder);
 let steps = 0;
 const counted = new Proxy(objects, {
   get: (store, name) => {

@@ -10,7 +10,7 @@ import { buildLake, type LakeDeps } from '../../src/lake/build/build.ts';
 import { commitTable } from '../lake/commit-table.ts';
 import { vacuumLake } from '../../src/lake/overview.ts';
 import { verifyLake } from '../../src/lake/verify/verify-lake.ts';
-import { FileStore } from '../../src/objects/file-store.ts';
+import { openFileStore } from '../../src/objects/file-store.ts';
 import { openObjectStore } from '../../src/objects/open-store.ts';
 import { WarehouseDouble } from '../lake/entries-double.ts';
 import { startCeph } from '../support/stores/ceph.ts';
@@ -58,7 +58,7 @@ async function world(): Promise<World> {
   onTestFinished(() => rm(parent, { recursive: true, force: true }));
   const folder = join(parent, 'objects');
   const warehouse = new WarehouseDouble();
-  const objects = new FileStore(folder);
+  const objects = openFileStore(folder);
   const scratchDir = join(parent, 'scratch');
   const deps = { repository: warehouse, objects, scratchDir, retentionMs: WEEK_MS };
   return { folder, table: join(folder, 'lake/ledger_entries'), warehouse, deps };
@@ -186,7 +186,7 @@ describe.runIf(READERS.length > 0 && process.env['ENGINES_S3'] !== 'no')('a lake
       const scratchDir = await mkdtemp(join(tmpdir(), 'ledger-mirror-engines-'));
       onTestFinished(() => rm(scratchDir, { recursive: true, force: true }));
       const aws = awsVariables(ceph.keys);
-      await using objects = await openObjectStore({
+      await using objects = openObjectStore({
         url: storeUrl(ceph, 'engines'),
         spoolDir: join(scratchDir, 'spool'),
         ambient: { ...aws, AWS_REGION: 'us-east-1' },

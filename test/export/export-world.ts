@@ -10,7 +10,8 @@ import type { ExportDeps, ExportOutcome, ExportRequest } from '../../src/export/
 import { decodeManifest } from '../../src/ledger/objects/manifest.ts';
 import { compressionOf, isManifestKey, manifestKey } from '../../src/ledger/objects/object-keys.ts';
 import { plainStream } from '../../src/ledger/objects/plain-stream.ts';
-import { FileStore } from '../../src/objects/file-store.ts';
+import { openFileStore } from '../../src/objects/file-store.ts';
+import type { ObjectStore } from '../../src/objects/object-store.ts';
 import { openWarehouse, type Warehouse } from '../../src/postgres/database.ts';
 import { ExportStore } from '../../src/export/store/export-store.ts';
 import { at, LedgerDouble, PARTY } from './ledger-double.ts';
@@ -21,7 +22,7 @@ export const signal = new AbortController().signal;
 
 export class World implements AsyncDisposable {
   readonly source = new LedgerDouble();
-  readonly objects: FileStore;
+  readonly objects: ObjectStore;
   readonly repository: ExportStore;
   readonly pool: Pool;
   readonly #warehouse: Warehouse;
@@ -33,7 +34,7 @@ export class World implements AsyncDisposable {
     this.pool = pool;
     this.#warehouse = openWarehouse({ url, onIdleError: () => undefined });
     this.repository = new ExportStore(this.#warehouse.db);
-    this.objects = new FileStore(join(folder, 'objects'));
+    this.objects = openFileStore(join(folder, 'objects'));
   }
 
   static async open(database: { url: string; pool: Pool }): Promise<World> {

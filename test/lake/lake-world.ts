@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { onTestFinished } from 'vitest';
 import type { LakeDeps } from '../../src/lake/build/build.ts';
 import { openLake } from '../../src/lake/query/lake.ts';
-import { FileStore } from '../../src/objects/file-store.ts';
+import { openFileStore } from '../../src/objects/file-store.ts';
 import { WarehouseDouble } from './entries-double.ts';
 
 const WEEK_MS = 7 * 86_400_000;
@@ -21,7 +21,7 @@ export async function lakeWorld(): Promise<LakeWorld> {
   const folder = await mkdtemp(join(tmpdir(), 'ledger-mirror-lake-'));
   onTestFinished(() => rm(folder, { recursive: true, force: true }));
   const warehouse = new WarehouseDouble();
-  const objects = new FileStore(join(folder, 'objects'));
+  const objects = openFileStore(join(folder, 'objects'));
   const scratchDir = join(folder, 'scratch');
   const deps: LakeDeps = { repository: warehouse, objects, scratchDir, retentionMs: WEEK_MS };
   return {

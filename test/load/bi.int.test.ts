@@ -4,7 +4,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { describedRelations } from '../../scripts/dictionary.ts';
 import { loadAll } from '../../src/load/load-all.ts';
 import { LoadStore } from '../../src/load/store/load-store.ts';
-import { FileStore } from '../../src/objects/file-store.ts';
+import { openFileStore } from '../../src/objects/file-store.ts';
 import { openWarehouse } from '../../src/postgres/database.ts';
 import { migrate } from '../../src/postgres/migrate.ts';
 import { freshDatabase } from '../support/database.ts';
@@ -17,7 +17,7 @@ await migrate(warehouse.db);
 afterAll(() => warehouse[Symbol.asyncDispose]());
 const folder = await mkdtemp('/tmp/ledger-mirror-bi-');
 afterAll(() => rm(folder, { recursive: true, force: true }));
-const objects = new FileStore(folder);
+const objects = openFileStore(folder);
 
 /** One block, in no order: A goes 100, 90, 70, 65, 45, 35; B from 0 to 35; of C something between is not mirrored. */
 const PARTY_C = 'cc'.repeat(32);

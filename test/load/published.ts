@@ -10,7 +10,7 @@ import { nowMicros, parseInstant } from '../../src/core/time.ts';
 import { hashRow, RowDigest } from '../../src/ledger/digest.ts';
 import { encodeManifest } from '../../src/ledger/objects/manifest.ts';
 import { type Compression, manifestKey, segmentKey } from '../../src/ledger/objects/object-keys.ts';
-import { FileStore } from '../../src/objects/file-store.ts';
+import { openFileStore } from '../../src/objects/file-store.ts';
 import type { ObjectStore } from '../../src/objects/object-store.ts';
 import { HEADER_12, type EntryLine, writeRow12, writeRow13 } from '../ledger/csv.ts';
 
@@ -44,7 +44,7 @@ export function row13(entry: Entry, exportedFor: string): string {
 export async function temporaryStore(): Promise<ObjectStore> {
   const folder = await mkdtemp(join(tmpdir(), 'ledger-mirror-load-'));
   onTestFinished(() => rm(folder, { recursive: true, force: true }));
-  return new FileStore(folder);
+  return openFileStore(folder);
 }
 
 export const WAREHOUSE_ID = '0199a000-0000-7000-8000-000000000001';

@@ -3,7 +3,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { Client } from 'pg';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { loadAll } from '../../src/load/load-all.ts';
-import { FileStore } from '../../src/objects/file-store.ts';
+import { openFileStore } from '../../src/objects/file-store.ts';
 import { openWarehouse } from '../../src/postgres/database.ts';
 import { LoadStore } from '../../src/load/store/load-store.ts';
 import { migrate } from '../../src/postgres/migrate.ts';
@@ -27,7 +27,7 @@ async function ask(sql: string): Promise<readonly Record<string, unknown>[]> {
 }
 
 beforeAll(async () => {
-  const objects = new FileStore(folder);
+  const objects = openFileStore(folder);
   const pool = database.pool;
   const shared = {
     time: '2023-05-02 10:00:00.5+00',

@@ -2,7 +2,8 @@ import { mkdtemp, mkdir, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { FileStore } from '../../src/objects/file-store.ts';
+import { openFileStore } from '../../src/objects/file-store.ts';
+import type { ObjectStore } from '../../src/objects/object-store.ts';
 import { describeObjectStore } from './store-contract.ts';
 
 let folder: string;
@@ -13,9 +14,9 @@ beforeAll(async () => {
 });
 afterAll(() => rm(folder, { recursive: true, force: true }));
 
-async function openStore(): Promise<FileStore> {
+async function openStore(): Promise<ObjectStore> {
   stores += 1;
-  return new FileStore(join(folder, `a store ${stores}`, 'deep'));
+  return openFileStore(join(folder, `a store ${stores}`, 'deep'));
 }
 
 describeObjectStore('FileStore', { put: 'honoured', multipart: 'honoured', hasOneWinner: true }, openStore);
@@ -23,7 +24,7 @@ describeObjectStore('FileStore', { put: 'honoured', multipart: 'honoured', hasOn
 test('a file store with an unwritable root fails with one clear error', async () => {
   const root = join(folder, 'blocked');
   await writeFile(root, 'a file where the folder should be');
-  await expect(new FileStore(root).spoolPath('x')).rejects.toThrow(
+  await expect(openFileStore(root).spoolPath('x')).rejects.toThrow(
     expect.objectContaining({ code: expect.stringMatching(/^OBJECT_STORE_E/) }),
   );
 });
@@ -31,5 +32,5 @@ test('a file store with an unwritable root fails with one clear error', async ()
 test('a file store does not take a folder at the key for an object', async () => {
   const root = join(folder, 'with-folder');
   await mkdir(join(root, 'ledger'), { recursive: true });
-  expect(await new FileStore(root).head('ledger')).toBeUndefined();
+  expect(await openFileStore(root).head('ledger', new AbortController().signal)).toBeUndefined();
 });

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import type { ObjectStore } from '../../src/objects/object-store.ts';
-import { S3Store } from '../../src/objects/s3/s3-store.ts';
+import { openS3Store } from '../../src/objects/s3/s3-store.ts';
 import { CREDENTIALS, S3Double } from '../support/stores/s3-double.ts';
 import { describeObjectStore } from './store-contract.ts';
 
@@ -39,7 +39,7 @@ function ambientOf(secretAccessKey = CREDENTIALS.secretAccessKey): Record<string
 function openDouble(ambient = ambientOf(), bucket = 'bucket'): ObjectStore {
   const url = new URL(`s3://${bucket}/mirror/${randomUUID()}?region=eu-test-1`);
   url.searchParams.set('endpoint', double.endpoint);
-  return new S3Store({ url, spoolDir: join(folder, randomUUID()), ambient, patienceMs: PATIENCE_MS });
+  return openS3Store({ url, spoolDir: join(folder, randomUUID()), ambient, patienceMs: PATIENCE_MS });
 }
 
 describeObjectStore(
@@ -121,7 +121,7 @@ describe('S3Store', () => {
     // More than a page of them.
     for (const name of ['1', '2', '3', '4', '5']) double.uploads.set(`left ${name}`, left);
     double.uploads.set('foreign', { ...left, key: 'other/a/left' });
-    expect((await store.sweep(60_000, signal)).removed).toBe(5);
+    expect(await store.sweep(60_000, signal)).toBe(5);
     expect([...double.uploads.keys()]).toEqual(['foreign']);
   });
 
@@ -208,7 +208,7 @@ describe('S3Store', () => {
       return undefined;
     };
     double.uploads.set('other', left);
-    expect((await store.sweep(60_000, signal)).removed).toBe(0);
+    expect(await store.sweep(60_000, signal)).toBe(0);
   });
 
   test.each(['refused', 'ignored'] as const)(
@@ -245,7 +245,7 @@ describe('S3Store', () => {
   test('takes the region for us-east-1 where an endpoint is given and no region', async () => {
     const url = new URL('s3://bucket/mirror');
     url.searchParams.set('endpoint', double.endpoint);
-    await using store = new S3Store({ url, spoolDir: folder, ambient: ambientOf() });
+    await using store = openS3Store({ url, spoolDir: folder, ambient: ambientOf() });
     await store.publishBytes('a/b', Buffer.from('x'), signal);
     expect(stored()?.toString()).toBe('x');
   });
@@ -255,13 +255,13 @@ describe('S3Store', () => {
     ['another protocol', 's3://bucket/mirror?endpoint=TLS', 'OBJECT_STORE_CONFIGURATION'],
   ])('does not try again what cannot work: %s', async (_, text, code) => {
     const url = new URL(text.replace('TLS', encodeURIComponent(double.endpoint.replace('http:', 'https:'))));
-    await using store = new S3Store({ url, spoolDir: folder, ambient: ambientOf() });
+    await using store = openS3Store({ url, spoolDir: folder, ambient: ambientOf() });
     await expect(store.head('a', signal)).rejects.toMatchObject({ name: 'PermanentError', code });
   });
 
   test('refuses an endpoint that is no URL at once', () => {
     const url = new URL('s3://bucket/mirror?endpoint=not-a-url');
-    expect(() => new S3Store({ url, spoolDir: folder, ambient: ambientOf() })).toThrow(
+    expect(() => openS3Store({ url, spoolDir: folder, ambient: ambientOf() })).toThrow(
       /OBJECT_STORE_URL: its endpoint/,
     );
   });
@@ -278,7 +278,7 @@ describe('S3Store', () => {
 
   test('reports an endpoint where nobody listens as unreachable', async () => {
     const url = new URL('s3://bucket/x?region=r&endpoint=http%3A%2F%2F127.0.0.1%3A1');
-    await using store = new S3Store({ url, spoolDir: folder, ambient: ambientOf(), patienceMs: 200 });
+    await using store = openS3Store({ url, spoolDir: folder, ambient: ambientOf(), patienceMs: 200 });
     await expect(store.head('a', signal)).rejects.toThrow(
       expect.objectContaining({ code: 'OBJECT_STORE_UNREACHABLE' }),
     );

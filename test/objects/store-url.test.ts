@@ -1,19 +1,19 @@
 import { pathToFileURL } from 'node:url';
 import { describe, expect, test } from 'vitest';
-import { FileStore } from '../../src/objects/file-store.ts';
-import { S3Store } from '../../src/objects/s3/s3-store.ts';
+import { openFileStore } from '../../src/objects/file-store.ts';
+import { openS3Store } from '../../src/objects/s3/s3-store.ts';
 import { storeUrl } from '../../src/objects/store-url.ts';
 
 describe('the name of a store', () => {
   test.each(['/tmp/a mirror/objects', '/tmp/objects/'])('is that of the folder %s', (folder) => {
-    expect(storeUrl(pathToFileURL(folder))).toBe(new FileStore(folder).url);
+    expect(storeUrl(pathToFileURL(folder))).toBe(openFileStore(folder).url);
   });
 
   test.each(['s3://bucket', 's3://bucket/', 's3://bucket/some/prefix/?region=eu-west-1'])(
     'is that of %s',
     (text) => {
       const url = new URL(text);
-      const store = new S3Store({ url, spoolDir: '/tmp/none', ambient: {} });
+      const store = openS3Store({ url, spoolDir: '/tmp/none', ambient: {} });
       expect(storeUrl(url)).toBe(store.url);
     },
   );

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { PutObjectCommand } from '@aws-sdk/client-s3';
 import type { ObjectStore } from '../../src/objects/object-store.ts';
-import { S3Store } from '../../src/objects/s3/s3-store.ts';
+import { openS3Store } from '../../src/objects/s3/s3-store.ts';
 import {
   awsVariables,
   type Keys,
@@ -47,7 +47,7 @@ export async function fillStore(
 
 export function openStoreOn(server: RealStore, options: OpenOptions = {}): ObjectStore {
   const { keys = server.keys, prefix = randomUUID(), patienceMs, endpoint = server.endpoint } = options;
-  return new S3Store({
+  return openS3Store({
     url: storeUrl({ bucket: server.bucket, endpoint }, prefix),
     spoolDir: join(tmpdir(), 'ledger-mirror-stores', randomUUID()),
     ambient: awsVariables(keys),

@@ -44,7 +44,7 @@ export async function tidyStore(deps: TidyDeps, signal: AbortSignal): Promise<Ti
       else if (await removeObject(key, deps, signal)) removedObjects += 1;
     }
   }
-  const { removed: sweptFiles } = await deps.objects.sweep(graceMs, signal);
+  const sweptFiles = await deps.objects.sweep(graceMs, signal);
   const report = { sweptFiles, removedObjects, keptObjects };
   if (keptObjects > 0) deps.log.warn(report, 'Objects are newer than the database, or of another one; kept');
   else deps.log.debug(report, 'Store tidied');

@@ -36,20 +36,14 @@ const CERTIFICATE = never(
   'OBJECT_STORE_CERTIFICATE',
   'give its certificate authority in NODE_EXTRA_CA_CERTS, or an endpoint with the right name',
 );
-const SECRET = never('OBJECT_STORE_CREDENTIALS', 'check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY');
-const TOKEN = never('OBJECT_STORE_CREDENTIALS', 'the credentials are no longer valid; give new ones');
-const NO_KEYS = never(
+const CREDENTIALS = never(
   'OBJECT_STORE_CREDENTIALS',
-  'no AWS credentials were found; set AWS_ACCESS_KEY_ID or a profile',
+  'check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or the profile: they may be missing, wrong or no longer valid',
 );
-const REGION = never('OBJECT_STORE_REFUSED', 'the bucket lies in another region; give its own');
-const BUCKET = never('OBJECT_STORE_REFUSED', 'there is no such bucket; check OBJECT_STORE_URL');
-const RIGHTS = never(
+const REFUSED = never(
   'OBJECT_STORE_REFUSED',
-  'the credentials lack a right; docs/objects.md lists those that are needed',
+  'check the bucket, its region and the rights; docs/objects.md lists those that are needed',
 );
-const UNKNOWN_CALL = never('OBJECT_STORE_REFUSED', 'the store does not know this operation');
-const REFUSED = never('OBJECT_STORE_REFUSED', 'check the bucket, the region and the rights');
 const PROTOCOL = never(
   'OBJECT_STORE_CONFIGURATION',
   'what answers there does not speak this protocol; check whether the endpoint is http or https, and its port',
@@ -57,66 +51,54 @@ const PROTOCOL = never(
 const CONFIGURATION = never('OBJECT_STORE_CONFIGURATION', 'check OBJECT_STORE_URL and the AWS variables');
 
 /** By the name of the SDK's error (S3's own code, where its status says less), by status, by errno. */
-const MEANINGS: Readonly<Partial<Record<string, Meaning>>> = {
-  CredentialsProviderError: NO_KEYS,
-  TokenProviderError: NO_KEYS,
-  SignatureDoesNotMatch: SECRET,
-  InvalidAccessKeyId: SECRET,
-  ExpiredToken: TOKEN,
-  InvalidToken: TOKEN,
-  TokenRefreshRequired: TOKEN,
-  AccessDenied: RIGHTS,
-  RequestTimeTooSkewed: CLOCK,
-  RequestExpired: CLOCK,
-  AuthorizationHeaderMalformed: REGION,
-  IllegalLocationConstraintException: REGION,
-  NoSuchBucket: BUCKET,
-  InvalidBucketName: BUCKET,
-  MethodNotAllowed: UNKNOWN_CALL,
-  XAmzContentSHA256Mismatch: DAMAGED,
-  XAmzContentChecksumMismatch: DAMAGED,
-  BadDigest: DAMAGED,
-  IncompleteBody: DAMAGED,
-  NoSuchUpload: UPLOAD_LOST,
-  RequestTimeout: BUSY,
-  TimeoutError: AWAY,
-  301: REGION,
-  307: REGION,
-  403: RIGHTS,
-  409: BUSY,
-  429: BUSY,
-  501: UNKNOWN_CALL,
-  ECONNRESET: BUSY,
-  ECONNABORTED: BUSY,
-  EPIPE: BUSY,
-  ERR_STREAM_PREMATURE_CLOSE: BUSY,
-  EMFILE: BUSY,
-  ENFILE: BUSY,
-  EPROTO: PROTOCOL,
-  ERR_INVALID_URL: CONFIGURATION,
-};
+const MEANINGS: readonly (readonly [RegExp, Meaning])[] = [
+  [/^(?:Credentials|Token)ProviderError$/, CREDENTIALS],
+  [
+    /^(?:SignatureDoesNotMatch|InvalidAccessKeyId|ExpiredToken|InvalidToken|TokenRefreshRequired)$/,
+    CREDENTIALS,
+  ],
+  [/^(?:RequestTimeTooSkewed|RequestExpired)$/, CLOCK],
+  [/^(?:XAmzContentSHA256Mismatch|XAmzContentChecksumMismatch|BadDigest|IncompleteBody)$/, DAMAGED],
+  [/^NoSuchUpload$/, UPLOAD_LOST],
+  [/^RequestTimeout$/, BUSY],
+  [/^TimeoutError$/, AWAY],
+  [/^(?:409|429)$/, BUSY],
+  [/^501$/, REFUSED],
+  [/^(?:ECONNRESET|ECONNABORTED|EPIPE|ERR_STREAM_PREMATURE_CLOSE|EMFILE|ENFILE)$/, BUSY],
+  [/^(?:EPROTO$|HPE_|ERR_SSL_)/, PROTOCOL],
+];
 
 function never(code: string, advice: string): Meaning {
   return { code, retry: 'never', advice };
 }
 
+function lookUp(text: string | number): Meaning | undefined {
+  return MEANINGS.find(([pattern]) => pattern.test(String(text)))?.[1];
+}
+
 /** Name before status before errno: the name is the most exact. */
 function meaningOf(error: unknown): Meaning {
-  const byName = MEANINGS[nameOf(error)];
+  const byName = lookUp(nameOf(error));
   if (byName !== undefined) return byName;
   const status = statusOf(error);
-  if (status !== undefined) return MEANINGS[status] ?? (status >= 500 ? BUSY : REFUSED);
+  if (status !== undefined) return lookUp(status) ?? (status >= 500 ? BUSY : REFUSED);
   const errno = errorCode(error);
   const fault = classifyErrno(errno);
   if (fault !== undefined) return fault === 'unreachable' ? AWAY : CERTIFICATE;
-  if (errno.startsWith('HPE_') || errno.startsWith('ERR_SSL_')) return PROTOCOL;
   // Thrown before anything was sent: "Region is missing" and its like.
-  return MEANINGS[errno] ?? CONFIGURATION;
+  return lookUp(errno) ?? CONFIGURATION;
 }
 
 /** Whether the same call may succeed later. */
 export function retryOf(error: unknown): Retry {
   return isAbort(error) ? 'never' : meaningOf(error).retry;
+}
+
+/** Of a failed write: it may have happened. A refusal is final, and an unreachable store cannot be asked. */
+export function isWorthAsking(error: unknown): boolean {
+  return (
+    isTaken(error) || isConditionUnknown(error) || (retryOf(error) !== 'never' && meaningOf(error) !== AWAY)
+  );
 }
 
 export function statusOf(error: unknown): number | undefined {

@@ -13,7 +13,6 @@ import {
 } from '@aws-sdk/client-s3';
 import type { FileFacts } from '../../core/byte-sums.ts';
 import { isMissing } from './errors.ts';
-import type { Target } from './reading.ts';
 
 /** One PUT up to here, parts of this size above: it is held in memory while it is sent. */
 export const PART_BYTES = 16 * 2 ** 20;
@@ -23,8 +22,14 @@ const CHECKSUM = { ChecksumAlgorithm: 'SHA256' } as const;
 /** Aborting an upload must not delay a process that is told to stop. */
 const ABORT_MS_MAX = 3_000;
 
-export interface PartsSource extends FileFacts {
-  readonly readPart: (start: number, length: number) => Promise<Buffer>;
+export interface Where {
+  readonly Bucket: string;
+  readonly Prefix: string;
+}
+
+export interface Target {
+  readonly Bucket: string;
+  readonly Key: string;
 }
 
 /** Sends a write with its condition, or without. */
@@ -37,7 +42,11 @@ export type Send = (condition: { readonly IfNoneMatch?: string }) => Promise<unk
 export async function uploadInParts(
   client: S3Client,
   target: Target,
-  { bytes: exactBytes, sha256, readPart }: PartsSource,
+  {
+    bytes: exactBytes,
+    sha256,
+    readPart,
+  }: FileFacts & { readPart: (start: number, length: number) => Promise<Buffer> },
   conditionally: (send: Send) => Promise<unknown>,
   signal: AbortSignal,
 ): Promise<void> {
@@ -77,7 +86,7 @@ export async function uploadInParts(
 /** Aborts what was begun before, and never finished. @returns how many uploads */
 export async function abortUploads(
   client: S3Client,
-  where: { readonly Bucket: string; readonly Prefix: string },
+  where: Where,
   startedBeforeMs: number,
   abortSignal: AbortSignal,
 ): Promise<number> {

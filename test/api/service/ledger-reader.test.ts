@@ -9,18 +9,19 @@ import type { LedgerQuestion } from '../../../src/ledger/ledger-range.ts';
 import { BEGINNING, parseInstant, type Micros } from '../../../src/core/time.ts';
 import type { Coverage } from '../../../src/export/store/coverage-rows.ts';
 import type { Segment } from '../../../src/export/store/export-archive.ts';
-import { FileStore } from '../../../src/objects/file-store.ts';
+import { openFileStore } from '../../../src/objects/file-store.ts';
+import type { ObjectStore } from '../../../src/objects/object-store.ts';
 import { HEADER_12, HEADER_13 } from '../../ledger/csv.ts';
 
 const PARTY = 'ab'.repeat(32);
 const [GOLD, SILVER] = ['c0'.repeat(32), 'c1'.repeat(32)];
 const signal = new AbortController().signal;
 let folder = '';
-let objects: FileStore;
+let objects: ObjectStore;
 
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), 'ledger-mirror-api-'));
-  objects = new FileStore(folder);
+  objects = openFileStore(folder);
 });
 afterAll(() => rm(folder, { recursive: true, force: true }));
 

@@ -5,7 +5,7 @@ import { exportLedger } from '../../../src/export/export-ledger.ts';
 import type { RowQuestion } from '../../../src/export/read/block-reader.ts';
 import type { ExportDeps, ExportOutcome } from '../../../src/export/request.ts';
 import { RowPool } from '../../../src/export/read/row-pool.ts';
-import { FileStore } from '../../../src/objects/file-store.ts';
+import { openFileStore } from '../../../src/objects/file-store.ts';
 import { openSource } from '../../../src/source/source-client.ts';
 import { openWarehouse } from '../../../src/postgres/database.ts';
 import { ExportStore } from '../../../src/export/store/export-store.ts';
@@ -60,7 +60,7 @@ export async function exportFrom(
     {
       source: source.ledger,
       repository: new ExportStore(warehouse.db),
-      objects: new FileStore(join(given.folder, 'objects')),
+      objects: openFileStore(join(given.folder, 'objects')),
       compression: 'zstd',
       segmentBytesMax: given.segmentBytesMax,
       exportLimit: 1,

@@ -4,7 +4,8 @@ import { join } from 'node:path';
 import { Redis } from 'ioredis';
 import { expect, onTestFinished, test } from 'vitest';
 import { RetryableError } from '../../../src/core/errors.ts';
-import { FileStore } from '../../../src/objects/file-store.ts';
+import { openFileStore } from '../../../src/objects/file-store.ts';
+import type { ObjectStore } from '../../../src/objects/object-store.ts';
 import type { ExportDeps } from '../../../src/export/request.ts';
 import type { ReleaseName } from '../../../src/sandbox/release-names.ts';
 import { type Sandbox, startSandbox } from '../../support/sandbox.ts';
@@ -33,28 +34,25 @@ const CLOCKS_APART_MS = 2;
 const NEVER = new AbortController().signal;
 
 /** A disk without room: writes meet the real ENOSPC. */
-class FullStore extends FileStore {
-  override async spoolPath(name: string): Promise<string> {
-    const path = await super.spoolPath(name);
+function openFullStore(folder: string): ObjectStore {
+  const store = openFileStore(folder);
+  const spoolPath = async (name: string): Promise<string> => {
+    const path = await store.spoolPath(name);
     await rm(path, { force: true });
     await symlink('/dev/full', path);
     return path;
-  }
+  };
+  return { ...store, spoolPath };
 }
 
 /** A store that refuses, before it has done the work or after. */
-class RefusingStore extends FileStore {
-  readonly #when: 'before' | 'after';
-
-  constructor(root: string, when: 'before' | 'after') {
-    super(root);
-    this.#when = when;
-  }
-
-  override async publishFile(...args: Parameters<FileStore['publishFile']>): Promise<void> {
-    if (this.#when === 'after') await super.publishFile(...args);
+function openRefusingStore(folder: string, when: 'before' | 'after'): ObjectStore {
+  const store = openFileStore(folder);
+  const publishFile: ObjectStore['publishFile'] = async (...args) => {
+    if (when === 'after') await store.publishFile(...args);
     throw new RetryableError('Cannot publish: the store said no', { code: 'OBJECT_STORE_REFUSED' });
-  }
+  };
+  return { ...store, publishFile };
 }
 
 /** A question to the source, as it came. */
@@ -167,11 +165,11 @@ const FAULTS: Readonly<Record<string, Fault>> = {
       },
     });
   },
-  'disk full': (scene) => attempt(scene, { objects: new FullStore(join(scene.given.folder, 'objects')) }),
+  'disk full': (scene) => attempt(scene, { objects: openFullStore(join(scene.given.folder, 'objects')) }),
   'store refuses': (scene) =>
-    attempt(scene, { objects: new RefusingStore(join(scene.given.folder, 'objects'), 'before') }),
+    attempt(scene, { objects: openRefusingStore(join(scene.given.folder, 'objects'), 'before') }),
   'store’s answer lost': (scene) =>
-    attempt(scene, { objects: new RefusingStore(join(scene.given.folder, 'objects'), 'after') }),
+    attempt(scene, { objects: openRefusingStore(join(scene.given.folder, 'objects'), 'after') }),
   'Redis flushed': async (scene) => {
     const redis = new Redis(scene.redis.url);
     await redis.flushall();

@@ -6,7 +6,8 @@ import { ExportArchiveStore } from '../../../src/export/store/export-archive.ts'
 import { openWarehouse } from '../../../src/postgres/database.ts';
 import { createLog } from '../../../src/core/log.ts';
 import { tidyStore } from '../../../src/export/publish/janitor.ts';
-import { FileStore } from '../../../src/objects/file-store.ts';
+import { openFileStore } from '../../../src/objects/file-store.ts';
+import type { ObjectStore } from '../../../src/objects/object-store.ts';
 import { freshDatabase } from '../../support/database.ts';
 import { signal, World } from '../export-world.ts';
 import { killAt, LARGE, NOW } from './killed-case.ts';
@@ -85,16 +86,13 @@ test('a process killed amid a manifest leaves nothing behind after the next run'
   await using world = await World.open(database);
   world.source.entries = LARGE;
   const killed = new Error('killed');
-  class Dying extends FileStore {
-    override async publishBytes(
-      ...[key, content, , prefix]: Parameters<FileStore['publishBytes']>
-    ): Promise<void> {
-      // As far as it gets before a kill: the bytes lie in the spool, under no key yet.
-      await writeFile(await this.spoolPath(`${prefix}bytes.half`), content.subarray(0, key.length));
-      throw killed;
-    }
-  }
-  const objects = new Dying(join(world.folder, 'objects'));
+  const store = openFileStore(join(world.folder, 'objects'));
+  const publishBytes: ObjectStore['publishBytes'] = async (key, content, _, prefix) => {
+    // As far as it gets before a kill: the bytes lie in the spool, under no key yet.
+    await writeFile(await store.spoolPath(`${prefix}bytes.half`), content.subarray(0, key.length));
+    throw killed;
+  };
+  const objects = { ...store, publishBytes };
   await expect(world.export(NOW, {}, { objects })).rejects.toThrow(killed);
   expect((await world.spooled()).some((name) => name.endsWith('bytes.half'))).toBe(true);
   await world.export(NOW);

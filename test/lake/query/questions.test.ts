@@ -18,7 +18,7 @@ import { LAKE_TABLES } from '../../../src/lake/tables/columns.ts';
 import { runQuery } from '../../../src/lake/query/query.ts';
 import { openDuckDb } from '../../../src/lake/local/duckdb.ts';
 import { verifyLake } from '../../../src/lake/verify/verify-lake.ts';
-import { FileStore } from '../../../src/objects/file-store.ts';
+import { openFileStore } from '../../../src/objects/file-store.ts';
 import { entry, type EntryRow, WarehouseDouble } from '../entries-double.ts';
 import { lakeWorld } from '../lake-world.ts';
 
@@ -138,7 +138,7 @@ describe('ready questions', () => {
 
   beforeAll(async () => {
     const folder = await mkdtemp(join(tmpdir(), 'ledger-mirror-questions-'));
-    const [objects, scratchDir] = [new FileStore(join(folder, 'objects')), join(folder, 'scratch')];
+    const [objects, scratchDir] = [openFileStore(join(folder, 'objects')), join(folder, 'scratch')];
     const repository = new WarehouseDouble();
     const rows = entries(600);
     deps = { repository, objects, scratchDir, retentionMs: 86_400_000 };

@@ -2,7 +2,7 @@
 import { join } from 'node:path';
 import { buildLake } from '../../../src/lake/build/build.ts';
 import { loadAll } from '../../../src/load/load-all.ts';
-import { FileStore } from '../../../src/objects/file-store.ts';
+import { openFileStore } from '../../../src/objects/file-store.ts';
 import { openWarehouse } from '../../../src/postgres/database.ts';
 import { LakeStore } from '../../../src/lake/store/lake-store.ts';
 import { LoadStore } from '../../../src/load/store/load-store.ts';
@@ -10,7 +10,7 @@ import { LoadStore } from '../../../src/load/store/load-store.ts';
 const [stage = '', url = '', folder = '', nth = '1'] = process.argv.slice(2);
 const signal = new AbortController().signal;
 const warehouse = openWarehouse({ url, onIdleError: () => undefined });
-const objects = new FileStore(folder);
+const objects = openFileStore(folder);
 let steps = 0;
 
 function step(): void {

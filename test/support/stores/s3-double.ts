@@ -8,7 +8,7 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import type { AddressInfo } from 'node:net';
 import { buffer } from 'node:stream/consumers';
 import type { ConditionSupport, ObjectStore } from '../../../src/objects/object-store.ts';
-import { S3Store } from '../../../src/objects/s3/s3-store.ts';
+import { openS3Store } from '../../../src/objects/s3/s3-store.ts';
 import { checkSignature, type Credentials } from './s3-signature.ts';
 
 export const CREDENTIALS: Credentials = { accessKeyId: 'double', secretAccessKey: 'not-a-secret' };
@@ -19,7 +19,7 @@ export function openDoubleStore(endpoint: string, spoolDir: string): ObjectStore
   url.searchParams.set('endpoint', endpoint);
   const { accessKeyId, secretAccessKey } = CREDENTIALS;
   const ambient = { AWS_ACCESS_KEY_ID: accessKeyId, AWS_SECRET_ACCESS_KEY: secretAccessKey };
-  return new S3Store({ url, spoolDir, ambient });
+  return openS3Store({ url, spoolDir, ambient });
 }
 const PAGE_KEYS = 100;
 const PAGE_UPLOADS = 2;
