@@ -1,9 +1,10 @@
 /**
  * Logs: one JSON object a line on stderr, a constant message with values as fields. Every value passes
- * through `plain()` first, so that no secret, no unprintable bigint and no endless error can get out.
+ * through `toFields` first, so that no secret, no unprintable bigint and no endless error can get out.
  */
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { pino, type Logger } from 'pino';
+import { type JsonRules, toJson } from './json-value.ts';
 import { HIDDEN, hideKnownSecrets, hideSecrets } from './secrets.ts';
 
 /** `log.info({ runId, rows }, 'Page committed')`: the message is constant, the fields carry the values. */
@@ -33,9 +34,20 @@ export function inRun<Result>(runId: string, work: () => Promise<Result>): Promi
 const SECRET_NAME =
   /(?:authorization|cookie|password|passwd|secret|(?<!page)token|api[-_]?key|access[-_]?key)$/i;
 
-const DEPTH_MAX = 8;
-const ITEMS_MAX = 100;
 const TEXT_MAX = 4_000;
+
+/** Secrets are hidden, and no value fills the log. */
+const LOGGED: JsonRules = {
+  change: (text) => hideSecrets(shorten(text)),
+  depthMax: 8,
+  itemsMax: 100,
+  hide: (name) => (SECRET_NAME.test(name) ? HIDDEN : undefined),
+  error: describeError,
+};
+
+function toFields(value: object): Record<string, unknown> {
+  return toJson(value, LOGGED) as Record<string, unknown>;
+}
 
 /**
  * @param destination where lines go, each with its line end; default: stderr, written before the call returns
@@ -47,8 +59,8 @@ export function createLog(level: LogLevel, destination?: { write(line: string): 
       level,
       base: { pid: process.pid },
       timestamp: pino.stdTimeFunctions.isoTime,
-      formatters: { level: (label) => ({ level: label }), log: plainObject },
-      // `plain()` has dealt with errors already; pino's own serializer would undo it.
+      formatters: { level: (label) => ({ level: label }), log: toFields },
+      // `describeError` has dealt with errors already; pino's own serializer would undo it.
       serializers: { err: (value: unknown) => value },
       hooks: { streamWrite: hideKnownSecrets },
       mixin: () => {
@@ -58,7 +70,7 @@ export function createLog(level: LogLevel, destination?: { write(line: string): 
     },
     destination ?? pino.destination({ fd: 2, sync: true }),
   );
-  return withPlainChildren(logger);
+  return withCleanChildren(logger);
 }
 
 function makeLog(methodOf: (level: Level) => LogMethod, child: Log['child']): Log {
@@ -76,52 +88,21 @@ export function teeLog(one: Log, other: Log): Log {
 }
 
 /** pino applies its formatters to the fields of a call, not to those of a child. */
-function withPlainChildren(logger: Logger): Log {
-  const child: Log['child'] = (fields) => withPlainChildren(logger.child(plainObject(fields)));
+function withCleanChildren(logger: Logger): Log {
+  const child: Log['child'] = (fields) => withCleanChildren(logger.child(toFields(fields)));
   return makeLog((level) => logger[level].bind(logger), child);
 }
 
-/** A value that JSON can hold: bigint as text, errors as objects, secrets hidden, size bounded. */
-function plain(value: unknown, depth: number): unknown {
-  if (typeof value === 'string') return hideSecrets(shorten(value));
-  if (typeof value === 'bigint') return value.toString();
-  if (typeof value !== 'object' || value === null) return typeof value === 'function' ? undefined : value;
-  if (depth >= DEPTH_MAX) return '[too deep]';
-  if (value instanceof Error) return plainError(value, depth);
-  if (value instanceof URL) return hideSecrets(value.href);
-  if (value instanceof Date) return Number.isNaN(value.getTime()) ? 'Invalid Date' : value.toISOString();
-  if (value instanceof Uint8Array) return `[${value.byteLength} bytes]`;
-  if (Array.isArray(value)) {
-    const items = value.slice(0, ITEMS_MAX).map((item) => plain(item, depth + 1));
-    return value.length > ITEMS_MAX ? [...items, `[${value.length - ITEMS_MAX} more]`] : items;
-  }
-  if (value instanceof Map || value instanceof Set) return plain([...value], depth);
-  return plainObject(value, depth);
-}
-
-function plainObject(value: object, depth = 0): Record<string, unknown> {
-  const result: Record<string, unknown> = {};
-  for (const [name, item] of Object.entries(value).slice(0, ITEMS_MAX)) {
-    const isSecret = SECRET_NAME.test(name) && item !== undefined;
-    result[name] = isSecret ? HIDDEN : plain(item, depth + 1);
-  }
-  return result;
-}
-
 /** Code, meta and the chain of causes; the stack only of the outermost error. */
-function plainError(error: Error, depth: number): Record<string, unknown> {
-  const code = 'code' in error ? error.code : undefined;
-  const meta = 'meta' in error ? error.meta : undefined;
-  const aggregated = error instanceof AggregateError ? error.errors : undefined;
-  const isOutermost = depth <= 1;
+function describeError(error: Error, depth: number): Record<string, unknown> {
   return {
     type: error.name,
-    message: hideSecrets(shorten(error.message)),
-    ...(code === undefined ? {} : { code: plain(code, depth + 1) }),
-    ...(meta === undefined ? {} : { meta: plain(meta, depth + 1) }),
-    ...(error.cause === undefined ? {} : { cause: plain(error.cause, depth + 1) }),
-    ...(aggregated === undefined ? {} : { errors: plain(aggregated, depth + 1) }),
-    ...(isOutermost && error.stack !== undefined ? { stack: hideSecrets(shorten(error.stack)) } : {}),
+    message: error.message,
+    code: 'code' in error ? error.code : undefined,
+    meta: 'meta' in error ? error.meta : undefined,
+    cause: error.cause,
+    errors: error instanceof AggregateError ? error.errors : undefined,
+    stack: depth <= 1 ? error.stack : undefined,
   };
 }
 

@@ -1,12 +1,10 @@
-/** A run in words: in a few lines once it has ended (`runSummary`), or with all of its evidence (`runReport`). */
+/** A run in words: in a few lines once it has ended (`runSummary`), or with its evidence as JSON (`runReport`). */
 import { COMMAND } from '../typed.ts';
 import { formatBytes, formatCount, formatDuration, printable, truncate } from './format.ts';
 
 type Fields = Readonly<Record<string, unknown>>;
 
 const INDENT = '  ';
-const DEPTH_MAX = 5;
-const ITEMS_MAX = 20;
 const FAULTS_SHOWN_MAX = 5;
 const VALUE_CHARACTERS_MAX = 400;
 const LABEL_CHARACTERS = 11;
@@ -59,10 +57,11 @@ export function runSummary(run: Fields, command = COMMAND): string {
   ]);
 }
 
-/** As `runSummary`, with the evidence nested as it is, an `error` first. */
+/** The names of evidence are those that the docs have. An `error` comes first. */
 export function runReport(run: Fields): string {
-  const { runId, evidence } = run;
-  return endLines([runHead(run), `${INDENT}run  ${word(runId)}`, ...evidenceLines(fields(evidence), 1)]);
+  const { error, ...others } = fields(run['evidence']);
+  const evidence = JSON.stringify({ error, ...others }, null, 2).split('\n');
+  return endLines([runHead(run), `${INDENT}run  ${word(run['runId'])}`, ...evidence.map(printable)]);
 }
 
 /** `✓ sync parties: complete in 3.2 s` */
@@ -124,41 +123,14 @@ function labelled(label: string, told: string): string {
   return `${INDENT}${label.padEnd(LABEL_CHARACTERS)}  ${shorten(told)}`;
 }
 
-function evidenceLines({ error, ...others }: Fields, depth: number): string[] {
-  const given = entriesOf({ error, ...others });
-  const width = Math.max(0, ...given.map(([name, value]) => (isPlain(value) ? humanName(name).length : 0)));
-  return given.flatMap(([name, value]) => {
-    const [indent, label] = [INDENT.repeat(depth), humanName(name)];
-    if (depth >= DEPTH_MAX || isPlain(value))
-      return [`${indent}${label.padEnd(isPlain(value) ? width : 0)}  ${valueText(name, value)}`];
-    if (!Array.isArray(value)) return [`${indent}${label}`, ...evidenceLines(fields(value), depth + 1)];
-    if (value.length === 0) return [`${indent}${label}  none`];
-    const items = value.slice(0, ITEMS_MAX).map((item) => `- ${valueText('', item)}`);
-    if (value.length > ITEMS_MAX) items.push(`… ${formatCount(value.length - ITEMS_MAX)} more`);
-    return [
-      `${indent}${label} (${formatCount(value.length)})`,
-      ...items.map((item) => `${indent}${INDENT}${item}`),
-    ];
-  });
-}
-
-/** In one line. Counts arrive as decimal text; names say which of them are bytes or milliseconds. */
+/** Counts arrive as decimal text; names say which of them are bytes or milliseconds. */
 function valueText(name: string, value: unknown): string {
-  if (isRecord(value)) {
-    const parts = entriesOf(value).map(([key, inner]) => `${humanName(key)} ${valueText(key, inner)}`);
-    return shorten(parts.join(', '));
-  }
   if (!isPlain(value)) return shorten(JSON.stringify(value));
-  if (typeof value === 'boolean') return value ? 'yes' : 'no';
   const text = String(value);
   if (!/^-?\d{1,30}$/.test(text)) return shorten(text);
   if (/bytes$/i.test(name)) return formatBytes(text);
   if (name.endsWith('Ms')) return formatDuration(Number(text));
   return NAMES.test(name) ? text : formatCount(text);
-}
-
-function entriesOf(record: Fields): [string, unknown][] {
-  return Object.entries(record).filter(([, value]) => value !== null && value !== undefined);
 }
 
 function isPlain(value: unknown): boolean {
