@@ -24,7 +24,7 @@ export interface CliEnvironment {
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly cwd: string;
   readonly stdout: Writable & { readonly columns?: number; readonly isTTY?: boolean };
-  readonly stderr: NodeJS.WritableStream & { readonly isTTY?: boolean };
+  readonly stderr: Writable & { readonly isTTY?: boolean };
   /** Aborted by the first SIGTERM or SIGINT. */
   readonly signal: AbortSignal;
 }
@@ -48,17 +48,16 @@ export interface CommandResult {
   readonly text?: string | undefined;
 }
 
+/** Does a command, with its options and its arguments under their names. */
+export type Handler<Options = object> = (options: Options, context: CommandContext) => Promise<CommandResult>;
+
 export function exitCodeOf(verdict: Verdict | null, evidence: Readonly<Record<string, unknown>>): ExitCode {
   if (verdict === 'complete') return EXIT.done;
   return errorIn(evidence)?.isUnreachable === true ? EXIT.tryAgain : EXIT.verdict;
 }
 
-interface RunResult extends CommandResult {
-  readonly document: Readonly<Record<string, unknown>>;
-}
-
 /** What a command answers that did one run. */
-export function runResult(ended: Run): RunResult {
+export function runResult(ended: Run): CommandResult {
   const document = runDocument(ended);
   return { exitCode: exitCodeOf(ended.verdict, ended.evidence), document, text: runSummary(document) };
 }

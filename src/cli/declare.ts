@@ -3,16 +3,14 @@ import { Argument, type Command, InvalidArgumentError, Option } from 'commander'
 import { integer } from '../config/value-forms.ts';
 import { RELEASE_NAMES } from '../sandbox/release-names.ts';
 import { completionScript, SHELLS } from './completion.ts';
-import type { CommandContext, CommandResult } from './context.ts';
+import type { Handler } from './context.ts';
 
-/** Takes the command's options, and its arguments under their names. */
-export type Handler = (options: never, context: CommandContext) => Promise<CommandResult>;
 /** Loads a module that has the command's handler under the command's name. */
 type Add = <Name extends string>(
   parent: Command,
   name: Name,
   description: string,
-  load: () => Promise<Readonly<Record<Name, Handler>>>,
+  load: () => Promise<Readonly<Record<Name, Handler<never>>>>,
 ) => Command;
 
 const loadSync = () => import('./commands/sync.ts');
@@ -20,7 +18,7 @@ const loadExport = () => import('./commands/export.ts');
 const loadNightly = () => import('./commands/nightly.ts');
 const loadQuery = () => import('./commands/query/query.ts');
 const loadStatus = () => import('./commands/status.ts');
-const loadDemo = () => import('./commands/demo/demo.ts');
+const loadDemo = () => import('./commands/demo.ts');
 const loadSandbox = () => import('./commands/sandbox.ts');
 const loadServing = () => import('./commands/up.ts');
 const loadLoads = () => import('./commands/load.ts');
@@ -71,13 +69,11 @@ function declareReading(program: Command, add: Add): void {
   const restore = 'make the lake what it was, until the next load';
   const moment = "the moment's number, as `lake` shows it";
   add(lake, 'restore', restore, loadLake).argument('<version>', moment);
+  const format = 'table, csv, json, ndjson or parquet; by default what --output ends in, or table';
   add(program, 'query', 'read-only SQL over the lake (entries, parties, checkpoints)', loadQuery)
     .argument('[sql]', 'the SQL, or the name of a ready question; without it a prompt')
     .option('--list', 'the ready questions', false)
-    .option(
-      '--format <format>',
-      'table, csv, json, ndjson or parquet; by default what --output ends in, or table',
-    )
+    .option('--format <format>', format)
     .option('--output <file>', 'write the result to a file, which appears when it is complete')
     .option('--timeout <seconds>', 'time limit', wholeNumber(1, 86_400), 60)
     .option('--since <time>', 'for a ready question: entries from this time on')
@@ -88,9 +84,10 @@ function declareReading(program: Command, add: Add): void {
 
 /** The commands for those who operate a mirror: how it stands, its runs, and whether it is set up right. */
 function declareOperating(program: Command, add: Add): void {
+  const check = 'end with exit code 2 where the mirror is not complete';
   add(program, 'status', 'is the mirror complete, how fresh is it, what needs a person', loadStatus).option(
     '--check',
-    'end with exit code 2 where the mirror is not complete',
+    check,
     false,
   );
   const cancel = 'end a run of any kind at its next safe point';
@@ -99,11 +96,9 @@ function declareOperating(program: Command, add: Add): void {
     .argument('[run]', 'one run, with its evidence')
     .option('--limit <n>', 'how many', wholeNumber(1, 1_000), 20);
   add(program, 'logs', "a run's log lines", loadRuns).argument('<run>', 'its id');
-  const doctor = 'check the configuration and everything it points to';
-  add(program, 'doctor', doctor, loadSetup);
+  add(program, 'doctor', 'check the configuration and everything it points to', loadSetup);
   add(program, 'migrate', "bring the warehouse's schema forward", loadSetup);
-  const config = 'what is set, and where each value comes from; secrets are masked';
-  add(program, 'config', config, loadSetup);
+  add(program, 'config', 'what is set, and where each value comes from; secrets are masked', loadSetup);
   const completion = async ({ shell }: { shell: (typeof SHELLS)[number] }) => {
     const script = completionScript(shell, program);
     return { document: { shell, script }, text: script };
@@ -118,35 +113,24 @@ function declareOperating(program: Command, add: Add): void {
 function declareServing(program: Command, add: Add): void {
   const demo = 'mirror a sandbox network with everything embedded, verify it, answer three questions';
   add(program, 'demo', demo, loadDemo).option('--keep', 'leave it running with the console open', false);
-  const up = 'workers, schedules, read API and console in one process';
-  add(program, 'up', up, loadServing);
+  add(program, 'up', 'workers, schedules, read API and console in one process', loadServing);
   add(program, 'worker', 'only workers and schedules', loadServing);
   add(program, 'serve', 'only the read API and the console', loadServing);
+  const parties = 'how many parties there are a week after its genesis; more arrive later';
+  const entries = 'entries a week after its genesis, roughly (up to twice as many); more follow';
+  const genesis = 'when it began; default: a week before its first start, kept in DATA_DIR/sandbox.json';
   add(program, 'sandbox', 'serve a made-up network, for trying things out', loadSandbox)
     .option('--host <host>', 'where to listen; 0.0.0.0: on all addresses', '127.0.0.1')
     .option('--port <port>', 'its port (0: a free one)', wholeNumber(0, 65_535), 8090)
-    .option(
-      '--parties <n>',
-      'how many parties there are a week after its genesis; more arrive later',
-      wholeNumber(1, 10_000_000),
-      200,
-    )
-    .option(
-      '--entries <n>',
-      'entries a week after its genesis, roughly (up to twice as many); more follow',
-      wholeNumber(0, 1_000_000_000),
-      50_000,
-    )
+    .option('--parties <n>', parties, wholeNumber(1, 10_000_000), 200)
+    .option('--entries <n>', entries, wholeNumber(0, 1_000_000_000), 50_000)
     .option('--seed <seed>', 'the same seed and genesis, the same network', 'sandbox')
     .addOption(
       new Option('--release <name>', 'whose exports it serves: columns, filters and order')
         .choices(RELEASE_NAMES)
         .default('0.71.4'),
     )
-    .option(
-      '--genesis <time>',
-      'when it began; default: a week before its first start, kept in DATA_DIR/sandbox.json',
-    );
+    .option('--genesis <time>', genesis);
 }
 
 function wholeNumber(min: number, max: number): (text: string) => number {

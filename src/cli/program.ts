@@ -6,8 +6,8 @@ import { SETTINGS } from '../config/settings.ts';
 import { hideSecretsIn } from '../core/json-value.ts';
 import { hideSecrets, rememberSecrets } from '../core/secrets.ts';
 import { version } from '../core/version.ts';
-import { EXIT, type CliEnvironment, type CommandResult } from './context.ts';
-import { declareCommands, type Handler } from './declare.ts';
+import { EXIT, type CliEnvironment, type CommandResult, type Handler } from './context.ts';
+import { declareCommands } from './declare.ts';
 import { tellFailure } from './failure.ts';
 import { openTerminal } from './output/progress.ts';
 import { nameCommands } from './typed.ts';
@@ -63,7 +63,7 @@ export async function runCli(environment: CliEnvironment): Promise<number> {
 async function execute(
   environment: CliEnvironment,
   name: string,
-  load: () => Promise<Handler>,
+  load: () => Promise<Handler<never>>,
   options: { readonly json?: boolean; readonly quiet?: boolean },
 ): Promise<number> {
   const { stdout, stderr } = environment;

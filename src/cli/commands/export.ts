@@ -5,12 +5,14 @@ import { errorCode, errorLine, UsageError } from '../../core/errors.ts';
 import { worst } from '../../core/verdict.ts';
 import { canonicalId, canonicalPartyId, isExportableParty, isHexId } from '../../core/ids.ts';
 import { ceilSecond, floorSecond, formatInstant, parseInstant, type Micros } from '../../core/time.ts';
-import { exitCodeOf, runResult, type CommandContext, type CommandResult } from '../context.ts';
+import { exitCodeOf, type CommandContext, type CommandResult, type Handler } from '../context.ts';
 import { followRun, joinOrCreate } from '../follow.ts';
 import { outputProblems, STDOUT, writeCsv } from '../output/destination.ts';
 import { chooseParty, openMirror } from '../mirror.ts';
 import type { LedgerQuestion } from '../../ledger/ledger-range.ts';
 import { formatWritten, type Written } from '../output/format.ts';
+import { runSummary } from '../output/run-text.ts';
+import { runDocument } from '../../runs/run-document.ts';
 import type { Run } from '../../runs/store/run.ts';
 
 interface ExportOptions {
@@ -32,7 +34,7 @@ interface Wanted {
   readonly to: Micros | undefined;
 }
 
-async function exportParty(options: ExportOptions, context: CommandContext): Promise<CommandResult> {
+const exportParty: Handler<ExportOptions> = async (options, context) => {
   const given = parse(options, context);
   if (context.config.sourceUrl === undefined) return writeCovered(given, options, context);
   await using app = await openApp(context);
@@ -62,17 +64,17 @@ async function exportParty(options: ExportOptions, context: CommandContext): Pro
   const load = typeof loadRunId === 'string' ? await app.jobs.runs.get(loadRunId) : undefined;
   const loaded = load && (await followRun(app, load, context));
   const verdict = worst([ended.verdict ?? 'failed', loaded?.verdict ?? 'complete']);
-  const [exported, loading] = [runResult(ended), loaded && runResult(loaded)];
+  const [document, loading] = [runDocument(ended), loaded && runDocument(loaded)];
   return {
     exitCode: exitCodeOf(verdict, ended.evidence),
-    document: { ...exported.document, verdict, load: loading?.document, written },
+    document: { ...document, verdict, load: loading, written },
     // With `--out -` stdout carries the CSV and nothing else.
     text:
       options.out === STDOUT
         ? undefined
-        : [exported.text, loading?.text, written && formatWritten(written)].join(''),
+        : [runSummary(document), loading && runSummary(loading), written && formatWritten(written)].join(''),
   };
-}
+};
 
 function write(app: App, range: LedgerQuestion, out: string, context: CommandContext): Promise<Written> {
   return writeCsv(app.jobs.stages.readLedger(range, context.signal), out, context);

@@ -4,13 +4,13 @@ import { scratchDirOf } from '../../app/data-dir.ts';
 import { LAKE_DECIDED_IN_DATABASE } from '../../app/describe-store.ts';
 import { UsageError } from '../../core/errors.ts';
 import { describeLake, restoreLake, vacuumLake } from '../../lake/overview.ts';
-import type { CommandContext, CommandResult } from '../context.ts';
+import type { Handler } from '../context.ts';
 import { openMirror, requireMirror } from '../mirror.ts';
 import { formatBytes, formatCount } from '../output/format.ts';
 import { formatTable } from '../output/table.ts';
 
 /** Asks the object store alone. */
-export async function lake(_options: object, context: CommandContext): Promise<CommandResult> {
+export const lake: Handler = async (_, context) => {
   requireMirror(context.config, context.config.objectStoreUrl, 'objects');
   await using objects = await openStore(context);
   const scratchDir = scratchDirOf(context.config);
@@ -41,21 +41,18 @@ export async function lake(_options: object, context: CommandContext): Promise<C
     },
     text: `${tables.length === 0 ? '' : formatTable(header, rows)}${lines.join('\n')}\n`,
   };
-}
+};
 
-export async function vacuum(_options: object, context: CommandContext): Promise<CommandResult> {
+export const vacuum: Handler = async (_, context) => {
   await using app = await openMirror(context);
   const removed = await vacuumLake(app.lake, context.signal);
   return {
     document: { removed },
     text: `Removed ${formatCount(removed)} objects that no version has named for LAKE_RETENTION.\n`,
   };
-}
+};
 
-export async function restore(
-  options: { readonly version: string },
-  context: CommandContext,
-): Promise<CommandResult> {
+export const restore: Handler<{ version: string }> = async (options, context) => {
   if (!/^\d{1,15}$/.test(options.version))
     throw new UsageError([
       `lake restore: ${JSON.stringify(options.version)} is not accepted; give a number that 'ledger-mirror lake' shows`,
@@ -67,4 +64,4 @@ export async function restore(
     document: { version, tables },
     text: `Version ${version} is what version ${options.version} was, until the next load. ${changed}.\n`,
   };
-}
+};

@@ -4,28 +4,22 @@ import { openApp, type App } from '../../app/app.ts';
 import { errorCode, UsageError } from '../../core/errors.ts';
 import type { VerifyRequest } from '../../runs/job.ts';
 import { REPORTS_PREFIX } from '../../runs/report/report-form.ts';
-import { runResult, type CommandContext, type CommandResult } from '../context.ts';
+import { runResult, type CommandContext, type Handler } from '../context.ts';
 import { followRun, joinOrCreate, verifyHere } from '../follow.ts';
 import { findRun, isRunId, openMirror } from '../mirror.ts';
 
-export async function load(
-  options: { readonly all: boolean },
-  context: CommandContext,
-): Promise<CommandResult> {
+export const load: Handler<{ all: boolean }> = async (options, context) => {
   await using app = await openApp(context);
   const params = { rebuild: options.all };
   const { run } = await joinOrCreate(app, { kind: 'load', subject: 'warehouse and lake', params });
   return runResult(await followRun(app, run, context));
-}
+};
 
-export async function verify(
-  { deep, against }: { readonly deep: boolean; readonly against?: string },
-  context: CommandContext,
-): Promise<CommandResult> {
+export const verify: Handler<{ deep: boolean; against?: string }> = async ({ deep, against }, context) => {
   await using app = await openMirror(context);
   const report = against === undefined ? undefined : await findReport(against, app, context);
   return runResult(await verifyHere(app, { deep, against: report }, context));
-}
+};
 
 /** A file, a key in the object store, or the id of a nightly run. */
 async function findReport(

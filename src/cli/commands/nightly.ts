@@ -2,14 +2,11 @@
 import { openApp } from '../../app/app.ts';
 import { requireSource } from '../../config/environment.ts';
 import { describeNightly, type NightlyPreview } from '../../runs/nightly/nightly-preview.ts';
-import { runResult, type CommandContext, type CommandResult } from '../context.ts';
+import { runResult, type Handler } from '../context.ts';
 import { followRun, startNight } from '../follow.ts';
 import { formatBytes, formatCount, formatDuration } from '../output/format.ts';
 
-export async function nightly(
-  options: { readonly dryRun: boolean },
-  context: CommandContext,
-): Promise<CommandResult> {
+export const nightly: Handler<{ dryRun: boolean }> = async (options, context) => {
   const { config, notices } = context;
   requireSource(config);
   await using app = await openApp(context);
@@ -28,7 +25,7 @@ export async function nightly(
   // `cancel` needs the id.
   else notices.info({ runId }, 'Nightly run started');
   return runResult(await followRun(app, run, context));
-}
+};
 
 function describePlan(preview: NightlyPreview, pageSize: number): string {
   const { isFirst, lists, exports, audits, requests, seconds, ratePerSecond } = preview;

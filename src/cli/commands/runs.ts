@@ -4,7 +4,7 @@ import { UsageError } from '../../core/errors.ts';
 import { isOver, runDocument } from '../../runs/run-document.ts';
 import { byTime, type RunLinePage } from '../../runs/store/run-log-store.ts';
 import type { Run } from '../../runs/store/run.ts';
-import type { CommandContext, CommandResult } from '../context.ts';
+import type { Handler } from '../context.ts';
 import { findRun, openMirrorReader } from '../mirror.ts';
 import { formatAge, formatDuration } from '../output/format.ts';
 import { readableLog } from '../output/log-lines.ts';
@@ -20,10 +20,7 @@ const POLL_MS = 200;
 const CANCEL_WAIT_MAX_MS = 15_000;
 
 /** With an id, one run with its evidence. */
-export async function runs(
-  { run: given, limit }: { readonly run: string | undefined; readonly limit: number },
-  context: CommandContext,
-): Promise<CommandResult> {
+export const runs: Handler<{ run?: string; limit: number }> = async ({ run: given, limit }, context) => {
   await using app = await openMirrorReader(context);
   if (given !== undefined) {
     const document = runDocument(await findRun(app, 'runs', given));
@@ -50,13 +47,10 @@ export async function runs(
     document: listed.map(runDocument),
     text: rows.length === 0 ? none : formatTable(header, rows),
   };
-}
+};
 
 /** The log lines of a run and of those below it, whichever process wrote them. */
-export async function logs(
-  { run: given }: { readonly run: string },
-  context: CommandContext,
-): Promise<CommandResult> {
+export const logs: Handler<{ run: string }> = async ({ run: given }, context) => {
   await using app = await openMirrorReader(context);
   const { runId } = await findRun(app, 'logs', given);
   const found: RunLinePage['lines'][number][] = [];
@@ -73,13 +67,10 @@ export async function logs(
   }));
   const text = document.map((line) => readableLog(JSON.stringify(line))).join('');
   return { document, text: text === '' ? 'No lines are kept of this run.\n' : text };
-}
+};
 
 /** Ends a run of any kind, and those below it, at its next safe point. */
-export async function cancel(
-  { run: given }: { readonly run: string },
-  context: CommandContext,
-): Promise<CommandResult> {
+export const cancel: Handler<{ run: string }> = async ({ run: given }, context) => {
   await using app = await openMirrorReader(context);
   const { runId } = await findRun(app, 'cancel', given);
   const before = await app.runs.requestCancel(runId);
@@ -92,7 +83,7 @@ export async function cancel(
       return { document: runDocument(run), text: `${describeEnd(run, before)}\n` };
     await sleep(POLL_MS, undefined, { signal: context.signal });
   }
-}
+};
 
 function describeEnd({ kind, subject, state, verdict }: Run, before: string): string {
   const what = `${kind} ${subject}`;

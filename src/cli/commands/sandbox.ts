@@ -1,56 +1,32 @@
 /** `sandbox`: serves a made-up network until it is told to stop. */
 import { once } from 'node:events';
-import { readFile, rename, writeFile } from 'node:fs/promises';
+import { readFile, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import { z } from 'zod';
 import { UsageError } from '../../core/errors.ts';
 import { makeFolders } from '../../core/folders.ts';
-import {
-  DAY_MICROS,
-  floorSecond,
-  formatInstant,
-  nowMicros,
-  parseInstant,
-  type Micros,
-} from '../../core/time.ts';
+import { DAY_MICROS, floorSecond, formatInstant, nowMicros, parseInstant } from '../../core/time.ts';
+import type { Micros } from '../../core/time.ts';
 import { startSandbox } from '../../sandbox/http/server.ts';
-import type { ReleaseName } from '../../sandbox/release-names.ts';
-import type { CommandContext, CommandResult } from '../context.ts';
+import type { SandboxOptions } from '../../sandbox/options.ts';
+import type { Handler } from '../context.ts';
 import { commandOn } from '../typed.ts';
 
-export interface SandboxCommandOptions {
-  readonly host: string;
-  readonly port: number;
+type Options = Pick<SandboxOptions, 'host' | 'port' | 'seed' | 'release'> & {
   readonly parties: number;
   readonly entries: number;
-  readonly seed: string;
-  readonly release: ReleaseName;
   readonly genesis?: string;
-}
+};
 
 const HISTORY_DAYS = 7;
 
-export async function sandbox(
-  options: SandboxCommandOptions,
-  { config, isJson, stdout, signal }: CommandContext,
-): Promise<CommandResult> {
-  const { seed, release, host, port, parties } = options;
+export const sandbox: Handler<Options> = async (options, { config, isJson, stdout, signal }) => {
+  const { entries, seed, release, host, port, parties } = options;
   const genesis = await readGenesis(options.genesis, config.dataDir);
-  const entriesMean = Math.ceil(options.entries / parties);
+  const entriesMean = Math.ceil(entries / parties);
   const historyMs = HISTORY_DAYS * 86_400_000;
   // It lives: blocks are made as time goes by.
-  const clock = nowMicros;
-  await using network = await startSandbox({
-    seed,
-    release,
-    host,
-    port,
-    parties,
-    entriesMean,
-    historyMs,
-    genesis,
-    clock,
-  });
+  const lives = { genesis, entriesMean, historyMs, clock: nowMicros };
+  await using network = await startSandbox({ seed, release, host, port, parties, ...lives });
   const { url } = network;
   stdout.write(
     isJson
@@ -60,7 +36,7 @@ export async function sandbox(
   );
   if (!signal.aborted) await once(signal, 'abort');
   return {};
-}
+};
 
 /** Where none is given: a midnight a week before the first start, the same network from then on. */
 async function readGenesis(given: string | undefined, dataDir: string): Promise<Micros> {
@@ -76,20 +52,16 @@ async function readGenesis(given: string | undefined, dataDir: string): Promise<
   ]);
 }
 
-const KEPT = z.object({ genesisMicros: z.string().regex(/^\d{1,18}$/) });
-
 /**
  * When a network began: at every later start it is the same one, grown by the time that has passed.
  * @param fresh the beginning, in µs since 1970, of a network that is started for the first time
  * @returns what the file holds; `fresh`, which it holds from now on, where it held nothing of use
  */
 export async function keptGenesis(path: string, fresh: Micros): Promise<Micros> {
-  const stored = await readFile(path, 'utf8')
-    .then((text) => KEPT.parse(JSON.parse(text)))
-    .catch(() => undefined);
-  if (stored !== undefined) return BigInt(stored.genesisMicros);
+  const kept = await readFile(path, 'utf8').catch(() => '');
+  const [, stored] = /^\{"genesisMicros":"(\d{1,18})"\}$/.exec(kept) ?? [];
+  if (stored !== undefined) return BigInt(stored);
   await makeFolders(dirname(path));
-  await writeFile(`${path}.new`, JSON.stringify({ genesisMicros: String(fresh) }), { flush: true });
-  await rename(`${path}.new`, path);
+  await writeFile(path, JSON.stringify({ genesisMicros: String(fresh) }), { flush: true });
   return fresh;
 }

@@ -1,36 +1,36 @@
 /** `doctor`, `migrate`, `config`: whether the mirror is set up right. */
 import { shownSettings } from '../../config/secrets.ts';
 import { createLog } from '../../core/log.ts';
-import { EXIT, type CommandContext, type CommandResult } from '../context.ts';
+import { EXIT, type Handler } from '../context.ts';
 import { formatTable } from '../output/table.ts';
 
 const MARK = { ok: 'ok     ', warning: 'warning', wrong: 'WRONG  ', skipped: 'skipped' } as const;
 
 /** Checks the configuration and everything it points to. */
-export async function doctor(_options: object, context: CommandContext): Promise<CommandResult> {
+export const doctor: Handler = async (_, context) => {
   const { examine } = await import('../../app/doctor.ts');
   // Each finding says what a warning of the log would.
   const findings = await examine({ ...context, log: createLog('error') });
   const isWrong = findings.some((finding) => finding.state === 'wrong');
   const text = findings.map(({ what, state, detail }) => `${MARK[state]}  ${what}: ${detail}\n`).join('');
   return { exitCode: isWrong ? EXIT.wrong : EXIT.done, document: { findings }, text };
-}
+};
 
 /** Brings the warehouse's schema forward; every command does so when it starts. */
-export async function migrate(_options: object, context: CommandContext): Promise<CommandResult> {
+export const migrate: Handler = async (_, context) => {
   const { openApp } = await import('../../app/app.ts');
   await using app = await openApp(context);
   const { migrated } = app;
   const text = migrated.length === 0 ? 'The database is up to date.\n' : `Migrated: ${migrated.join(', ')}\n`;
   return { document: { migrated }, text };
-}
+};
 
 /** Every setting as it is in force, and where its value comes from. No service is asked. */
-export async function config(_options: object, context: CommandContext): Promise<CommandResult> {
+export const config: Handler = async (_, context) => {
   const settings = shownSettings(context.config);
   const rows = settings.map(({ name, value, origin }) => [name, value, origin]);
   return {
     document: settings.map(({ name, value, isSecret, origin }) => ({ name, value, isSecret, origin })),
     text: formatTable(['setting', 'value', 'from'], rows),
   };
-}
+};

@@ -4,7 +4,7 @@ import { glance, type MirrorStatus } from '../../api/mirror/glance.ts';
 import type { Reader } from '../../app/reader.ts';
 import { LAKE_DECIDED_IN_DATABASE } from '../../app/describe-store.ts';
 import type { Run } from '../../runs/store/run.ts';
-import { EXIT, type CommandContext, type CommandResult } from '../context.ts';
+import { EXIT, type Handler } from '../context.ts';
 import { openMirrorReader } from '../mirror.ts';
 import {
   formatAge,
@@ -30,10 +30,7 @@ interface Underway {
   readonly isInterrupted: boolean;
 }
 
-export async function status(
-  { check: isChecking }: { readonly check: boolean },
-  context: CommandContext,
-): Promise<CommandResult> {
+export const status: Handler<{ check: boolean }> = async ({ check: isChecking }, context) => {
   await using app = await openMirrorReader(context);
   const found = glance(await app.status.facts());
   return {
@@ -41,7 +38,7 @@ export async function status(
     document: { ...found },
     text: describe(found, await underway(app), Date.now()),
   };
-}
+};
 
 async function underway(app: Reader): Promise<readonly Underway[]> {
   const runs = await app.runs.list({ states: ['running'], limit: RUNS_SHOWN_MAX });

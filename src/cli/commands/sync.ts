@@ -4,7 +4,14 @@ import { requireSource } from '../../config/environment.ts';
 import { UsageError } from '../../core/errors.ts';
 import { canonicalPartyId } from '../../core/ids.ts';
 import { worst } from '../../core/verdict.ts';
-import { EXIT, exitCodeOf, runResult, type CommandContext, type CommandResult } from '../context.ts';
+import {
+  EXIT,
+  exitCodeOf,
+  runResult,
+  type CommandContext,
+  type CommandResult,
+  type Handler,
+} from '../context.ts';
 import { followRuns, joinOrCreate } from '../follow.ts';
 import { chooseParty } from '../mirror.ts';
 
@@ -22,7 +29,7 @@ const LISTS = {
   all: ['parties', 'checkpoints'],
 } as const;
 
-export async function sync(options: SyncOptions, context: CommandContext): Promise<CommandResult> {
+export const sync: Handler<SyncOptions> = async (options, context) => {
   requireSource(context.config);
   const { what, full, party, acceptNewNetwork, acceptShrunk } = options;
   if (party !== undefined) return lookUp(what, party, context);
@@ -50,7 +57,7 @@ export async function sync(options: SyncOptions, context: CommandContext): Promi
     },
     text: results.map(({ text }) => text).join('\n'),
   };
-}
+};
 
 /** One party by filter: there or not, without a sync. */
 async function lookUp(

@@ -7,13 +7,12 @@ import { startApi } from '../../app/serving/serve.ts';
 import { startWorkerHealth } from '../../app/serving/worker-health.ts';
 import { requireSource } from '../../config/environment.ts';
 import { startFirstRun } from '../../runs/nightly/start-scheduled.ts';
-import type { CommandContext, CommandResult } from '../context.ts';
+import type { CommandContext, CommandResult, Handler } from '../context.ts';
 
 interface Parts {
   readonly isWorking: boolean;
   readonly isServing: boolean;
 }
-type Handler = (options: object, context: CommandContext) => Promise<CommandResult>;
 
 export const up: Handler = (_, context) => start({ isWorking: true, isServing: true }, context);
 export const worker: Handler = (_, context) => start({ isWorking: true, isServing: false }, context);

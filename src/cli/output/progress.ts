@@ -7,7 +7,7 @@ import type { ProgressLine } from '../../runs/progress/progress-line.ts';
 import { RateMeter } from '../../runs/progress/rate-meter.ts';
 import { formatCount, formatDuration, formatQuantity, formatShare, printable } from './format.ts';
 import { readableLog } from './log-lines.ts';
-import { Screen, type TerminalStream } from './screen.ts';
+import { openScreen, type Screen, type TerminalStream } from './screen.ts';
 
 /** What one followed run reports: a task for each line; a line that is reported no more has ended. */
 export interface RunView {
@@ -22,6 +22,8 @@ export interface Progress extends Disposable {
 }
 
 interface Task {
+  /** The view that it is a line of. */
+  readonly view: object;
   readonly startedMs: number;
   readonly rate: RateMeter;
   latest: ProgressLine;
@@ -45,7 +47,7 @@ export function openTerminal(
   level: LogLevel,
   isQuiet = false,
 ): { log: Log; notices: Log; progress: Progress } {
-  const screen = stream.isTTY === true && !isQuiet ? new Screen(stream) : undefined;
+  const screen = stream.isTTY === true && !isQuiet ? openScreen(stream) : undefined;
   const destination = screen && { write: (line: string) => screen.write(readableLog(line)) };
   const log = createLog(level, destination);
   const notices = screen === undefined ? log : createLog('info', destination);
@@ -60,44 +62,42 @@ export function createProgress(log: Log, screen?: Screen): Progress {
   const tasks = new Set<Task>();
   const tick = screen === undefined ? () => logTasks([...tasks], log) : () => drawTasks([...tasks], screen);
   let timer: NodeJS.Timeout | undefined;
-  const start = (latest: ProgressLine): Task => {
-    const task = { startedMs: performance.now(), rate: new RateMeter(), latest };
+  const start = (view: object, latest: ProgressLine): Task => {
+    const task = { view, startedMs: performance.now(), rate: new RateMeter(), latest };
     tasks.add(task);
     timer ??= setInterval(tick, screen === undefined ? LOG_EVERY_MS : REDRAW_MS).unref();
     if (screen === undefined) log.info({ task: latest.label }, 'Started');
     return task;
   };
-  const finish = (task: Task, outcome: string | undefined): void => {
-    tasks.delete(task);
-    if (task.latest.isPart === true) return;
-    if (screen === undefined) log.info({ ...measure(task), outcome }, 'Finished');
-    else screen.write(describeEnd(task, outcome));
+  const find = (view: object, label: string) =>
+    [...tasks].find((task) => task.view === view && task.latest.label === label);
+  /** What is a part of another ends without a word. */
+  const finishAllBut = (view: object, kept: readonly ProgressLine[], outcome?: string) => {
+    for (const task of tasks) {
+      if (task.view !== view || kept.some(({ label }) => label === task.latest.label)) continue;
+      tasks.delete(task);
+      if (task.latest.isPart === true) continue;
+      if (screen === undefined) log.info({ ...measure(task), outcome }, 'Finished');
+      else screen.write(describeEnd(task, outcome));
+    }
   };
   return {
     openView: () => {
-      const own = new Map<string, Task>();
+      const view = {};
       let isOver = false;
-      const finishAllBut = (lines: readonly ProgressLine[], outcome?: string): void => {
-        for (const [label, task] of own) {
-          if (lines.some((line) => line.label === label)) continue;
-          own.delete(label);
-          finish(task, outcome);
-        }
-      };
       return {
         show: (lines) => {
           if (lines.length === 0 || isOver) return;
-          finishAllBut(lines);
+          finishAllBut(view, lines);
           for (const line of lines) {
-            const task = own.get(line.label) ?? start(line);
-            own.set(line.label, task);
+            const task = find(view, line.label) ?? start(view, line);
             task.latest = line;
             task.rate.add(BigInt(line.done), performance.now());
           }
         },
         finish: (outcome) => {
           isOver = true;
-          finishAllBut([], outcome);
+          finishAllBut(view, [], outcome);
         },
       };
     },
@@ -126,7 +126,7 @@ function describeEnd(ended: Task, outcome = 'complete'): string {
 }
 
 function drawTasks(tasks: readonly Task[], screen: Screen): void {
-  const room = screen.linesMax;
+  const room = screen.linesMax();
   const shown = tasks.slice(0, tasks.length > room ? room - 1 : room).map(measure);
   const labelWidth = Math.max(0, ...shown.map(({ task }) => task.length));
   const lines = shown.map((state) => liveLine(state, labelWidth));

@@ -10,7 +10,7 @@ import { inquiry, READY_QUESTIONS } from '../../../lake/query/questions.ts';
 import { completeIds, hasOneSided, KNOWN_PARTIES } from '../../../lake/query/short-ids.ts';
 import { runQuery } from '../../../lake/query/query.ts';
 import { scratchFolder } from '../../../lake/local/scratch.ts';
-import type { CommandContext, CommandResult } from '../../context.ts';
+import type { CommandContext, CommandResult, Handler } from '../../context.ts';
 import { requireMirror } from '../../mirror.ts';
 import {
   type Asked,
@@ -24,7 +24,7 @@ import { unlessBrokenPipe, writeOutput } from '../../output/destination.ts';
 import { formatWritten } from '../../output/format.ts';
 import { formatTable } from '../../output/table.ts';
 
-export async function query(options: QueryCommandOptions, context: CommandContext): Promise<CommandResult> {
+export const query: Handler<QueryCommandOptions> = async (options, context) => {
   if (options.list) return listQuestions();
   if (options.sql === undefined && process.stdin.isTTY) return converse(options, context);
   const given = options.sql ?? (await readText(process.stdin)).trim();
@@ -50,7 +50,7 @@ export async function query(options: QueryCommandOptions, context: CommandContex
   const written = { rows: String(rows), file };
   context.stderr.write(formatWritten(written));
   return { document: { written } };
-}
+};
 
 async function open(context: CommandContext, wanted: Pick<LakeOptions, 'sql' | 'range'>): Promise<Lake> {
   requireMirror(context.config, context.config.objectStoreUrl, 'objects');
