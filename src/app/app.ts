@@ -1,46 +1,42 @@
-/** The composition root: builds everything a command needs in order, and takes it down last-in first-out. */
-import { ProgressHints } from '../runs/progress/progress-hints.ts';
-import type { JobDeps } from '../runs/job.ts';
-import type { StatusStore } from '../api/http/ports.ts';
-import type { Config } from '../config/environment.ts';
+/**
+ * The composition root: builds everything a command needs in order, and takes it down last-in first-out. Whatever has
+ * no URL configured is embedded.
+ */
+import type { Probe } from '../api/http/ports.ts';
 import { version } from '../core/version.ts';
 import { RowPool } from '../export/read/row-pool.ts';
-import { CostMeter } from '../source/observers.ts';
-import { openSource, type SourceDeps } from '../source/source-client.ts';
-import { Presence } from '../postgres/presence.ts';
+import { LakeStore } from '../lake/store/lake-store.ts';
 import { shownUrl, sourceIdOf } from '../postgres/identity.ts';
+import { Presence } from '../postgres/presence.ts';
+import { Queues } from '../queue/queues.ts';
+import { openPostgresBackend, openRedisBackend } from '../queue/redis-and-postgres.ts';
+import type { JobDeps } from '../runs/job.ts';
+import { nextScheduledMs } from '../runs/nightly/scheduled-times.ts';
+import { ProgressHints } from '../runs/progress/progress-hints.ts';
+import { openPoster } from '../runs/report/notices.ts';
+import { RunCosts } from '../runs/store/run-costs.ts';
 import { readCompleteness } from '../runs/store/completeness.ts';
-import { forgetHistory } from '../runs/store/history.ts';
 import { NightlyPlans } from '../runs/store/nightly/nightly-plans.ts';
 import { NightlyStore } from '../runs/store/nightly/nightly-store.ts';
+import { readRunFacts } from '../runs/store/run-facts.ts';
+import { appendLines, RunLogs } from '../runs/store/run-logs.ts';
 import { RunStore } from '../runs/store/run-store.ts';
+import { CostMeter } from '../source/observers.ts';
+import { openSource, type SourceDeps } from '../source/source-client.ts';
 import { openBanStore } from '../source/store/source-state.ts';
+import { JobWorker, SHUTDOWN_GRACE_MS } from '../worker/job-worker.ts';
+import { addReadMetrics, type MetricsRegistry, WorkMetrics } from '../worker/metrics.ts';
 import { WorkerRegistry } from '../worker/store/worker-registry.ts';
-import { openPoster } from '../runs/report/post-report.ts';
-import { RunCosts } from '../runs/run-costs.ts';
-import type { MetricsRegistry } from '../worker/metrics/metrics-registry.ts';
-import type { WorkMetrics } from '../worker/metrics/work-metrics.ts';
-import { JobWorker } from '../worker/job-worker.ts';
-import type { BaseOptions } from './base.ts';
-import { openStatusSource } from './reader.ts';
-import { openMetrics, openServices, type Services } from './services.ts';
+import { openTracing } from '../worker/tracing.ts';
+import { type BaseOptions, openBase, openStatusSource, untilReachable } from './base.ts';
+import { openStore, scratchDirOf } from './data-dir.ts';
 import { composeStages } from './stages.ts';
-
-export interface App extends Services, AsyncDisposable {
-  readonly workers: WorkerRegistry;
-  readonly jobs: JobDeps;
-  /** This process's own workers; idle until started. */
-  readonly jobWorker: JobWorker;
-  /** How the mirror stands. */
-  readonly status: StatusStore;
-  /** All metrics of this process. */
-  readonly metrics: () => MetricsRegistry;
-}
 
 export interface AppOptions extends BaseOptions {
   /** Default: the source client's own. */
   readonly sourceLimits?: SourceDeps['limits'] | undefined;
 }
+export type App = Awaited<ReturnType<typeof build>> & AsyncDisposable;
 
 /**
  * @throws UnreachableError where a configured service stays away for a minute
@@ -48,82 +44,114 @@ export interface AppOptions extends BaseOptions {
  */
 export async function openApp(options: AppOptions): Promise<App> {
   await using stack = new AsyncDisposableStack();
+  const app = await build(options, stack);
+  const owned = stack.move();
+  return { ...app, [Symbol.asyncDispose]: () => owned.disposeAsync() };
+}
+
+async function build(options: AppOptions, stack: AsyncDisposableStack) {
   const services = await openServices(options, stack);
-  const { config, warehouse, queues, log } = services;
+  const { config, warehouse, queues, store } = services;
   const jobs = openJobDeps(services, options.sourceLimits, stack);
   const workers = new WorkerRegistry(warehouse.db);
-  const jobWorker = stack.use(
-    new JobWorker({
-      queues,
-      workers,
-      jobs,
-      forget: async () => {
-        const forgotten = await forgetHistory(warehouse.db, config.historyRetention);
-        if (forgotten.runs + forgotten.nightlyLists > 0) log.info({ ...forgotten }, 'Old runs forgotten');
-      },
-      schedules: { nightly: jobs.schedule, audit: { pattern: config.auditSchedule, tz: config.scheduleTz } },
-    }),
-  );
-  const owned = stack.move();
+  const { historyRetention } = config;
+  const schedules = {
+    nightly: jobs.schedule,
+    audit: { pattern: config.auditSchedule, tz: config.scheduleTz },
+  };
+  // Each store asked the smallest question there is: for readiness and for metrics.
+  const probes: readonly Probe[] = [
+    { name: 'database', check: () => warehouse.pool.query('select 1') },
+    { name: 'queues', check: () => queues.counts('export') },
+    { name: 'objects', check: (signal) => store.head('probe/readyz', signal) },
+  ];
   return {
     ...services,
-    workers,
     jobs,
-    metrics: openMetrics(services),
-    jobWorker,
+    workers,
+    /** This process's own; idle until started. */
+    jobWorker: stack.use(new JobWorker({ queues, workers, jobs, historyRetention, schedules })),
+    probes,
+    metrics: openMetrics(services, jobs, probes),
     status: openStatusSource(warehouse, config),
-    [Symbol.asyncDispose]: () => owned.disposeAsync(),
   };
 }
 
+type Services = Awaited<ReturnType<typeof openServices>>;
+
+async function openServices(options: AppOptions, stack: AsyncDisposableStack) {
+  const { config } = options;
+  const base = await openBase(options, stack);
+  const { databaseUrl, prefix, warehouse } = base;
+  const work = new WorkMetrics();
+  const telemetry = stack.use(await openTracing(config.ambient, options.log))?.telemetry;
+  const onError = (error: Error): void => options.log.debug({ err: error }, 'Redis connection failed');
+  const backend = await untilReachable('queues', options, () =>
+    config.redisUrl === undefined
+      ? openPostgresBackend({ url: databaseUrl, telemetry })
+      : openRedisBackend({ url: config.redisUrl.href, prefix, telemetry, onError }),
+  );
+  const queues = new Queues({ backend, prefix, log: options.log, onJob: work.onJob });
+  stack.defer(() => queues.close(SHUTDOWN_GRACE_MS));
+  // Also keeps the lines of runs.
+  const log = stack.use(new RunLogs((lines) => appendLines(warehouse.db, lines))).tee(options.log);
+  const store = stack.use(await openStore(options));
+  const lake = {
+    repository: new LakeStore(warehouse.pool),
+    objects: store,
+    scratchDir: scratchDirOf(config),
+    retentionMs: config.lakeRetention,
+  };
+  return { ...base, config, log, store, lake, queues, work };
+}
+
 function openJobDeps(services: Services, limits: SourceDeps['limits'], stack: AsyncDisposableStack): JobDeps {
-  const { config, log, warehouse, state, queues, workMetrics } = services;
+  const { config, log, warehouse, state, queues, work } = services;
   const { db } = warehouse;
   const { sourceUrl, sourceExportConcurrency } = config;
   const { nightlyParties, nightlyExportsMax, nightlyAuditShare, nightlyWindow } = config;
-  const schedule = { pattern: config.schedule, tz: config.scheduleTz };
-  const meter = new CostMeter(workMetrics);
+  const meter = new CostMeter(work);
   const sourceDeps = { rate: state, bans: openBanStore(db), observer: meter, log, limits };
   const source = sourceUrl && stack.use(openSource({ ...config, sourceUrl }, sourceDeps));
   const rowPool = stack.use(new RowPool());
   const { holder } = stack.use(new Presence(warehouse.pool));
   const asked = sourceUrl && { id: sourceIdOf(sourceUrl), url: shownUrl(sourceUrl) };
+  const { notifyUrl, notifyOn: wanted, notifySecret: secret, notifyFormat: format } = config;
+  const posting = { version: version(), secret, format, onFailure: work.onNotifyFailure };
   return {
     db,
     stages: composeStages({ ...services, source, rowPool, holder }),
-    runs: new RunStore(db, asked?.url, (ended) => workMetrics.onRun(ended)),
+    runs: new RunStore(db, asked?.url, work.onRun),
     source: asked,
     completeness: () => readCompleteness(db),
     nightly: new NightlyStore(db),
     plans: new NightlyPlans(db),
     queue: queues,
-    progress: stack.use(new ProgressHints(state, (lines) => workMetrics.onProgress(lines))),
+    progress: stack.use(new ProgressHints(state, work.onProgress)),
     costs: stack.use(new RunCosts({ meter, db, log })),
-    notices: openNotices(config, workMetrics),
+    notices: notifyUrl && { wanted, post: openPoster(notifyUrl, posting) },
     nightlyParties,
     nightlyExportsMax,
     nightlyAuditShare,
     nightlyWindow,
     sourceExportConcurrency,
-    schedule,
+    schedule: { pattern: config.schedule, tz: config.scheduleTz },
     log,
   };
 }
 
-/** Posts a notice to NOTIFY_URL, and counts when that is refused. */
-function openNotices(config: Config, metrics: WorkMetrics): JobDeps['notices'] {
-  const { notifyUrl, notifyOn: wanted, notifySecret: secret, notifyFormat: format } = config;
-  if (notifyUrl === undefined) return undefined;
-  const post = openPoster(notifyUrl, { version: version(), secret, format });
-  return {
-    wanted,
-    post: async (notice) => {
-      try {
-        await post(notice);
-      } catch (error) {
-        metrics.onNotifyFailure();
-        throw error;
-      }
-    },
+/** All metrics of this process. A command that ends soon asks for none of it, so the costly part is added at the first call. */
+function openMetrics(
+  { config: { dataDir }, log, queues, work, warehouse }: Services,
+  { schedule }: JobDeps,
+  probes: readonly Probe[],
+): () => MetricsRegistry {
+  const readRuns = () => readRunFacts(warehouse.db);
+  const nextMs = () => nextScheduledMs(schedule, Date.now());
+  let isWhole = false;
+  return () => {
+    if (!isWhole) addReadMetrics(work, { queues, probes, dataDir, readRuns, nextMs, log });
+    isWhole = true;
+    return work;
   };
 }

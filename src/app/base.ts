@@ -1,16 +1,30 @@
-/** The database and the resume state: what every process needs, the one that others are described in first. */
+/**
+ * The database and the resume state, which every process needs, and how the mirror and its work stand by them. A
+ * command that only looks loads this, and nothing of queues, source, metrics or lake.
+ */
 import { join } from 'node:path';
 import pRetry from 'p-retry';
-import { openWarehouse, type Warehouse } from '../postgres/database.ts';
-import { type Identity, queuePrefix, readIdentity, shownUrl } from '../postgres/identity.ts';
-import { migrate } from '../postgres/migrate.ts';
+import type { ListFacts, StatusStore, WorkFacts } from '../api/http/ports.ts';
 import type { Config } from '../config/environment.ts';
 import { secretsOfUrl } from '../config/secrets.ts';
 import { errorCode, errorLine, PermanentError, UnreachableError } from '../core/errors.ts';
 import type { Log } from '../core/log.ts';
 import { rememberSecrets } from '../core/secrets.ts';
+import { isLakeDecidedHere } from '../lake/store/lake-store.ts';
+import { readListState } from '../list-sync/store/list-state.ts';
+import { storeUrl } from '../objects/store-url.ts';
+import { type Database, openWarehouse, type Warehouse } from '../postgres/database.ts';
+import { queuePrefix, readIdentity, shownUrl } from '../postgres/identity.ts';
+import { migrate } from '../postgres/migrate.ts';
+import { nextScheduledMs } from '../runs/nightly/scheduled-times.ts';
+import { findMissedMs } from '../runs/nightly/start-scheduled.ts';
+import { ProgressHints } from '../runs/progress/progress-hints.ts';
+import { RunStore } from '../runs/store/run-store.ts';
+import { openStatusStore } from '../runs/store/status-store.ts';
 import { PostgresState } from '../state/postgres-state.ts';
 import { type ResumeState, tolerateOutages } from '../state/resume-state.ts';
+import { WorkerRegistry } from '../worker/store/worker-registry.ts';
+import { objectsAt } from './data-dir.ts';
 
 /** For commands that wait for their services. */
 const REACHABLE_MAX_MS = 60_000;
@@ -28,7 +42,6 @@ export interface BaseOptions {
 export interface Base {
   readonly databaseUrl: string;
   readonly warehouse: Warehouse;
-  readonly identity: Identity;
   /** Of queues, and of keys in Redis. */
   readonly prefix: string;
   readonly state: ResumeState;
@@ -38,33 +51,11 @@ export interface Base {
 
 export async function openBase(options: BaseOptions, stack: AsyncDisposableStack): Promise<Base> {
   const { config, log } = options;
-  const databaseUrl = await openDatabase(options, stack);
-  const warehouse = stack.use(
-    openWarehouse({
-      url: databaseUrl,
-      onIdleError: (error) => log.warn({ err: error }, 'Database connection lost'),
-    }),
-  );
+  const databaseUrl = config.databaseUrl?.href ?? (await startDatabase(options, stack));
+  const onIdleError = (error: Error): void => log.warn({ err: error }, 'Database connection lost');
+  const warehouse = stack.use(openWarehouse({ url: databaseUrl, onIdleError }));
   const migrated = await untilReachable('database', options, () => openSchema(warehouse, config));
-  const identity = await identify(warehouse, options);
-  const prefix = queuePrefix(identity);
-  const state = await openState(options, warehouse, prefix, stack);
-  return { databaseUrl, warehouse, identity, prefix, state, migrated };
-}
-
-async function openDatabase(
-  { config, log, signal }: BaseOptions,
-  stack: AsyncDisposableStack,
-): Promise<string> {
-  if (config.databaseUrl !== undefined) return config.databaseUrl.href;
-  const { startEmbeddedPostgres } = await import('../embedded/postgres.ts');
-  const embedded = stack.use(await startEmbeddedPostgres({ dataDir: config.dataDir, log, signal }));
-  rememberSecrets(secretsOfUrl(new URL(embedded.connectionString)));
-  return embedded.connectionString;
-}
-
-async function identify({ db }: Warehouse, { config, log }: BaseOptions): Promise<Identity> {
-  const identity = await readIdentity(db);
+  const identity = await readIdentity(warehouse.db);
   const [provenUrl, url] = [identity.sourceUrl, config.sourceUrl && shownUrl(config.sourceUrl)];
   if (provenUrl !== null && url !== undefined && url !== provenUrl) {
     // Workers that were started with the former address refuse the jobs of this one.
@@ -73,50 +64,46 @@ async function identify({ db }: Warehouse, { config, log }: BaseOptions): Promis
       'SOURCE_URL is not the address that the mirror was read from: start running workers again with it',
     );
   }
-  return identity;
-}
-
-/** The first that is asked of the database: where it is away, its address is what a person must look at. */
-async function openSchema(
-  warehouse: Warehouse,
-  { databaseUrl, dataDir }: Config,
-): Promise<readonly string[]> {
-  try {
-    return await migrate(warehouse.db);
-  } catch (error) {
-    if (databaseUrl === undefined && errorCode(error) === 'DATABASE_OLDER')
-      throw embeddedIsOlder(dataDir, error);
-    if (!(error instanceof UnreachableError) || databaseUrl === undefined) throw error;
-    throw new UnreachableError(`Cannot reach the database at ${databaseUrl.host}; check DATABASE_URL`, {
-      code: 'DATABASE_UNREACHABLE',
-      meta: { host: databaseUrl.host },
-      cause: error,
-    });
-  }
-}
-
-function embeddedIsOlder(dataDir: string, cause: unknown): PermanentError {
-  const home = join(dataDir, 'postgres');
-  return new PermanentError(
-    `Cannot use the database in ${home}: an earlier version made it, before the first release; move this folder away ` +
-      'and run `ledger-mirror load --all`, which rebuilds the database from the objects',
-    { code: 'DATABASE_OLDER', meta: { home }, cause },
-  );
-}
-
-async function openState(
-  { config, log }: BaseOptions,
-  warehouse: Warehouse,
-  prefix: string,
-  stack: AsyncDisposableStack,
-): Promise<ResumeState> {
+  const prefix = queuePrefix(identity);
   const onError = (error: Error): void => log.debug({ err: error }, 'Redis connection failed');
   const inner =
     config.redisUrl === undefined
       ? new PostgresState(warehouse.pool, prefix)
       : new (await import('../state/redis-state.ts')).RedisState(config.redisUrl.href, prefix, onError);
   stack.defer(() => inner.close());
-  return tolerateOutages(inner, log);
+  return { databaseUrl, warehouse, prefix, state: tolerateOutages(inner, log), migrated };
+}
+
+async function startDatabase({ config, log, signal }: BaseOptions, stack: AsyncDisposableStack) {
+  const { startEmbeddedPostgres } = await import('../embedded/postgres.ts');
+  const { connectionString } = stack.use(
+    await startEmbeddedPostgres({ dataDir: config.dataDir, log, signal }),
+  );
+  rememberSecrets(secretsOfUrl(new URL(connectionString)));
+  return connectionString;
+}
+
+/** The first that is asked of the database: where it is away, its address is what a person must look at. */
+async function openSchema({ db }: Warehouse, { databaseUrl, dataDir }: Config) {
+  try {
+    return await migrate(db);
+  } catch (error) {
+    if (databaseUrl === undefined && errorCode(error) === 'DATABASE_OLDER') {
+      const home = join(dataDir, 'postgres');
+      throw new PermanentError(
+        `Cannot use the database in ${home}: an earlier version made it, before the first release; move this folder away ` +
+          'and run `ledger-mirror load --all`, which rebuilds the database from the objects',
+        { code: 'DATABASE_OLDER', meta: { home }, cause: error },
+      );
+    }
+    if (!(error instanceof UnreachableError) || databaseUrl === undefined) throw error;
+    const { host } = databaseUrl;
+    throw new UnreachableError(`Cannot reach the database at ${host}; check DATABASE_URL`, {
+      code: 'DATABASE_UNREACHABLE',
+      meta: { host },
+      cause: error,
+    });
+  }
 }
 
 /**
@@ -146,4 +133,65 @@ export async function untilReachable<Result>(
       log.warn({ what, reason, attempt: attemptNumber, delayMs: retryDelay }, 'Not reachable yet');
     },
   });
+}
+
+export interface Reader extends AsyncDisposable {
+  readonly status: StatusStore;
+  readonly runs: RunStore;
+  readonly progress: Pick<ProgressHints, 'read'>;
+}
+
+/** @throws as `openApp` */
+export async function openReader(options: BaseOptions): Promise<Reader> {
+  await using stack = new AsyncDisposableStack();
+  const { warehouse, state } = await openBase(options, stack);
+  const owned = stack.move();
+  return {
+    status: openStatusSource(warehouse, options.config),
+    runs: new RunStore(warehouse.db),
+    progress: new ProgressHints(state),
+    [Symbol.asyncDispose]: () => owned.disposeAsync(),
+  };
+}
+
+/** @param config of this process: its schedule counts where no worker is running */
+export function openStatusSource(warehouse: Warehouse, config: Config): StatusStore {
+  const { db } = warehouse;
+  const store = openStatusStore(warehouse);
+  return {
+    ...store,
+    facts: async () => {
+      const isAsked = isLakeDecidedHere(db, storeUrl(objectsAt(config)));
+      const asked = [store.facts(), readWork(db, config), readLists(db), isAsked] as const;
+      const [facts, work, lists, isDecidedHere] = await Promise.all(asked);
+      return { ...facts, work, lists, lakeCommitsDecidedBy: isDecidedHere ? 'database' : 'store' };
+    },
+  };
+}
+
+async function readWork(db: Database, config: Config): Promise<WorkFacts> {
+  const nowMs = Date.now();
+  const { workers, isScheduled, schedule: working } = await new WorkerRegistry(db).facts();
+  const schedule = working ?? { pattern: config.schedule, tz: config.scheduleTz };
+  const isExpected = isScheduled || workers > 0;
+  const missedMs = isExpected ? await findMissedMs(schedule, db, nowMs) : undefined;
+  return {
+    workers,
+    nextSlot: workers === 0 ? null : new Date(nextScheduledMs(schedule, nowMs)).toISOString(),
+    missedSlot: missedMs === undefined ? null : new Date(missedMs).toISOString(),
+  };
+}
+
+async function readLists(db: Database): Promise<ListFacts[]> {
+  const states = await readListState(db);
+  return states.map(({ list, doubts, gaps, lastAuditAt }) => ({
+    list,
+    doubts: doubts.map(({ code, seen, since }) => ({
+      code,
+      message: typeof seen['message'] === 'string' ? seen['message'] : code,
+      since,
+    })),
+    gaps: gaps.map(({ gapId: _gapId, ...gap }) => gap),
+    lastAuditAt,
+  }));
 }

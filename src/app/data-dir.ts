@@ -1,4 +1,4 @@
-/** What lies in DATA_DIR, and that it can be written. */
+/** What lies in DATA_DIR where nothing else is configured, and that it can be written. */
 import { randomUUID } from 'node:crypto';
 import { rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -6,9 +6,26 @@ import { pathToFileURL } from 'node:url';
 import type { Config } from '../config/environment.ts';
 import { errorCode, UsageError } from '../core/errors.ts';
 import { makeFolders } from '../core/folders.ts';
+import type { ObjectStore } from '../objects/object-store.ts';
 
 export function objectsAt({ objectStoreUrl, dataDir }: Config): URL {
   return objectStoreUrl ?? pathToFileURL(join(dataDir, 'objects'));
+}
+
+/**
+ * Where objects and the lake are; nothing else has to run for them to be read.
+ * @param given `reachableMaxMs`: how long a service may stay away
+ */
+export async function openStore(given: { config: Config; reachableMaxMs?: number }): Promise<ObjectStore> {
+  const { config, reachableMaxMs } = given;
+  const { openObjectStore } = await import('../objects/open-store.ts');
+  return openObjectStore({
+    // Half of it: whoever waits shorter than a minute wants to hear why.
+    patienceMs: reachableMaxMs && reachableMaxMs / 2,
+    url: objectsAt(config),
+    spoolDir: join(config.dataDir, 'spool'),
+    ambient: config.ambient,
+  });
 }
 
 /** Of an embedded Postgres. */

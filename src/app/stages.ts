@@ -1,8 +1,9 @@
 /** The stages composed with their stores, as jobs and commands call them. */
 import type { ExportRequest, StageCall, Stages } from '../runs/job.ts';
 import { ObjectLedgerReader } from '../api/service/ledger-reader.ts';
-import { sourceMissing } from '../config/environment.ts';
+import { type Config, sourceMissing } from '../config/environment.ts';
 import { storable } from '../core/json-value.ts';
+import type { Log } from '../core/log.ts';
 import { nowMicros } from '../core/time.ts';
 import { worst, type VerdictWithEvidence } from '../core/verdict.ts';
 import { exportParty } from '../export/export-party.ts';
@@ -10,14 +11,12 @@ import type { RowPool } from '../export/read/row-pool.ts';
 import { mergeAll } from '../export/merge/merge-all.ts';
 import { tidyStore } from '../export/publish/janitor.ts';
 import { type SourceClock, sourceClock } from '../export/plan/source-clock.ts';
-import { buildLake } from '../lake/build/build.ts';
+import { buildLake, type LakeDeps } from '../lake/build/build.ts';
 import { verifyLake } from '../lake/verify/verify-lake.ts';
 import { loadAll } from '../load/load-all.ts';
 import { catchUpWithStore, rebuildIfEmpty } from '../load/rebuild.ts';
 import { verify } from '../load/verify.ts';
-import { isWrittenOnce } from '../objects/object-store.ts';
-import { describeStore } from './describe-store.ts';
-import type { Services } from './services.ts';
+import { isWrittenOnce, type ObjectStore } from '../objects/object-store.ts';
 import type { Source } from '../source/source-client.ts';
 import { findListedParties } from '../list-sync/store/list-state.ts';
 import { lookUpParty, syncList } from '../list-sync/sync.ts';
@@ -32,11 +31,17 @@ import { RebuildStore } from '../load/store/rebuild-store.ts';
 import { VerifyStore } from '../load/store/verify-store.ts';
 import { ListStore } from '../list-sync/store/list-store.ts';
 import { exportLine, lakeLine, loadLine, syncLine, verifyLine } from '../runs/progress/lines-of-stages.ts';
+import type { Base } from './base.ts';
+import { describeStore } from './describe-store.ts';
 
 /** Asked for its time alone; as small as the source serves pages safely. */
 const CLOCK_QUESTION = { list: 'parties', newestFirst: true, size: 2 } as const;
 
-interface StageParts extends Services {
+interface StageParts extends Pick<Base, 'warehouse' | 'state'> {
+  readonly config: Config;
+  readonly log: Log;
+  readonly store: ObjectStore;
+  readonly lake: LakeDeps;
   /** Absent where no SOURCE_URL is set: what asks the source then refuses. */
   readonly source: Source | undefined;
   readonly rowPool: RowPool;

@@ -2,7 +2,7 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import type { App } from '../app/app.ts';
-import { openReader, type Reader } from '../app/reader.ts';
+import { openReader, type Reader } from '../app/base.ts';
 import type { Config } from '../config/environment.ts';
 import { chooseById, splitCutId } from '../core/ids.ts';
 import { UsageError } from '../core/errors.ts';

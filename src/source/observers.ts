@@ -1,6 +1,6 @@
 /** Who looks on while the source is asked: what each job costs it, and how fast it answers. */
 import { AsyncLocalStorage } from 'node:async_hooks';
-import type { RequestReport, SourceCost, SourceObserver, WaitReport } from './ports.ts';
+import type { RequestReport, RunMeter, SourceCost, SourceObserver, WaitReport } from './ports.ts';
 
 const NOTHING = { lists: 0, exports: 0, retries: 0, failures: 0, bytes: 0, waitedMs: 0 };
 
@@ -19,38 +19,52 @@ export class CostTally {
     this.#cost.waitedMs += waitMs;
   }
 
-  /** What was counted since the last call; undefined where nothing was asked. */
+  /** What was counted since the last call; undefined where nothing was. */
   take(): SourceCost | undefined {
     const { lists, exports, ...cost } = this.#cost;
-    if (lists + exports === 0) return undefined;
+    if (lists + exports + cost.waitedMs === 0) return undefined;
     this.#cost = { ...NOTHING };
     return { requests: { lists, exports }, ...cost, waitedMs: Math.round(cost.waitedMs) };
   }
 }
 
-/** Jobs share one client, and a request belongs to the job in whose asynchronous context it was sent. */
-export class CostMeter implements SourceObserver {
+/** Jobs share one client, and a request belongs to the run in whose asynchronous context it was sent. */
+export class CostMeter implements SourceObserver, RunMeter {
   readonly #next: SourceObserver;
-  readonly #tallies = new AsyncLocalStorage<CostTally>();
+  readonly #runs = new AsyncLocalStorage<string>();
+  readonly #tallies = new Map<string, CostTally>();
 
   /** @param next is told as well, for metrics */
   constructor(next: SourceObserver) {
     this.#next = next;
   }
 
-  /** Whatever `work` asks is counted in `tally`. */
-  during<Result>(tally: CostTally, work: () => Promise<Result>): Promise<Result> {
-    return this.#tallies.run(tally, work);
+  during<Result>(runId: string, work: () => Promise<Result>): Promise<Result> {
+    return this.#runs.run(runId, work);
   }
 
   onRequest(report: RequestReport): void {
-    this.#tallies.getStore()?.onRequest(report);
+    this.#tally()?.onRequest(report);
     this.#next.onRequest(report);
   }
 
   onWait(report: WaitReport): void {
-    this.#tallies.getStore()?.onWait(report);
+    this.#tally()?.onWait(report);
     this.#next.onWait(report);
+  }
+
+  take(): readonly (readonly [runId: string, cost: SourceCost])[] {
+    const taken = [...this.#tallies].map(([runId, tally]) => [runId, tally.take()] as const);
+    this.#tallies.clear();
+    return taken.flatMap(([runId, cost]) => (cost === undefined ? [] : [[runId, cost] as const]));
+  }
+
+  #tally(): CostTally | undefined {
+    const runId = this.#runs.getStore();
+    if (runId === undefined) return undefined;
+    const tally = this.#tallies.get(runId) ?? new CostTally();
+    this.#tallies.set(runId, tally);
+    return tally;
   }
 }
 

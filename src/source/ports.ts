@@ -58,6 +58,14 @@ export interface SourceCost {
   readonly waitedMs: number;
 }
 
+/** What is asked of the source, for each run that it is asked for. */
+export interface RunMeter {
+  /** Whatever `work` asks is counted for the run. */
+  during<Result>(runId: string, work: () => Promise<Result>): Promise<Result>;
+  /** What was counted since the last call. */
+  take(): readonly (readonly [runId: string, cost: SourceCost])[];
+}
+
 /** Monotonic time and waiting, so that tests need not wait. */
 export interface Clock {
   nowMs(): number;

@@ -3,7 +3,8 @@ import { randomUUID } from 'node:crypto';
 import { hostname } from 'node:os';
 import { reconcileRuns } from '../runs/enqueue.ts';
 import type { JobDeps } from '../runs/job.ts';
-import { sendNotices } from '../runs/report/notify.ts';
+import { sendNotices } from '../runs/report/notices.ts';
+import { forgetHistory } from '../runs/store/history.ts';
 import { handleJob } from './registry.ts';
 import { keepSchedules, makeUpMissed, SCHEDULED, type Schedules } from '../runs/nightly/start-scheduled.ts';
 import { QUEUE_NAMES, type QueueName } from '../queue/backend.ts';
@@ -27,8 +28,8 @@ interface JobWorkerOptions {
   readonly workers: WorkerRegistry;
   readonly jobs: JobDeps;
   readonly schedules: Schedules;
-  /** Drops finished runs that are older than their retention. */
-  readonly forget: () => Promise<void>;
+  /** In milliseconds: finished runs that are older are dropped. */
+  readonly historyRetention: number;
 }
 
 export class JobWorker implements AsyncDisposable {
@@ -71,7 +72,7 @@ export class JobWorker implements AsyncDisposable {
       for (const one of Object.values(SCHEDULED)) await makeUpMissed(one, schedules, jobs);
     });
     this.#every(RECONCILE_MS, 'Notices could not be sent', () => sendNotices(this.#options.jobs));
-    this.#every(FORGET_MS, 'Old runs could not be forgotten', async () => this.#options.forget());
+    this.#every(FORGET_MS, 'Old runs could not be forgotten', () => this.#forget());
     this.#every(RECONCILE_MS, 'Runs could not be reconciled', () => reconcileRuns(this.#options.jobs));
   }
 
@@ -88,6 +89,12 @@ export class JobWorker implements AsyncDisposable {
     for (const timer of this.#timers) clearInterval(timer);
     await this.#options.queues.stopWorking(SHUTDOWN_GRACE_MS);
     if (this.#isRegistered) await this.#options.workers.leave(this.#workerId);
+  }
+
+  async #forget(): Promise<void> {
+    const { jobs, historyRetention } = this.#options;
+    const forgotten = await forgetHistory(jobs.db, historyRetention);
+    if (forgotten.runs + forgotten.nightlyLists > 0) jobs.log.info({ ...forgotten }, 'Old runs forgotten');
   }
 
   #beat(): Promise<void> {

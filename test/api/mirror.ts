@@ -8,9 +8,9 @@ import { type ApiDeps, type ApiOptions, buildServer } from '../../src/api/http/s
 import type { SessionStore } from '../../src/api/access/keys.ts';
 import { listen } from '../../src/api/http/listen.ts';
 import { createLog } from '../../src/core/log.ts';
-import { MetricsRegistry } from '../../src/worker/metrics/metrics-registry.ts';
+import { MetricsRegistry } from '../../src/worker/metrics.ts';
 import type { ConsoleParts, Upkeep } from '../../src/api/console/console-data.ts';
-import { openStatusSource } from '../../src/app/reader.ts';
+import { openStatusSource } from '../../src/app/base.ts';
 import { readConfig } from '../../src/config/environment.ts';
 import type { LakeQueries } from '../../src/api/console/lake-queries.ts';
 import type { MirrorFacts, StatusStore } from '../../src/api/http/ports.ts';

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
-import { CostMeter, CostTally } from '../../src/source/observers.ts';
+import { CostMeter } from '../../src/source/observers.ts';
 import type { RequestReport, Route } from '../../src/source/ports.ts';
 
 function report(route: Route, more: Partial<RequestReport> = {}): RequestReport {
@@ -10,29 +10,39 @@ function report(route: Route, more: Partial<RequestReport> = {}): RequestReport 
 test('the cost meter tells concurrent requests apart by their run, and passes all on to the next observer', async () => {
   const told: Route[] = [];
   const meter = new CostMeter({ onRequest: ({ route }) => told.push(route), onWait: () => undefined });
-  const [sync, ledger] = [new CostTally(), new CostTally()];
   await Promise.all([
-    meter.during(sync, async () => {
+    meter.during('sync', async () => {
       await sleep(2);
       meter.onRequest(report('parties'));
       meter.onWait({ route: 'parties', reason: 'rate', waitMs: 1.6 });
       await sleep(2);
       meter.onRequest(report('checkpoints', { attempt: 2, status: 500 }));
     }),
-    meter.during(ledger, async () => {
+    meter.during('ledger', async () => {
       await sleep(3);
       meter.onRequest(report('export', { errorCode: 'SOURCE_BROKE' }));
     }),
   ]);
   meter.onRequest(report('export'));
   expect(told).toHaveLength(4);
-  expect(sync.take()).toEqual({
+  const costs = Object.fromEntries(meter.take());
+  expect(costs['sync']).toEqual({
     requests: { lists: 2, exports: 0 },
     retries: 1,
     failures: 1,
     bytes: 20,
     waitedMs: 2,
   });
-  expect(sync.take()).toBeUndefined();
-  expect(ledger.take()).toMatchObject({ requests: { lists: 0, exports: 1 }, failures: 1 });
+  expect(costs['ledger']).toMatchObject({ requests: { lists: 0, exports: 1 }, failures: 1 });
+  expect(meter.take()).toEqual([]);
+});
+
+test('what a run asks after its counts were taken is counted too', async () => {
+  const meter = new CostMeter({ onRequest: () => undefined, onWait: () => undefined });
+  await meter.during('run', async () => {
+    meter.onRequest(report('export'));
+    expect(meter.take()).toHaveLength(1);
+    meter.onRequest(report('export'));
+  });
+  expect(meter.take()).toMatchObject([['run', { requests: { lists: 0, exports: 1 } }]]);
 });

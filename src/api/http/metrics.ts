@@ -7,7 +7,7 @@ import type { Log } from '../../core/log.ts';
 import { parseInstant } from '../../core/time.ts';
 import { VERDICTS } from '../../core/verdict.ts';
 import type { MirrorStatus } from '../mirror/glance.ts';
-import type { MetricsRegistry } from '../../worker/metrics/metrics-registry.ts';
+import type { MetricsRegistry } from '../../worker/metrics.ts';
 import { describeRoutes } from './routes.ts';
 
 const SECONDS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300];

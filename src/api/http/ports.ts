@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import type { Completeness } from '../../runs/store/completeness.ts';
 import type { RunDocument } from '../../runs/run-schema.ts';
-import type { RunLinePage } from '../../runs/store/run-log-store.ts';
+import type { RunLinePage } from '../../runs/store/run-logs.ts';
 import type { RunStore } from '../../runs/store/run-store.ts';
 import { VERDICTS } from '../../core/verdict.ts';
 import { TEXT_OR_NULL } from './routes.ts';

@@ -24,7 +24,7 @@ import { addMetrics } from './metrics.ts';
 import { addRuns, addStatus, type RunOrders } from '../mirror/runs.ts';
 import { addOpenApi } from './openapi.ts';
 import { addExports, type ExportJobs } from '../mirror/exports.ts';
-import type { MetricsRegistry } from '../../worker/metrics/metrics-registry.ts';
+import type { MetricsRegistry } from '../../worker/metrics.ts';
 import type { Probe, StatusStore } from './ports.ts';
 import { addSafety } from './safety.ts';
 import { hideSecretsIn } from '../../core/json-value.ts';

@@ -1,16 +1,28 @@
 /** The read API and console over this mirror, listening. */
+import { statfs } from 'node:fs/promises';
 import { openSessionStore } from '../../api/access/store/session-store.ts';
+import type { ConsoleParts, Upkeep } from '../../api/console/console-data.ts';
+import { addQueueBoard } from '../../api/console/queue-board.ts';
+import { ConsoleLedgers } from '../../api/console/store/console-ledgers.ts';
+import { ConsoleStore } from '../../api/console/store/console-store.ts';
 import { listen, type Listening } from '../../api/http/listen.ts';
 import { buildServer } from '../../api/http/server.ts';
-import { openRows } from '../../postgres/rows.ts';
-import { version } from '../../core/version.ts';
-import { ReadStore } from '../../api/service/store/read-store.ts';
-import type { App } from '../app.ts';
-import { storeProbes } from '../services.ts';
-import { consoleParts } from './console-parts.ts';
-import { RunStarts } from '../../api/mirror/runs.ts';
 import { ExportOrders } from '../../api/mirror/exports.ts';
-import { addQueueBoard } from '../../api/console/queue-board.ts';
+import { RunStarts } from '../../api/mirror/runs.ts';
+import { ReadStore } from '../../api/service/store/read-store.ts';
+import { shownSettings } from '../../config/secrets.ts';
+import { sharedLoad } from '../../core/shared-load.ts';
+import { version } from '../../core/version.ts';
+import { openRows } from '../../postgres/rows.ts';
+import { QUEUE_NAMES } from '../../queue/backend.ts';
+import { describeNightly } from '../../runs/nightly/nightly-preview.ts';
+import { nextScheduledMs } from '../../runs/nightly/scheduled-times.ts';
+import { exportKey } from '../../runs/progress/progress-hints.ts';
+import type { App } from '../app.ts';
+import { openConsoleLake } from './console-lake.ts';
+
+/** However many look. */
+const UPKEEP_MAX_AGE_MS = 5_000;
 
 /**
  * @throws UsageError where others could reach it and there is no API_TOKEN
@@ -25,8 +37,8 @@ export async function startApi(app: App): Promise<Listening> {
       status: app.status,
       runs: new RunStarts(jobs, (url) => app.workers.anyAlive(url)),
       jobs: new ExportOrders(jobs),
-      console: consoleParts(app),
-      probes: storeProbes(app),
+      console: openConsole(app),
+      probes: app.probes,
       metrics: app.metrics(),
       sessions: openSessionStore(warehouse.db),
       log,
@@ -41,4 +53,45 @@ export async function startApi(app: App): Promise<Listening> {
   // Without a token nobody is known, so nobody may change what is queued.
   addQueueBoard(server, queues, config.apiToken === undefined);
   return listen(server, { host: config.apiHost, port: config.apiPort, token: config.apiToken });
+}
+
+/** The console's parts: its store, live progress, what a run would ask, and what needs looking after. */
+function openConsole(app: App): ConsoleParts {
+  const { config, jobs, warehouse } = app;
+  const rows = openRows(warehouse.pool);
+  return {
+    store: new ConsoleStore(rows),
+    ledgers: new ConsoleLedgers(rows),
+    lake: openConsoleLake(config),
+    settings: shownSettings(config),
+    nextNightlyRun: () => nextTime(app, config.schedule),
+    progress: (runId) => jobs.progress.read(runId),
+    exportProgress: (partyId) => jobs.progress.read(exportKey(partyId)),
+    preview: () => describeNightly(jobs, config),
+    upkeep: sharedLoad(() => measureUpkeep(app), UPKEEP_MAX_AGE_MS),
+  };
+}
+
+/** Null where no source is set, so that nothing is scheduled. */
+function nextTime({ config: { sourceUrl, scheduleTz: tz } }: App, pattern: string): string | null {
+  if (sourceUrl === undefined) return null;
+  return new Date(nextScheduledMs({ pattern, tz }, Date.now())).toISOString();
+}
+
+/** A part that is away is left out. */
+async function measureUpkeep(app: App): Promise<Upkeep> {
+  const { config, queues } = app;
+  const [depths, disk] = await Promise.all([
+    Promise.all(QUEUE_NAMES.map((queue) => queues.depth(queue))).catch(() => undefined),
+    statfs(config.dataDir, { bigint: true }).catch(() => undefined),
+  ]);
+  // What is delayed are the schedules themselves.
+  const waiting = depths?.map(({ jobs }) => (jobs['waiting'] ?? 0) + (jobs['prioritized'] ?? 0));
+  return {
+    jobsWaiting: waiting?.reduce((sum, jobs) => sum + jobs, 0) ?? null,
+    oldestSeconds: Math.round(Math.max(0, ...(depths ?? []).map(({ oldestMs }) => oldestMs)) / 1_000),
+    nextAudit: nextTime(app, config.auditSchedule),
+    diskFreeBytes: disk === undefined ? null : (disk.bavail * disk.bsize).toString(),
+    diskBytes: disk === undefined ? null : (disk.blocks * disk.bsize).toString(),
+  };
 }

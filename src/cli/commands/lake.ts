@@ -1,6 +1,5 @@
 /** `lake`, `lake vacuum`, `lake restore VERSION`: the tables of the lake. */
-import { openStore } from '../../app/services.ts';
-import { scratchDirOf } from '../../app/data-dir.ts';
+import { openStore, scratchDirOf } from '../../app/data-dir.ts';
 import { LAKE_DECIDED_IN_DATABASE } from '../../app/describe-store.ts';
 import { UsageError } from '../../core/errors.ts';
 import { describeLake, restoreLake, vacuumLake } from '../../lake/overview.ts';

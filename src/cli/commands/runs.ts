@@ -2,7 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { UsageError } from '../../core/errors.ts';
 import { isOver, runDocument } from '../../runs/run-document.ts';
-import { byTime, type RunLinePage } from '../../runs/store/run-log-store.ts';
+import { byTime, type RunLinePage } from '../../runs/store/run-logs.ts';
 import type { Run } from '../../runs/store/run.ts';
 import type { Handler } from '../context.ts';
 import { findRun, openMirrorReader } from '../mirror.ts';

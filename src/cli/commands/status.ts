@@ -1,7 +1,7 @@
 /** `status`: is the mirror whole, how fresh is it, what is under way, what needs a person. */
 import type { ProgressLine } from '../../runs/progress/progress-line.ts';
 import { glance, type MirrorStatus } from '../../api/mirror/glance.ts';
-import type { Reader } from '../../app/reader.ts';
+import type { Reader } from '../../app/base.ts';
 import { LAKE_DECIDED_IN_DATABASE } from '../../app/describe-store.ts';
 import type { Run } from '../../runs/store/run.ts';
 import { EXIT, type Handler } from '../context.ts';

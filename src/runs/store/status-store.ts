@@ -5,7 +5,7 @@ import type { Database, Warehouse } from '../../postgres/database.ts';
 import { answerWithin } from '../../postgres/transaction.ts';
 import { toDocument } from '../run-document.ts';
 import { readCompleteness } from './completeness.ts';
-import { readLines } from './run-log-store.ts';
+import { readLines } from './run-logs.ts';
 import { RunStore } from './run-store.ts';
 
 const LIMIT_MS = 30_000;

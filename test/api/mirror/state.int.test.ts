@@ -4,7 +4,7 @@ import { randomUUID } from 'node:crypto';
 import { Gauge } from 'prom-client';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { glance } from '../../../src/api/mirror/glance.ts';
-import { MetricsRegistry } from '../../../src/worker/metrics/metrics-registry.ts';
+import { MetricsRegistry } from '../../../src/worker/metrics.ts';
 import { waitFor } from '../../support/wait-for.ts';
 import { EMPTY_FACTS, apiWithoutDatabase, freshWarehouse, startApi } from '../mirror.ts';
 import { addGeneration, addParties, addRun } from '../../support/mirror-arrange.ts';

@@ -2,7 +2,7 @@
 import { beforeEach, describe, expect, it } from 'vitest';
 import { openWarehouse } from '../../../src/postgres/database.ts';
 import { forgetHistory } from '../../../src/runs/store/history.ts';
-import { addCost } from '../../../src/runs/store/cost-store.ts';
+import { addCost } from '../../../src/runs/store/run-costs.ts';
 import { NightlyPlans } from '../../../src/runs/store/nightly/nightly-plans.ts';
 import { RunStore } from '../../../src/runs/store/run-store.ts';
 import { freshDatabase } from '../../support/database.ts';

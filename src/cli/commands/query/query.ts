@@ -2,8 +2,7 @@
 import { join, resolve } from 'node:path';
 import type { Writable } from 'node:stream';
 import { text as readText } from 'node:stream/consumers';
-import { openStore } from '../../../app/services.ts';
-import { scratchDirOf } from '../../../app/data-dir.ts';
+import { openStore, scratchDirOf } from '../../../app/data-dir.ts';
 import { UsageError } from '../../../core/errors.ts';
 import { type Lake, type LakeOptions, openLake } from '../../../lake/query/lake.ts';
 import { inquiry, READY_QUESTIONS } from '../../../lake/query/questions.ts';

@@ -1,10 +1,9 @@
 /** What cannot be measured is told by name. */
 import { tmpdir } from 'node:os';
 import { expect, it } from 'vitest';
-import type { Log } from '../../../src/core/log.ts';
-import type { Queues } from '../../../src/queue/queues.ts';
-import { MetricsRegistry } from '../../../src/worker/metrics/metrics-registry.ts';
-import { addReadMetrics } from '../../../src/worker/metrics/read-metrics.ts';
+import type { Log } from '../../src/core/log.ts';
+import type { Queues } from '../../src/queue/queues.ts';
+import { addReadMetrics, MetricsRegistry } from '../../src/worker/metrics.ts';
 
 it('says in the log what was not measured', async () => {
   const away = async (): Promise<never> => {

@@ -6,7 +6,7 @@ import type { AddressInfo } from 'node:net';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { errorLine } from '../../../src/core/errors.ts';
 import { rememberSecrets } from '../../../src/core/secrets.ts';
-import { type Notice, type PostOptions, openPoster } from '../../../src/runs/report/post-report.ts';
+import { type Notice, type PostOptions, openPoster } from '../../../src/runs/report/notices.ts';
 
 const REPORT = {
   runId: 'r-1',

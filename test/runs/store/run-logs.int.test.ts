@@ -1,13 +1,12 @@
 /** What is logged while a run is worked is kept with the run, without slowing or ending it. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
-import { createLog, inRun } from '../../src/core/log.ts';
-import { RunLogs } from '../../src/runs/run-logs.ts';
-import { appendLines, readLines, type RunLine } from '../../src/runs/store/run-log-store.ts';
-import { RunStore } from '../../src/runs/store/run-store.ts';
-import { openWarehouse } from '../../src/postgres/database.ts';
-import { freshDatabase } from '../support/database.ts';
-import { removeRuns } from '../support/mirror-arrange.ts';
+import { createLog, inRun } from '../../../src/core/log.ts';
+import { appendLines, readLines, type RunLine, RunLogs } from '../../../src/runs/store/run-logs.ts';
+import { RunStore } from '../../../src/runs/store/run-store.ts';
+import { openWarehouse } from '../../../src/postgres/database.ts';
+import { freshDatabase } from '../../support/database.ts';
+import { removeRuns } from '../../support/mirror-arrange.ts';
 
 const database = await freshDatabase({ isMigrated: true });
 const warehouse = openWarehouse({ url: database.url, onIdleError: () => undefined });

@@ -1,0 +1,93 @@
+/** Charges what is asked of the source to the run it is asked for, added up over every process that works for it. */
+import { randomUUID } from 'node:crypto';
+import { sql } from 'kysely';
+import type { Log } from '../../core/log.ts';
+import type { Database } from '../../postgres/database.ts';
+import { readRow, readRows } from '../../postgres/transaction.ts';
+import type { RunMeter, SourceCost } from '../../source/ports.ts';
+
+/** A process that is killed takes no more than this much of its counts with it. */
+const RECORD_EVERY_MS = 3_000;
+
+interface RunCostsDeps {
+  readonly meter: RunMeter;
+  readonly db: Database;
+  readonly log: Log;
+}
+
+export class RunCosts implements AsyncDisposable {
+  readonly #deps: RunCostsDeps;
+  /** Its own row of each run, so that no process waits for another. */
+  readonly #processId = randomUUID();
+  readonly #timer: NodeJS.Timeout;
+  #ticking: Promise<void> = Promise.resolve();
+
+  constructor(deps: RunCostsDeps) {
+    this.#deps = deps;
+    this.#timer = setInterval(() => {
+      this.#ticking = this.flush();
+    }, RECORD_EVERY_MS).unref();
+  }
+
+  /** Whatever `work` asks of the source is charged to the run, and recorded within some seconds. */
+  charge<Result>(runId: string, work: () => Promise<Result>): Promise<Result> {
+    return this.#deps.meter.during(runId, work);
+  }
+
+  /** Of the run and of those below it, over all processes; of one that was killed, its last seconds are missing. */
+  async ofRun(runId: string): Promise<SourceCost> {
+    await this.flush();
+    const { cost } = await readRow(
+      this.#deps.db,
+      'read what a run asked',
+      sql<{ cost: SourceCost }>`
+        select json_build_object(
+            'requests', json_build_object('lists', coalesce(sum(list_requests), 0), 'exports', coalesce(sum(export_requests), 0)),
+            'retries', coalesce(sum(retries), 0), 'failures', coalesce(sum(failures), 0),
+            'bytes', coalesce(sum(bytes), 0), 'waitedMs', coalesce(sum(waited_ms), 0)) as cost
+          from mirror.source_costs join mirror.runs using (run_id)
+         where run_id = ${runId} or parent_run_id = ${runId}`,
+    );
+    return cost;
+  }
+
+  /** Records what is counted and not recorded yet. Never fails: counts are evidence about the work. */
+  async flush(): Promise<void> {
+    const { db, log, meter } = this.#deps;
+    const recording = meter.take().map(([runId, cost]) =>
+      addCost(db, runId, this.#processId, cost).catch((error: unknown) => {
+        log.warn({ err: error, runId, ...cost }, 'What a run asked of the source could not be recorded');
+      }),
+    );
+    await Promise.all(recording);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    clearInterval(this.#timer);
+    // What the timer has begun needs the database that is closed behind this.
+    await this.#ticking;
+    await this.flush();
+  }
+}
+
+export async function addCost(
+  db: Database,
+  runId: string,
+  processId: string,
+  { requests, retries, failures, bytes, waitedMs }: SourceCost,
+): Promise<void> {
+  await readRows(
+    db,
+    'record what a run asked',
+    sql`insert into mirror.source_costs as cost
+            (run_id, process_id, list_requests, export_requests, retries, failures, bytes, waited_ms)
+          values (${runId}, ${processId}, ${requests.lists}, ${requests.exports}, ${retries}, ${failures}, ${bytes}, ${waitedMs})
+          on conflict (run_id, process_id) do update set
+            list_requests = cost.list_requests + excluded.list_requests,
+            export_requests = cost.export_requests + excluded.export_requests,
+            retries = cost.retries + excluded.retries,
+            failures = cost.failures + excluded.failures,
+            bytes = cost.bytes + excluded.bytes,
+            waited_ms = cost.waited_ms + excluded.waited_ms`,
+  );
+}
