@@ -109,12 +109,8 @@ function stagesOfSource(parts: StageParts) {
     export: (request, call) => exportFrom(new ExportStore(warehouse.db, holder), request, call),
     leaseLedgers: async (partyIds) => {
       const repository = await BatchStore.open(warehouse.db, partyIds, holder);
-      return {
-        export: (request, call) => exportFrom(repository, request, call),
-        write: () => repository.write(),
-        giveBack: () => repository.giveBack(),
-        [Symbol.asyncDispose]: () => repository[Symbol.asyncDispose](),
-      };
+      const exportOne: Stages['export'] = (request, call) => exportFrom(repository, request, call);
+      return Object.assign(repository, { export: exportOne });
     },
   } satisfies Partial<Stages>;
 }

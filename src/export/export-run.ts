@@ -13,8 +13,9 @@ import { closedRange, type Target } from './plan/remaining.ts';
 import { sumBytes } from './plan/time-histogram.ts';
 import { WindowPlan } from './plan/window-plan.ts';
 import { publishAnswer } from './publish/publish-answer.ts';
-import { clearSpool, recover } from './publish/publish.ts';
+import { clearSpool, publish, recover } from './publish/publish.ts';
 import type { ExportContext, ExportOutcome } from './request.ts';
+import { movesNoRows, type Publication } from './store/publications.ts';
 import { encodeProfile, type SourceProfile } from './store/source-profile.ts';
 import { type Answered, Judge } from './validate/judge.ts';
 import { Tally } from './validate/tally.ts';
@@ -40,6 +41,10 @@ export class ExportRun {
   /** Objects that an earlier run intended and this one published. */
   readonly #adopted: string[] = [];
   #epoch: number | undefined;
+  /** What is known of the ledger, where nothing has changed it since. */
+  #coverage: Target['coverage'] | undefined;
+  /** Brought no rows, and is written as the export ends. */
+  #unwritten: Publication | undefined;
   #isIntended = false;
   #fruitless = 0;
   #segments = 0;
@@ -58,9 +63,10 @@ export class ExportRun {
       await this.#recover();
       let ended: VerdictWithEvidence | undefined;
       while (ended === undefined) ended = await this.#round();
+      const { repository, lease } = this.#context;
       const { isContradicted, contradictions } = this.#judge;
       const isDone = ended.verdict === 'complete' && !isContradicted;
-      await this.#context.repository.succeed(this.#context.lease, contradictions, isDone);
+      await repository.finish({ lease, publication: this.#unwritten, contradictions, isDone });
       return await this.#outcome(ended);
     } catch (error) {
       // What is intended already can be finished from the spool by the next owner.
@@ -77,7 +83,9 @@ export class ExportRun {
     await failpoint('claimed');
     for (const { segments } of await recover(this.#context))
       this.#adopted.push(...segments.map(({ manifest }) => manifest.objectKey));
-    const [coverage, epoch] = await Promise.all([repository.coverage(scope), repository.epoch()]);
+    const coverage = this.#adopted.length > 0 ? await repository.coverage(scope) : lease.coverage;
+    this.#coverage = coverage;
+    const epoch = await repository.epoch();
     this.#epoch = epoch;
     this.#hasPublished =
       this.#adopted.length > 0 || coverage.some((row) => row.runId === runId && row.objectKey !== undefined);
@@ -89,7 +97,8 @@ export class ExportRun {
   /** Plan, ask, learn, judge, publish. @returns undefined where there is more to ask, or another way to ask it */
   async #round(): Promise<VerdictWithEvidence | undefined> {
     const { repository, lease } = this.#context;
-    const [coverage, profile] = await Promise.all([repository.coverage(lease.scope), repository.profile()]);
+    const coverage = this.#coverage ?? (await repository.coverage(lease.scope));
+    const profile = await repository.profile();
     const target = this.#target(coverage, profile);
     const next = nextWindow(target, this.#windows);
     const { requests } = this.#fetcher;
@@ -193,15 +202,23 @@ export class ExportRun {
   /** @returns undefined where more is left to ask, or it would take more than it brings */
   async #publish(answered: Answered, as: 'closed' | 'open'): Promise<VerdictWithEvidence | undefined> {
     const { plan, received, target } = answered;
+    const isFirstShown =
+      this.#context.source.hasTimes &&
+      target.profile.shownTo === undefined &&
+      answered.learned.shownTo !== undefined;
+    const isLast = as === 'open' || (!plan.isWindow && !isFirstShown);
     const done = await publishAnswer(answered, {
       ...this.#context,
       as,
       epoch: this.#epoch,
       closesKept: target.coverage.filter((row) => row.open && this.#judge.kept.has(row.coverageId)),
-      onIntend: (segments) => {
+      publish: async (planned) => {
+        if (isLast && movesNoRows(planned, target.coverage)) return (this.#unwritten = planned);
+        this.#coverage = undefined;
         this.#isIntended = true;
-        this.#segments += segments;
+        this.#segments += planned.segments.length;
         this.#progress(this.#tally.bytes, this.#tally.rows);
+        return publish(planned, this.#context);
       },
     });
     if ('shrunk' in done) {
@@ -219,11 +236,7 @@ export class ExportRun {
     const range = closedRange(plan);
     if (range !== undefined)
       this.#windows.done(range, sumBytes(received.seen.stretches), received.oldestSecond);
-    const isFirstShown =
-      this.#context.source.hasTimes &&
-      target.profile.shownTo === undefined &&
-      answered.learned.shownTo !== undefined;
-    if (!plan.isWindow && !isFirstShown) return { verdict: 'complete', evidence: {} };
+    if (isLast) return { verdict: 'complete', evidence: {} };
     await this.#fetcher.keep();
     return undefined;
   }

@@ -146,8 +146,8 @@ export interface JobDefinition<Payload extends JobData = JobData> {
   readonly handle: (payload: Payload, deps: JobDeps, context: JobContext) => Promise<void>;
 }
 
-/** Parties of which nothing is expected share a job: the queue would cost more than their requests. */
-export const BATCH_MAX = 100;
+/** Parties of which nothing is expected share a job, and are leased together: the queue would cost more than their requests. */
+export const BATCH_MAX = 50;
 
 export const PRIORITY = { onDemand: 1, nightly: 10 } as const;
 

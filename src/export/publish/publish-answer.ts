@@ -12,7 +12,6 @@ import type { Publication } from '../store/publications.ts';
 import { isHeld, isSame } from '../validate/compare.ts';
 import type { Answered } from '../validate/judge.ts';
 import { nameObjects, type NewRange } from './new-range.ts';
-import { publish } from './publish.ts';
 import { type Kept, trimmed } from './stored-rows.ts';
 
 export interface AnswerContext extends ExportContext {
@@ -21,8 +20,8 @@ export interface AnswerContext extends ExportContext {
   readonly epoch: number | undefined;
   /** Open coverage that the source contradicts: closed as it stands, though it did not come back. */
   readonly closesKept: readonly Coverage[];
-  /** Told before the intent: from then on the spool belongs to it. */
-  readonly onIntend: (segments: number) => void;
+  /** @returns what was published: objects that lay there already keep the bytes they have */
+  readonly publish: (planned: Publication) => Promise<Publication>;
 }
 
 /**
@@ -75,9 +74,8 @@ export async function publishAnswer(
     epoch: context.epoch,
     lastEntryAt: received.newestSecond === undefined ? undefined : instantOf(received.newestSecond),
   };
-  context.onIntend(publication.segments.length);
   return {
-    publication: await publish(publication, context),
+    publication: await context.publish(publication),
     held: stands.reduce((sum, { segment }) => sum + (segment.spooled?.rows ?? 0), 0),
   };
 }

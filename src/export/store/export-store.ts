@@ -11,9 +11,10 @@ import { type ExportLease, fenceLeases, lockEach, releaseLeases, renewLeases, ta
 import {
   commitPublication,
   decodePublication,
+  finishExports,
   type Publication,
   recordPublication,
-  recordSuccess,
+  type Success,
 } from './publications.ts';
 import { quarantineSegment } from './segment-rows.ts';
 import { decodeProfile, encodeProfile, type SourceProfile } from './source-profile.ts';
@@ -179,13 +180,12 @@ export class ExportStore {
   }
 
   /**
-   * Clears the count of failures, and, where all is done, the plan; keeps in how many runs in a row the source
-   * contradicted what is known.
+   * Clears the count of failures, and, where all is done, the plan.
+   * @throws FencedError
+   * @throws RetryableError `COVERAGE_CHANGED`
    */
-  succeed(lease: ExportLease, contradictions: number, isDone: boolean): Promise<void> {
-    return mapDatabaseError(`record the success of ${nameOf(lease.scope)}`, () =>
-      recordSuccess(this.#db, [{ lease, contradictions, isDone }]),
-    );
+  finish(success: Success): Promise<void> {
+    return this.#fenced('finish', success.lease, (tx) => finishExports(tx, [success]));
   }
 
   /**

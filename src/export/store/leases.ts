@@ -3,6 +3,7 @@ import { sql } from 'kysely';
 import { LEASE_MS } from '../../core/lease.ts';
 import type { Database } from '../../postgres/database.ts';
 import type { ExportScope } from '../ports.ts';
+import { type Coverage, readCoverages } from './coverage-rows.ts';
 
 /** The right to work on a scope, for as long as it is renewed, with what earlier owners left in its row. */
 export interface ExportLease {
@@ -11,6 +12,8 @@ export interface ExportLease {
   readonly token: string;
   /** When the request that took it, or renewed it last, was sent (`performance.now()`). */
   readonly takenAtMs: number;
+  /** What was known of the party when it was taken, in every asset that the scope overlaps, by time. */
+  readonly coverage: readonly Coverage[];
   /** What `keepPlan` kept of an export that was not finished. */
   readonly plan: unknown;
   /** In how many runs in a row the source contradicted what is known. */
@@ -26,7 +29,7 @@ export interface ExportLease {
 const HAS_OWN_IDS = sql`(select min(party_id) from mirror.parties
   where (length(party_id) <> 64 or party_id ~ '[^0-9a-f]') and party_id <> 'network') is not null`;
 
-interface LeasedRow extends Omit<ExportLease, 'scope' | 'takenAtMs'> {
+interface LeasedRow extends Omit<ExportLease, 'scope' | 'takenAtMs' | 'coverage'> {
   readonly partyId: string;
   readonly hasOwnIds: boolean;
   readonly listedAs: string | null;
@@ -65,8 +68,11 @@ export async function takeLeases(
       (select extra->>'id' from mirror.parties where party_id = u.party_id) as "listedAs",
       exists (select from mirror.publications p where p.export_id = u.export_id and p.state = 'intent')
         as "hasIntents"`.execute(tx);
+  const leasedIds = taken.rows.map(({ partyId }) => partyId);
+  const known = await readCoverages(tx, leasedIds, assetId);
   return taken.rows.map(({ partyId, hasOwnIds, listedAs, ...row }) => ({
     ...row,
+    coverage: known.get(partyId) ?? [],
     scope: { partyId, assetId, hasOwnIds: hasOwnIds || undefined, listedAs: listedAs ?? undefined },
     takenAtMs,
   }));

@@ -6,6 +6,7 @@ import { instant } from '../../ledger/json-values.ts';
 import { type Manifest, manifestJson, manifestSchema } from '../../ledger/objects/manifest.ts';
 import type { Database } from '../../postgres/database.ts';
 import {
+  type Coverage,
   coverageChanged,
   coverageRow,
   guardOverlap,
@@ -14,7 +15,7 @@ import {
   supersede,
   tailSum,
 } from './coverage-rows.ts';
-import { type ExportLease, releaseLeases } from './leases.ts';
+import type { ExportLease } from './leases.ts';
 import { insertSegments, segmentRow } from './segment-rows.ts';
 
 const bigId = z.codec(z.string(), z.bigint(), { decode: BigInt, encode: String });
@@ -99,6 +100,16 @@ export async function commitPublication(
     where export_id = ${lease.exportId}`.execute(tx);
 }
 
+/** No rows come with it, and none go. @param coverage that it was planned on */
+export function movesNoRows(
+  { segments, closes, supersedes }: Publication,
+  coverage: readonly Coverage[],
+): boolean {
+  if (segments.length > 0 || closes.length > 0) return false;
+  const withRows = coverage.filter(({ objectKey }) => objectKey !== undefined);
+  return !withRows.some(({ coverageId }) => supersedes.includes(coverageId));
+}
+
 /** How an export ended. */
 export interface Success {
   readonly lease: ExportLease;
@@ -106,12 +117,15 @@ export interface Success {
   readonly contradictions: number;
   /** Nothing is left to ask: the plan goes. */
   readonly isDone: boolean;
-  /** To be written with it; absent where it is committed, or nothing was left to ask. */
-  readonly publication?: Publication | undefined;
+  /** Without rows, and to be written with it; absent where all is committed, or nothing was left to ask. */
+  readonly publication: Publication | undefined;
 }
 
-/** Everything of many exports without rows, and their leases are given back. Called with all of them fenced. */
-export async function commitEmpty(tx: Database, exports: readonly Success[]): Promise<void> {
+/**
+ * What exports ended with that brought no rows, that they succeeded, and, where all is done, that their plans go.
+ * Called with all of them fenced.
+ */
+export async function finishExports(tx: Database, exports: readonly Success[]): Promise<void> {
   await supersede(
     tx,
     exports.flatMap(({ publication }) => publication?.supersedes ?? []),
@@ -121,14 +135,6 @@ export async function commitEmpty(tx: Database, exports: readonly Success[]): Pr
       publication?.coverage.map((range) => coverageRow(lease.scope.partyId, publication, range)) ?? [],
   );
   await insertCoverage(tx, ranges);
-  await recordSuccess(tx, exports);
-  await releaseLeases(
-    tx,
-    exports.map(({ lease }) => lease),
-  );
-}
-
-export async function recordSuccess(tx: Database, exports: readonly Success[]): Promise<void> {
   const given = exports.map(({ lease, publication, contradictions, isDone }) => ({
     export_id: String(lease.exportId),
     last_entry_at: publication?.lastEntryAt === undefined ? null : formatInstant(publication.lastEntryAt),

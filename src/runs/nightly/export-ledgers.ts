@@ -11,16 +11,18 @@ import {
 import { whoseFault } from '../../core/faults.ts';
 import type { SourceClock } from '../../export/plan/source-clock.ts';
 import { instant } from '../../ledger/json-values.ts';
-import type { ExportRequest, JobContext, JobDeps, ReportProgress } from '../job.ts';
+import type { ExportRequest, JobContext, JobDeps, LeasedLedgers, ReportProgress, StageCall } from '../job.ts';
 import { exportKey } from '../progress/progress-hints.ts';
 import type { Run } from '../store/run.ts';
 import { describeError, readKnownRun } from '../work-run.ts';
-import { LedgerBatch } from './ledger-batch.ts';
+import type { SettledLedger } from '../store/nightly/nightly-store.ts';
 
 /** Tries of one ledger in one nightly run, with the queue's back-off between them. */
 const TRIES_MAX = 4;
 /** How soon a job notices that its run was told to stop; so often it writes what is known. */
 const LOOK_EVERY_MS = 2_000;
+/** Somebody may wait for a ledger that is leased: those not begun by then are given back. */
+const LEASED_MS = 10_000;
 /** Failures in a row of different ledgers, by run, that every other ledger would meet as well. */
 const COMMON_FAULTS = new Map<string, number>();
 const COMMON_FAULTS_MAX = 3;
@@ -58,14 +60,14 @@ export async function exportLedgers(
   if (!isAsking(run)) return;
   const clock = await fixClock(run, deps, context.signal);
   const unsettled = await deps.nightly.unsettled(runId, partyIds);
-  const batch = new LedgerBatch({ runId, partyIds: unsettled, deps });
+  const batch = openBatch(runId, unsettled, deps);
   const [stopped, done] = [new AbortController(), new AbortController()];
   const watching = watchRun(runId, deps, stopped, done.signal, batch);
   const signal = AbortSignal.any([context.signal, stopped.signal]);
   try {
     for (const partyId of unsettled) {
       if (stopped.signal.aborted || meetsCommonFault(runId)) break;
-      await batch.writeBefore(partyId);
+      await batch.writeAgain();
       const request = { runId, partyId, clock, auditShare: deps.nightlyAuditShare };
       if (!(await exportLedger(request, deps, { ...context, signal }, batch))) break;
     }
@@ -75,10 +77,78 @@ export async function exportLedgers(
   } finally {
     done.abort();
     await watching;
-    await batch[Symbol.asyncDispose]();
+    await batch.end();
     await deps.costs.flush();
   }
   if (!stopped.signal.aborted) await settleLost(runId, [...batch.lost], deps, context);
+}
+
+type Batch = ReturnType<typeof openBatch>;
+
+/**
+ * The ledgers of one job, leased together. What became of them, and what was found to be empty, is written together; a
+ * process that is killed asks for those again that were not written.
+ */
+function openBatch(runId: string, partyIds: readonly string[], { stages, nightly }: JobDeps) {
+  /** Those whose export did not count: another had taken them over. */
+  const lost = new Set<string>();
+  let settled: SettledLedger[] = [];
+  let ledgers: LeasedLedgers | undefined;
+  let leasedAtMs = Infinity;
+  let hasFailed = false;
+  let writing = Promise.resolve();
+
+  /** What cannot be written is kept for the next call. */
+  async function writeKnown() {
+    const known = settled;
+    settled = [];
+    try {
+      for (const partyId of (await ledgers?.write()) ?? []) lost.add(partyId);
+      const counted = known.filter(({ partyId }) => !lost.has(partyId));
+      if (counted.length > 0) await nightly.settle(runId, counted);
+      hasFailed = false;
+    } catch (error) {
+      hasFailed = true;
+      settled = [...known, ...settled];
+      throw error;
+    }
+  }
+
+  /** One at a time. */
+  async function write() {
+    const written = writing.then(writeKnown);
+    writing = written.catch(() => undefined);
+    await written;
+  }
+
+  return {
+    lost,
+    async export(request: ExportRequest, call: StageCall) {
+      if (ledgers === undefined) {
+        leasedAtMs = performance.now();
+        ledgers = await stages.leaseLedgers(partyIds);
+      }
+      return ledgers.export(request, call);
+    },
+    add: (ledger: SettledLedger) => void settled.push(ledger),
+    /** Where the last write failed: what cannot be written is not the fault of the ledger that comes next. */
+    async writeAgain() {
+      if (hasFailed) await write();
+    },
+    /** To be called now and then: a ledger that takes long keeps neither what is known of others, nor their leases. */
+    async look() {
+      await write();
+      if (performance.now() - leasedAtMs > LEASED_MS) await ledgers?.giveBack();
+    },
+    /** Writes what is known, and gives back what is leased. */
+    async end() {
+      try {
+        await write();
+      } finally {
+        await ledgers?.[Symbol.asyncDispose]();
+      }
+    },
+  };
 }
 
 /** @throws where they are to be asked for once more */
@@ -111,7 +181,7 @@ async function watchRun(
   deps: JobDeps,
   stopped: AbortController,
   done: AbortSignal,
-  batch: LedgerBatch,
+  batch: Batch,
 ): Promise<void> {
   while (!stopped.signal.aborted) {
     await sleep(LOOK_EVERY_MS, undefined, { signal: done, ref: false }).catch(() => undefined);
@@ -132,7 +202,7 @@ async function exportLedger(
   request: ExportRequest,
   deps: JobDeps,
   { signal, attempt }: JobContext,
-  batch: LedgerBatch,
+  batch: Batch,
 ): Promise<boolean> {
   const { runId, partyId } = request;
   try {

@@ -11,7 +11,7 @@ const CLOCK = { seen: '2033-05-18T03:33:20Z', closedTo: '2033-05-18T03:31:20Z', 
 
 it.each([
   ['while a ledger takes long', 3, 2, 2_500],
-  ['as the leases end', 51, 50, 0],
+  ['as the job ends', 3, 3, 0],
 ])('stops where a write fails %s', async (_when, parties, asked, secondMs) => {
   const ids = Array.from({ length: parties }, (_, index) => `party-${index}`);
   const exported: string[] = [];
