@@ -4,7 +4,7 @@ import { requireSource } from '../../config/environment.ts';
 import { describeNightly, type NightlyPreview } from '../../runs/nightly/nightly-preview.ts';
 import { runResult, type Handler } from '../context.ts';
 import { followRun, startNight } from '../follow.ts';
-import { formatBytes, formatCount, formatDuration } from '../output/format.ts';
+import { formatCount, formatDuration } from '../output/format.ts';
 
 export const nightly: Handler<{ dryRun: boolean }> = async (options, context) => {
   const { config, notices } = context;
@@ -28,7 +28,7 @@ export const nightly: Handler<{ dryRun: boolean }> = async (options, context) =>
 };
 
 function describePlan(preview: NightlyPreview, pageSize: number): string {
-  const { isFirst, lists, exports, audits, requests, seconds, ratePerSecond } = preview;
+  const { isFirst, lists, exports, requests, seconds, ratePerSecond } = preview;
   const { asked, due, quarantined, notDue } = exports;
   const lines = isFirst
     ? [
@@ -44,9 +44,5 @@ function describePlan(preview: NightlyPreview, pageSize: number): string {
           (quarantined > 0 ? `, ${formatCount(quarantined)} of them quarantined before` : '') +
           (notDue > 0 ? `; ${formatCount(notDue)} idle ones wait for another nightly run` : ''),
       ];
-  if (audits.segments > 0)
-    lines.push(
-      `  audit     about ${formatCount(audits.segments)} closed segments once more, with these exports: ${formatBytes(audits.bytes)} of CSV`,
-    );
   return [...lines, 'Nothing was asked.', ''].join('\n');
 }

@@ -47,18 +47,15 @@ export class ExportArchiveStore {
     { from, to }: { readonly from: Micros; readonly to?: Micros | undefined },
   ): Promise<readonly Segment[]> {
     const [asset, end] = [assetId ?? null, to === undefined ? null : formatInstant(to)];
-    const rows = await readRows(
-      this.#db,
-      `read the segments of party ${partyId}`,
-      sql<SegmentRow>`
-        select segment_id as "segmentId", asset_id as "assetId", from_time as "from", to_time as "to", open,
-          object_key as "objectKey", rows, bytes, columns
-        from mirror.segments
-        where party_id = ${partyId} and status = 'current' and to_time > ${formatInstant(from)}::timestamptz
-          and (${end}::timestamptz is null or from_time < ${end}::timestamptz)
-          and (${asset}::text is null or asset_id is null or asset_id = ${asset}::text)
-        order by from_time, asset_id`,
-    );
+    const current = sql<SegmentRow>`
+      select segment_id as "segmentId", asset_id as "assetId", from_time as "from", to_time as "to", open,
+        object_key as "objectKey", rows, bytes, columns
+      from mirror.segments
+      where party_id = ${partyId} and status = 'current' and to_time > ${formatInstant(from)}::timestamptz
+        and (${end}::timestamptz is null or from_time < ${end}::timestamptz)
+        and (${asset}::text is null or asset_id is null or asset_id = ${asset}::text)
+      order by from_time, asset_id`;
+    const rows = await readRows(this.#db, `read the segments of party ${partyId}`, current);
     return rows.map((row) => ({
       ...row,
       assetId: row.assetId ?? undefined,

@@ -98,16 +98,13 @@ export class ExportStore {
     runId: string,
     adopted: readonly string[],
   ): Promise<readonly PublishedSegment[]> {
-    return readRows(
-      this.#db,
-      `read what run ${runId} has published`,
-      sql<PublishedSegment>`
-        select object_key as "objectKey", rows, bytes, coalesce((evidence->>'replacedRows')::bigint, 0) as replaced
-        from mirror.segments
-        where party_id = ${partyId} and asset_id is not distinct from ${assetId ?? null}::text and status = 'current'
-          and (run_id = ${runId}::uuid or object_key = any(${[...adopted]}::text[]))
-        order by from_time`,
-    );
+    const published = sql<PublishedSegment>`
+      select object_key as "objectKey", rows, bytes, coalesce((evidence->>'replacedRows')::bigint, 0) as replaced
+      from mirror.segments
+      where party_id = ${partyId} and asset_id is not distinct from ${assetId ?? null}::text and status = 'current'
+        and (run_id = ${runId}::uuid or object_key = any(${[...adopted]}::text[]))
+      order by from_time`;
+    return readRows(this.#db, `read what run ${runId} has published`, published);
   }
 
   /** Its object does not hold what was published: its range is asked for again. */
@@ -138,13 +135,10 @@ export class ExportStore {
   /** Intended, neither committed nor dropped: what a dead worker of this export left. */
   async openPublications({ scope, exportId, hasIntents }: ExportLease): Promise<readonly OpenPublication[]> {
     if (!hasIntents) return [];
-    const rows = await readRows(
-      this.#db,
-      `read the open publications of ${nameOf(scope)}`,
-      sql<{ publicationId: string; plan: unknown }>`
-        select publication_id as "publicationId", plan from mirror.publications
-        where export_id = ${exportId} and state = 'intent' order by created_at`,
-    );
+    const open = sql<{ publicationId: string; plan: unknown }>`
+      select publication_id as "publicationId", plan from mirror.publications
+      where export_id = ${exportId} and state = 'intent' order by created_at`;
+    const rows = await readRows(this.#db, `read the open publications of ${nameOf(scope)}`, open);
     return rows.map(({ publicationId, plan }) => ({ publicationId, publication: decodePublication(plan) }));
   }
 
@@ -197,17 +191,14 @@ export class ExportStore {
     reason: { readonly code: string; readonly message: string },
     attemptsMax: number,
   ): Promise<Quarantine> {
-    const [failed] = await readRows(
-      this.#db,
-      `record the failure of ${nameOf(lease.scope)}`,
-      sql<Quarantine>`
-        update mirror.exports
-        set attempts = attempts + 1, last_asked_at = clock_timestamp(),
-          quarantined_at = case when attempts + 1 >= ${attemptsMax} then coalesce(quarantined_at, clock_timestamp()) end,
-          quarantine_reason = ${evidenceJson(reason)}::jsonb
-        where export_id = ${lease.exportId} and lease_token = ${lease.token}
-        returning attempts, quarantined_at is not null as "isQuarantined"`,
-    );
+    const counted = sql<Quarantine>`
+      update mirror.exports
+      set attempts = attempts + 1, last_asked_at = clock_timestamp(),
+        quarantined_at = case when attempts + 1 >= ${attemptsMax} then coalesce(quarantined_at, clock_timestamp()) end,
+        quarantine_reason = ${evidenceJson(reason)}::jsonb
+      where export_id = ${lease.exportId} and lease_token = ${lease.token}
+      returning attempts, quarantined_at is not null as "isQuarantined"`;
+    const [failed] = await readRows(this.#db, `record the failure of ${nameOf(lease.scope)}`, counted);
     if (failed === undefined) throw new FencedError(nameOf(lease.scope));
     return failed;
   }
@@ -284,15 +275,15 @@ export class ExportStore {
   async knownAssets(): Promise<readonly string[]> {
     // A loose index scan: one look-up for each asset, however many entries there are.
     const known = sql<{ asset_id: string }>`
-        with recursive known(asset_id) as (
-          (select asset_id from mirror.ledger_entries order by asset_id limit 1)
-          union all
-          select (select e.asset_id from mirror.ledger_entries e where e.asset_id > k.asset_id order by e.asset_id limit 1)
-          from known k where k.asset_id is not null)
-        select asset_id from known where asset_id is not null
-        union
-        select distinct asset_id from mirror.exports where asset_id is not null
-        order by asset_id limit 1000`;
+      with recursive known(asset_id) as (
+        (select asset_id from mirror.ledger_entries order by asset_id limit 1)
+        union all
+        select (select e.asset_id from mirror.ledger_entries e where e.asset_id > k.asset_id order by e.asset_id limit 1)
+        from known k where k.asset_id is not null)
+      select asset_id from known where asset_id is not null
+      union
+      select distinct asset_id from mirror.exports where asset_id is not null
+      order by asset_id limit 1000`;
     return (await readRows(this.#db, 'read the known assets', known)).map((row) => row.asset_id);
   }
 }

@@ -5,7 +5,7 @@ import { formatInstant } from '../../core/time.ts';
 import type { VerdictWithEvidence } from '../../core/verdict.ts';
 import { fixClock } from './export-ledgers.ts';
 import { BATCH_MAX, JOBS, PRIORITY, type JobDeps } from '../job.ts';
-import { SourceWatch } from './source-watch.ts';
+import { watchSource } from './source-watch.ts';
 import type { NightlyScope } from '../store/nightly/nightly-scope.ts';
 import type { Estimate } from '../store/nightly/nightly-plans.ts';
 import type { NightlyCounts } from '../store/nightly/nightly-store.ts';
@@ -48,6 +48,8 @@ interface ExportLimits {
   readonly untilMs?: number | undefined;
   readonly noProgressMs?: number;
   readonly stalledMs?: number;
+  /** How often the source is asked how it bears the exports. */
+  readonly probeEveryMs?: number;
 }
 
 /**
@@ -59,22 +61,22 @@ export async function exportDue(
   run: Run,
   deps: JobDeps,
   signal: AbortSignal,
-  watch = new SourceWatch(),
   limits: ExportLimits = {},
 ): Promise<VerdictWithEvidence> {
   const { runId } = run;
+  const { nightly, plans } = deps;
   const clock = await fixClock(run, deps, signal);
   const { scope } = await readNightlyScope(deps);
-  const plan = await deps.plans.plan({ ...scope, runId, exportsMax: deps.nightlyExportsMax });
-  await deps.nightly.requeue(runId);
+  const { asked, ...left } = await plans.plan({ ...scope, runId, exportsMax: deps.nightlyExportsMax });
+  const { deferred, deferredSince, deferredNeverAsked, notDue } = left;
+  await nightly.requeue(runId);
   const startedMs = performance.now();
-  const before = await deps.nightly.counts(runId, plan.asked);
-  const stopped = await new ExportFeed(runId, plan.asked, deps, watch, limits).run(signal);
-  const { done, failed, due, queued } = await deps.nightly.counts(runId, plan.asked);
+  const before = await nightly.counts(runId, asked);
+  const stopped = await feedExports(runId, asked, deps, limits, signal);
+  const { done, failed, due, queued } = await nightly.counts(runId, asked);
   const exported = done - before.done;
-  const summary = await deps.nightly.summary(runId);
-  const lateness = await deps.plans.lateness(IDLE_NIGHTS_MAX, scope.partyIds);
-  const { asked, deferred, deferredSince, deferredNeverAsked, notDue } = plan;
+  const summary = await nightly.summary(runId);
+  const lateness = await plans.lateness(IDLE_NIGHTS_MAX, scope.partyIds);
   const unasked = due + queued;
   const lacking = failed + unasked + lateness.late + deferred + summary.incomplete;
   return {
@@ -98,108 +100,98 @@ export async function exportDue(
   };
 }
 
-/** Keeps the queue filled until every ledger is settled, the window is over, or nobody makes progress. */
-class ExportFeed {
-  readonly #runId: string;
-  readonly #asked: number;
-  readonly #deps: JobDeps;
-  readonly #watch: SourceWatch;
-  readonly #limits: ExportLimits;
-  /** How many were settled when that number changed last, when that was, and when the queue was asked last. */
-  #settled = -1;
-  #sinceMs = 0;
-  #lookedMs = 0;
-
-  constructor(runId: string, asked: number, deps: JobDeps, watch: SourceWatch, limits: ExportLimits) {
-    this.#runId = runId;
-    this.#asked = asked;
-    this.#deps = deps;
-    this.#watch = watch;
-    this.#limits = limits;
-  }
-
-  /** @returns why it stopped before every ledger was settled, where it did */
-  async run(signal: AbortSignal): Promise<string | undefined> {
-    const runId = this.#runId;
-    const { nightly, runs, stages, log } = this.#deps;
-    const startedMs = performance.now();
-    for (;;) {
-      const counts = await nightly.counts(runId, this.#asked);
-      await this.#tell(counts);
-      if (counts.due + counts.queued === 0) return undefined;
-      const stopped = (await runs.get(runId))?.params['stopped'];
-      if (typeof stopped === 'string') return stopped;
-      const latency = await this.#watch.unwell(() => stages.sourceLatency(signal));
-      const reason =
-        latency === undefined
-          ? await this.#findReasonToStop(counts)
-          : 'the source answers much slower than usual';
-      if (reason !== undefined) {
-        log.warn({ runId, ...counts, ...latency, reason }, 'No more exports in this nightly run');
-        await runs.keep(runId, { stopped: reason });
-        return reason;
-      }
-      await this.#fill(counts);
-      const pollMs = Math.min(POLL_MAX_MS, Math.max(POLL_MIN_MS, (performance.now() - startedMs) / 20));
-      await sleep(pollMs, undefined, { signal });
+/**
+ * Keeps the queue filled until every ledger is settled, the window is over, or nobody makes progress.
+ * @returns why it stopped before every ledger was settled, where it did
+ */
+async function feedExports(
+  runId: string,
+  asked: number,
+  deps: JobDeps,
+  limits: ExportLimits,
+  signal: AbortSignal,
+): Promise<string | undefined> {
+  const { nightly, runs, stages, log } = deps;
+  const startedMs = performance.now();
+  const isUnwell = watchSource(() => stages.sourceLatency(signal), limits.probeEveryMs);
+  const findStall = watchProgress(runId, deps, limits);
+  for (;;) {
+    const counts = await nightly.counts(runId, asked);
+    await tell(runId, counts, deps);
+    if (counts.due + counts.queued === 0) return undefined;
+    const stopped = (await runs.get(runId))?.params['stopped'];
+    if (typeof stopped === 'string') return stopped;
+    const latency = await isUnwell();
+    const reason = latency ? 'the source answers much slower than usual' : await findStall(counts);
+    if (reason !== undefined) {
+      log.warn({ runId, ...counts, ...latency, reason }, 'No more exports in this nightly run');
+      await runs.keep(runId, { stopped: reason });
+      return reason;
     }
+    await fill(runId, counts, deps);
+    const pollMs = Math.min(POLL_MAX_MS, Math.max(POLL_MIN_MS, (performance.now() - startedMs) / 20));
+    await sleep(pollMs, undefined, { signal });
   }
+}
 
-  /** What was lost with its queue is queued again; what nobody works ends the asking. */
-  async #findReasonToStop({ done, failed, queued }: NightlyCounts): Promise<string | undefined> {
-    const { nightly, queue, log } = this.#deps;
-    const { untilMs = Infinity, stalledMs = STALLED_MS, noProgressMs = NO_PROGRESS_MS } = this.#limits;
+/** What was lost with its queue is queued again; what nobody works ends the asking. */
+function watchProgress(runId: string, { nightly, queue, log }: JobDeps, limits: ExportLimits) {
+  const { untilMs = Infinity, stalledMs = STALLED_MS, noProgressMs = NO_PROGRESS_MS } = limits;
+  /** How many were settled when that number changed last, when that was, and when the queue was asked last. */
+  let [settled, sinceMs, lookedMs] = [-1, 0, 0];
+  return async ({ done, failed, queued }: NightlyCounts): Promise<string | undefined> => {
     if (Date.now() >= untilMs) return 'the time of NIGHTLY_WINDOW is over';
     const nowMs = performance.now();
-    if (done + failed !== this.#settled) this.#sinceMs = this.#lookedMs = nowMs;
-    this.#settled = done + failed;
-    const isOver = nowMs - this.#sinceMs > noProgressMs;
-    if (!isOver && nowMs - this.#lookedMs <= stalledMs) return undefined;
-    this.#lookedMs = nowMs;
+    if (done + failed !== settled) sinceMs = lookedMs = nowMs;
+    settled = done + failed;
+    const isOver = nowMs - sinceMs > noProgressMs;
+    if (!isOver && nowMs - lookedMs <= stalledMs) return undefined;
+    lookedMs = nowMs;
     if (await nightly.isExporting()) {
-      this.#sinceMs = this.#lookedMs = performance.now();
+      sinceMs = lookedMs = performance.now();
       return undefined;
     }
     if (isOver)
       return 'no worker has made progress for long; look whether workers of this source are running';
     if ((await queue.open(JOBS.export.queue)) > 0) return undefined;
-    log.warn({ runId: this.#runId, queued }, 'Jobs were lost with their queue, and are queued again');
-    await nightly.requeue(this.#runId);
+    log.warn({ runId, queued }, 'Jobs were lost with their queue, and are queued again');
+    await nightly.requeue(runId);
     return undefined;
-  }
+  };
+}
 
-  async #fill({ due, queued }: NightlyCounts): Promise<void> {
-    const room = Math.min(FEED_MAX, QUEUED_MAX - queued);
-    if (room <= 0 || due === 0) return;
-    const runId = this.#runId;
-    const { nightly, queue, sourceExportConcurrency } = this.#deps;
-    const ledgers = await nightly.take(runId, room);
-    const idle = ledgers.filter(({ isIdle }) => isIdle).map(({ partyId }) => partyId);
-    const batches = ledgers.filter(({ isIdle }) => !isIdle).map(({ partyId }) => [partyId]);
-    const share = Math.ceil((due + queued) / (BATCHES_A_LEASE * sourceExportConcurrency));
-    const size = Math.max(1, Math.min(BATCH_MAX, share));
-    for (let start = 0; start < idle.length; start += size) batches.push(idle.slice(start, start + size));
-    const jobs = batches.map((partyIds) => ({
-      name: JOBS.export.name,
-      data: { runId, partyIds },
-      // A queue remembers the ids of ended jobs: what is queued again needs another.
-      jobId: `${runId}.${randomUUID().slice(0, 13)}`,
-      priority: PRIORITY.nightly,
-    }));
-    await queue.add(JOBS.export.queue, jobs);
-  }
+async function fill(runId: string, { due, queued }: NightlyCounts, deps: JobDeps): Promise<void> {
+  const room = Math.min(FEED_MAX, QUEUED_MAX - queued);
+  if (room <= 0 || due === 0) return;
+  const ledgers = await deps.nightly.take(runId, room);
+  const idle = ledgers.filter(({ isIdle }) => isIdle).map(({ partyId }) => partyId);
+  const batches = ledgers.filter(({ isIdle }) => !isIdle).map(({ partyId }) => [partyId]);
+  const share = Math.ceil((due + queued) / (BATCHES_A_LEASE * deps.sourceExportConcurrency));
+  const size = Math.max(1, Math.min(BATCH_MAX, share));
+  for (let start = 0; start < idle.length; start += size) batches.push(idle.slice(start, start + size));
+  const jobs = batches.map((partyIds) => ({
+    name: JOBS.export.name,
+    data: { runId, partyIds },
+    // A queue remembers the ids of ended jobs: what is queued again needs another.
+    jobId: `${runId}.${randomUUID().slice(0, 13)}`,
+    priority: PRIORITY.nightly,
+  }));
+  await deps.queue.add(JOBS.export.queue, jobs);
+}
 
-  /** How far the run is, and below it the export in hand. */
-  async #tell({ due, queued, done, failed }: NightlyCounts): Promise<void> {
-    const { progress } = this.#deps;
-    const inHand = queued === 0 ? [] : await progress.read(`${this.#runId}.export`);
-    const exports = {
-      label: 'exports',
-      done: String(done + failed),
-      total: String(done + failed + due + queued),
-      unit: 'parties',
-      note: failed > 0 ? `${failed} failed` : undefined,
-    } as const;
-    progress.report(this.#runId, [exports, ...inHand.map((line) => ({ ...line, isPart: true }))]);
-  }
+/** How far the run is, and below it the export in hand. */
+async function tell(
+  runId: string,
+  { due, queued, done, failed }: NightlyCounts,
+  { progress }: JobDeps,
+): Promise<void> {
+  const inHand = queued === 0 ? [] : await progress.read(`${runId}.export`);
+  const exports = {
+    label: 'exports',
+    done: String(done + failed),
+    total: String(done + failed + due + queued),
+    unit: 'parties',
+    note: failed > 0 ? `${failed} failed` : undefined,
+  } as const;
+  progress.report(runId, [exports, ...inHand.map((line) => ({ ...line, isPart: true }))]);
 }

@@ -17,23 +17,18 @@ export interface NightlyPreview {
     readonly notDue: number;
     readonly quarantined: number;
   };
-  /** Closed segments that are asked for once more (NIGHTLY_AUDIT_SHARE): no requests of their own. */
-  readonly audits: { readonly segments: number; readonly bytes: number };
   readonly requests: number;
   readonly seconds: number;
   readonly ratePerSecond: number;
 }
 
-type AuditSettings = Pick<Config, 'sourceRate' | 'sourceRetention' | 'nightlyAuditShare'>;
-
 /** The lists cost a request or two each where little is new; every due party costs one export. */
 export async function describeNightly(
   jobs: Pick<JobDeps, 'plans' | 'nightlyParties' | 'nightlyExportsMax'>,
-  { sourceRate, sourceRetention, nightlyAuditShare }: AuditSettings,
+  { sourceRate }: Pick<Config, 'sourceRate'>,
 ): Promise<NightlyPreview> {
   const { scope, estimate } = await readNightlyScope(jobs);
   const { asked, deferred, notDue } = await jobs.plans.preview(scope, jobs.nightlyExportsMax);
-  const auditable = await jobs.plans.auditable(sourceRetention);
   const { isFirst, quarantined, secondsPerExport } = estimate;
   const requests = asked + LIST_REQUESTS;
   return {
@@ -43,10 +38,6 @@ export async function describeNightly(
       known: isFirst ? 'nothing yet: the first sync asks for every page' : 'only what is new',
     },
     exports: { due: asked + deferred, asked, deferred, notDue, quarantined },
-    audits: {
-      segments: Math.ceil(auditable.segments * nightlyAuditShare),
-      bytes: Math.ceil(Number(auditable.bytes) * nightlyAuditShare),
-    },
     requests,
     seconds: Math.ceil(Math.max(requests / sourceRate, asked * (secondsPerExport ?? 0))),
     ratePerSecond: sourceRate,

@@ -37,7 +37,7 @@ export async function runNightly(run: Run, deps: JobDeps, call: StageCall): Prom
   // Exports need parties, and those that are known will do: only a source that nobody reaches ends the run.
   if (synced.every(isUnreached))
     return { verdict: 'failed', evidence: { lists, error: synced[0]?.evidence['error'] } };
-  const exports = await exportDue(run, deps, signal, undefined, { untilMs: askUntilMs(run, deps) });
+  const exports = await exportDue(run, deps, signal, { untilMs: askUntilMs(run, deps) });
   log.info({ runId, verdict: exports.verdict, ...exports.evidence }, 'Exports ended');
   const merged = await mergeOnce(run, deps, signal);
   const load = await workPart(run, { kind: 'load', subject: 'warehouse and lake' }, deps, call);

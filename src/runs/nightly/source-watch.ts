@@ -16,25 +16,19 @@ export function isSlow({ lastMs, medianMs }: ListLatency): boolean {
   return lastMs > SLOW_MS || lastMs > SLOWER_TIMES * Math.max(medianMs, USUAL_MIN_MS);
 }
 
-export class SourceWatch {
-  readonly #everyMs: number;
-  #probedAtMs = performance.now();
-  #slowAnswers = 0;
-
-  constructor(everyMs = PROBE_EVERY_MS) {
-    this.#everyMs = everyMs;
-  }
-
-  /**
-   * Asks where it is time to.
-   * @returns how long the last answer took, where several in a row were slow
-   */
-  async unwell(probe: () => Promise<ListLatency>): Promise<ListLatency | undefined> {
-    const pauseMs = this.#slowAnswers > 0 ? Math.min(PROBE_AGAIN_MS, this.#everyMs) : this.#everyMs;
-    if (performance.now() - this.#probedAtMs < pauseMs) return undefined;
+/** @returns what asks where it is time to, and tells how long the last answer took where several in a row were slow */
+export function watchSource(
+  probe: () => Promise<ListLatency>,
+  everyMs = PROBE_EVERY_MS,
+): () => Promise<ListLatency | undefined> {
+  let probedAtMs = performance.now();
+  let slowAnswers = 0;
+  return async () => {
+    const pauseMs = slowAnswers > 0 ? Math.min(PROBE_AGAIN_MS, everyMs) : everyMs;
+    if (performance.now() - probedAtMs < pauseMs) return undefined;
     const latency = await probe();
-    this.#probedAtMs = performance.now();
-    this.#slowAnswers = isSlow(latency) ? this.#slowAnswers + 1 : 0;
-    return this.#slowAnswers >= SLOW_ANSWERS_MAX ? latency : undefined;
-  }
+    probedAtMs = performance.now();
+    slowAnswers = isSlow(latency) ? slowAnswers + 1 : 0;
+    return slowAnswers >= SLOW_ANSWERS_MAX ? latency : undefined;
+  };
 }

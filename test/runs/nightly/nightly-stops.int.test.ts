@@ -3,7 +3,6 @@ import { describe, expect, it } from 'vitest';
 import { PermanentError, UnreachableError } from '../../../src/core/errors.ts';
 import type { JobDeps } from '../../../src/runs/job.ts';
 import { exportDue } from '../../../src/runs/nightly/nightly-exports.ts';
-import { SourceWatch } from '../../../src/runs/nightly/source-watch.ts';
 import type { Run } from '../../../src/runs/store/run.ts';
 import { addParties } from '../../support/mirror-arrange.ts';
 import { quarantineCodes } from '../../support/mirror-state.ts';
@@ -25,7 +24,7 @@ describe('the export stage of a nightly run', () => {
     world.work();
     const night = (await world.deps.runs.get(run.runId)) as Run;
     const limits = { untilMs: Date.now() + 3_000 };
-    const outcome = await exportDue(night, world.deps, new AbortController().signal, undefined, limits);
+    const outcome = await exportDue(night, world.deps, new AbortController().signal, limits);
     expect(outcome).toMatchObject({
       verdict: 'incomplete',
       evidence: { unasked: 2, reason: 'stopped early: the time of NIGHTLY_WINDOW is over' },
@@ -80,7 +79,7 @@ describe('the export stage of a nightly run', () => {
     };
     const night = (await world.deps.runs.get(run.runId)) as Run;
     const { signal } = new AbortController();
-    const outcome = await exportDue(night, { ...world.deps, queue }, signal, undefined, { stalledMs: 300 });
+    const outcome = await exportDue(night, { ...world.deps, queue }, signal, { stalledMs: 300 });
     expect(outcome).toMatchObject({ verdict: 'complete', evidence: { parties: 3, unasked: 0 } });
     expect(lost).toBeGreaterThan(0);
   });
@@ -141,7 +140,7 @@ describe('the export stage of a nightly run', () => {
     await using world = await openWorld({});
     const run = await world.deps.runs.create({ kind: 'nightly', subject: 'now' });
     const limits = { noProgressMs: 1_000, stalledMs: 500 };
-    const outcome = await exportDue(run, world.deps, new AbortController().signal, undefined, limits);
+    const outcome = await exportDue(run, world.deps, new AbortController().signal, limits);
     expect(outcome).toMatchObject({
       verdict: 'incomplete',
       evidence: { unasked: 3, reason: expect.stringMatching(/no worker has made progress/) as string },
@@ -154,7 +153,7 @@ describe('the export stage of a nightly run', () => {
   ])('stops asking a source whose lists take %o: %s', async (latency) => {
     await using world = await openWorld({ sourceLatency: async () => latency });
     const run = await world.deps.runs.create({ kind: 'nightly', subject: 'now' });
-    const outcome = await exportDue(run, world.deps, new AbortController().signal, new SourceWatch(0));
+    const outcome = await exportDue(run, world.deps, new AbortController().signal, { probeEveryMs: 0 });
     expect(outcome).toMatchObject({
       verdict: 'incomplete',
       evidence: { unasked: 3, reason: 'stopped early: the source answers much slower than usual' },

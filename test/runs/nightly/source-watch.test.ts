@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { isSlow, SourceWatch } from '../../../src/runs/nightly/source-watch.ts';
+import { isSlow, watchSource } from '../../../src/runs/nightly/source-watch.ts';
 
 const QUICK = { lastMs: 30, medianMs: 25 };
 const SLOW = { lastMs: 1_500, medianMs: 25 };
@@ -15,9 +15,10 @@ test.each([
 
 describe('the watch on the source’s latency', () => {
   async function answers(...latencies: (typeof QUICK)[]): Promise<boolean[]> {
-    const watch = new SourceWatch(0);
+    const left = [...latencies];
+    const isUnwell = watchSource(async () => left.shift() ?? QUICK, 0);
     const said: boolean[] = [];
-    for (const latency of latencies) said.push((await watch.unwell(async () => latency)) !== undefined);
+    while (left.length > 0) said.push((await isUnwell()) !== undefined);
     return said;
   }
 
@@ -30,9 +31,8 @@ describe('the watch on the source’s latency', () => {
   });
 
   test('checks only from time to time', async () => {
-    const watch = new SourceWatch(3_600_000);
     let asked = 0;
-    await watch.unwell(async () => ((asked += 1), SLOW));
+    await watchSource(async () => ((asked += 1), SLOW), 3_600_000)();
     expect(asked).toBe(0);
   });
 });

@@ -65,32 +65,28 @@ export class NightlyPlans {
   async plan(request: PlanRequest): Promise<Plan> {
     const { runId, partyIds, exportsMax = null } = request;
     const isDeferred = sql`priority > ${exportsMax}::bigint`;
-    const [run] = await readRows(
-      this.#db,
-      'read the plan of the nightly run',
-      sql<{ plan: Plan | null }>`select params->'plan' as plan from mirror.runs where run_id = ${runId}`,
-    );
+    const known = sql<
+      Record<'plan', Plan | null>
+    >`select params->'plan' as plan from mirror.runs where run_id = ${runId}`;
+    const [run] = await readRows(this.#db, 'read the plan of the nightly run', known);
     if (run?.plan) return run.plan;
     return mapDatabaseError('plan the nightly run', async () => {
       const plan = await this.#db.transaction().execute(async (tx) => {
         await sql`select pg_advisory_xact_lock(mirror.lock_key('nightly plan'))`.execute(tx);
         await sql`do ${sql.lit(attachStatement(runId))}`.execute(tx);
-        const planned = await readRow(
-          tx,
-          'plan the nightly run',
-          sql<Plan>`
-            with ${dueParties(request)},
-            written as (
-              insert into mirror.nightly_units (run_id, party_id, priority, is_idle)
-              select ${runId}, party_id, priority, rank in (2, 5) from due
-              where ${exportsMax}::bigint is null or priority <= ${exportsMax}::bigint
-              on conflict do nothing)
-            select parties, parties - due as "notDue", due - deferred as asked, deferred, "deferredNeverAsked", "deferredSince"
-              from (select count(*)::int as parties from considered) c,
-                   (select count(*)::int as due, (count(*) filter (where ${isDeferred}))::int as deferred,
-                           (count(*) filter (where ${isDeferred} and last_asked_at is null))::int as "deferredNeverAsked",
-                           min(last_asked_at) filter (where ${isDeferred}) as "deferredSince" from due) d`,
-        );
+        const planning = sql<Plan>`
+          with ${dueParties(request)},
+          written as (
+            insert into mirror.nightly_units (run_id, party_id, priority, is_idle)
+            select ${runId}, party_id, priority, rank in (2, 5) from due
+            where ${exportsMax}::bigint is null or priority <= ${exportsMax}::bigint
+            on conflict do nothing)
+          select parties, parties - due as "notDue", due - deferred as asked, deferred, "deferredNeverAsked", "deferredSince"
+            from (select count(*)::int as parties from considered) c,
+                 (select count(*)::int as due, (count(*) filter (where ${isDeferred}))::int as deferred,
+                         (count(*) filter (where ${isDeferred} and last_asked_at is null))::int as "deferredNeverAsked",
+                         min(last_asked_at) filter (where ${isDeferred}) as "deferredSince" from due) d`;
+        const planned = await readRow(tx, 'plan the nightly run', planning);
         await sql`update mirror.runs set params = params || ${JSON.stringify({ plan: planned })}::jsonb
           where run_id = ${runId}`.execute(tx);
         await recordScope(tx, partyIds);
@@ -107,58 +103,37 @@ export class NightlyPlans {
     scope: NightlyScope,
     exportsMax = Infinity,
   ): Promise<Pick<Plan, 'parties' | 'notDue' | 'asked' | 'deferred'>> {
-    const { parties, due } = await readRow(
-      this.#db,
-      'preview the nightly run',
-      sql<{ parties: number; due: number }>`
-        with ${consideredParties(scope)}
-        select count(*)::int as parties, (count(*) filter (where is_due))::int as due from considered`,
-    );
+    const counted = sql<{ parties: number; due: number }>`
+      with ${consideredParties(scope)}
+      select count(*)::int as parties, (count(*) filter (where is_due))::int as due from considered`;
+    const { parties, due } = await readRow(this.#db, 'preview the nightly run', counted);
     const asked = Math.min(due, exportsMax);
     return { parties, notDue: parties - due, asked, deferred: due - asked };
   }
 
   /** @param daysMax how long a party may go unasked */
   lateness(daysMax: number, partyIds?: NightlyScope['partyIds']): Promise<Lateness> {
-    return readRow(
-      this.#db,
-      'look for late ledgers',
-      sql<Lateness>`
-        with ${selectPartyIds(partyIds)}
-        select (select count(*) from (${ASKED}) asked join ids using (party_id)
-                 where last_asked_at < clock_timestamp() - (${daysMax} + 1) * interval '1 day')::int as late,
-               (select min(known_to) from (
-                 select max(to_time) as known_to from mirror.coverage where not open group by party_id, asset_id) ends)
-                 as "oldestFrontier"`,
-    );
+    const late = sql<Lateness>`
+      with ${selectPartyIds(partyIds)}
+      select (select count(*) from (${ASKED}) asked join ids using (party_id)
+               where last_asked_at < clock_timestamp() - (${daysMax} + 1) * interval '1 day')::int as late,
+             (select min(known_to) from (
+               select max(to_time) as known_to from mirror.coverage where not open group by party_id, asset_id) ends)
+               as "oldestFrontier"`;
+    return readRow(this.#db, 'look for late ledgers', late);
   }
 
   estimate(partyIds: NightlyScope['partyIds']): Promise<Estimate> {
-    return readRow(
-      this.#db,
-      'estimate the nightly run',
-      sql<Estimate>`
-        with ${selectPartyIds(partyIds)}
-        select (select count(*) from ids)::int as parties,
-          (select count(distinct party_id) from mirror.exports join ids using (party_id)
-             where quarantined_at is not null and ${SAYS_OF_ALL})::int as quarantined,
-          not exists (select from mirror.runs where kind = 'sync' and state = 'done') as "isFirst",
-          (select (evidence->'exports'->>'secondsPerExport')::float8 from mirror.runs
-             where kind = 'nightly' and state = 'done' and evidence->'exports' ? 'secondsPerExport'
-             order by queued_at desc limit 1) as "secondsPerExport"`,
-    );
-  }
-
-  /** The closed segments of which the source still has a part for certain. */
-  auditable(retentionMs: number): Promise<{ readonly segments: number; readonly bytes: bigint }> {
-    return readRow(
-      this.#db,
-      'count the segments to audit',
-      sql<{ segments: number; bytes: bigint }>`
-        select count(*)::int as segments, coalesce(sum(bytes), 0)::bigint as bytes from mirror.segments
-        where status = 'current' and not open
-          and to_time > clock_timestamp() - ${retentionMs}::float8 * interval '1 millisecond'`,
-    );
+    const estimate = sql<Estimate>`
+      with ${selectPartyIds(partyIds)}
+      select (select count(*) from ids)::int as parties,
+        (select count(distinct party_id) from mirror.exports join ids using (party_id)
+           where quarantined_at is not null and ${SAYS_OF_ALL})::int as quarantined,
+        not exists (select from mirror.runs where kind = 'sync' and state = 'done') as "isFirst",
+        (select (evidence->'exports'->>'secondsPerExport')::float8 from mirror.runs
+           where kind = 'nightly' and state = 'done' and evidence->'exports' ? 'secondsPerExport'
+           order by queued_at desc limit 1) as "secondsPerExport"`;
+    return readRow(this.#db, 'estimate the nightly run', estimate);
   }
 }
 

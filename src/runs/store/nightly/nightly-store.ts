@@ -46,41 +46,32 @@ export class NightlyStore {
 
   /** Hands out the next ledgers to queue, marking them; those marked earlier and lost are handed out again by `requeue`. */
   take(runId: string, ledgersMax: number): Promise<readonly DueLedger[]> {
-    return readRows(
-      this.#db,
-      'take ledgers to export',
-      sql<DueLedger>`
-        with picked as materialized (
-          select party_id from mirror.nightly_units where run_id = ${runId} and state = 'due'
-          order by priority limit ${ledgersMax} for update skip locked),
-        taken as (
-          update mirror.nightly_units n set state = 'queued', updated_at = clock_timestamp()
-          from picked where n.run_id = ${runId} and n.party_id = picked.party_id
-          returning n.party_id, n.is_idle, n.priority)
-        select party_id as "partyId", is_idle as "isIdle" from taken order by priority`,
-    );
+    const taken = sql<DueLedger>`
+      with picked as materialized (
+        select party_id from mirror.nightly_units where run_id = ${runId} and state = 'due'
+        order by priority limit ${ledgersMax} for update skip locked),
+      taken as (
+        update mirror.nightly_units n set state = 'queued', updated_at = clock_timestamp()
+        from picked where n.run_id = ${runId} and n.party_id = picked.party_id
+        returning n.party_id, n.is_idle, n.priority)
+      select party_id as "partyId", is_idle as "isIdle" from taken order by priority`;
+    return readRows(this.#db, 'take ledgers to export', taken);
   }
 
   /** Those of the given ledgers that are not settled yet, in the order given. */
   async unsettled(runId: string, partyIds: readonly string[]): Promise<readonly string[]> {
-    const rows = await readRows(
-      this.#db,
-      'read which ledgers are due',
-      sql<{ party_id: string }>`
-        select party_id from mirror.nightly_units
-         where run_id = ${runId} and party_id = any(${[...partyIds]}) and state in ('due', 'queued')`,
-    );
+    const unsettled = sql<{ party_id: string }>`
+      select party_id from mirror.nightly_units
+       where run_id = ${runId} and party_id = any(${[...partyIds]}) and state in ('due', 'queued')`;
+    const rows = await readRows(this.#db, 'read which ledgers are due', unsettled);
     const open = new Set(rows.map((row) => row.party_id));
     return partyIds.filter((partyId) => open.has(partyId));
   }
 
   /** After a crash or a flushed queue nobody knows which jobs still exist: queueing one twice is harmless. */
   async requeue(runId: string): Promise<void> {
-    await readRows(
-      this.#db,
-      'queue ledgers again',
-      sql`update mirror.nightly_units set state = 'due' where run_id = ${runId} and state = 'queued'`,
-    );
+    const requeued = sql`update mirror.nightly_units set state = 'due' where run_id = ${runId} and state = 'queued'`;
+    await readRows(this.#db, 'queue ledgers again', requeued);
   }
 
   /**
@@ -125,24 +116,18 @@ export class NightlyStore {
   async counts(runId: string, asked: number): Promise<NightlyCounts> {
     const count = (state: string) =>
       sql`(select count(*) from mirror.nightly_units where run_id = ${runId} and state = ${sql.lit(state)})::int`;
-    const open = await readRow(
-      this.#db,
-      'count the ledgers of the nightly run',
-      sql<Omit<NightlyCounts, 'done'>>`
-        select ${count('due')} as due, ${count('queued')} as queued, ${count('failed')} as failed`,
-    );
+    const counted = sql<Omit<NightlyCounts, 'done'>>`
+      select ${count('due')} as due, ${count('queued')} as queued, ${count('failed')} as failed`;
+    const open = await readRow(this.#db, 'count the ledgers of the nightly run', counted);
     return { ...open, done: Math.max(0, asked - open.due - open.queued - open.failed) };
   }
 
   /** Whether somebody exports a ledger now. */
   async isExporting(): Promise<boolean> {
-    const { has } = await readRow(
-      this.#db,
-      'look for exports in hand',
-      sql<{ has: boolean }>`
-        select exists (select from mirror.exports
-          where lease_until > clock_timestamp() and mirror.is_leased(lease_until, lease_holder)) as has`,
-    );
+    const inHand = sql<{ has: boolean }>`
+      select exists (select from mirror.exports
+        where lease_until > clock_timestamp() and mirror.is_leased(lease_until, lease_holder)) as has`;
+    const { has } = await readRow(this.#db, 'look for exports in hand', inHand);
     return has;
   }
 
@@ -158,19 +143,16 @@ export class NightlyStore {
              order by priority limit ${LISTED_MAX}) listed)`;
     const named = (outcome: RawBuilder<unknown>) =>
       sql`json_build_object('partyId', party_id, 'outcome', ${outcome})`;
-    const summary = await readRow(
-      this.#db,
-      'sum up the nightly run',
-      sql<Summary>`
-        with units as not materialized (select * from mirror.nightly_units where run_id = ${runId})
-        select ${sum('rows')} as "newRows", ${sum('replacedRows')} as "replacedRows", ${sum('bytes')} as "newBytes",
-               ${sum('segments')} as "newSegments", ${count(sql`outcome->>'verdict' = 'suspicious'`)} as suspicious,
-               ${count(sql`state = 'done' and outcome->>'verdict' in ('incomplete', 'failed')`)} as incomplete,
-               ${first(named(sql`outcome`), sql`state = 'failed'`)} as failures,
-               ${first(named(DOUBT), sql`state = 'done' and outcome->>'verdict' <> 'complete'`)} as doubted,
-               ${first(sql`party_id`, sql`state in ('due', 'queued')`)} as "unaskedParties"
-        from units`,
-    );
+    const summed = sql<Summary>`
+      with units as not materialized (select * from mirror.nightly_units where run_id = ${runId})
+      select ${sum('rows')} as "newRows", ${sum('replacedRows')} as "replacedRows", ${sum('bytes')} as "newBytes",
+             ${sum('segments')} as "newSegments", ${count(sql`outcome->>'verdict' = 'suspicious'`)} as suspicious,
+             ${count(sql`state = 'done' and outcome->>'verdict' in ('incomplete', 'failed')`)} as incomplete,
+             ${first(named(sql`outcome`), sql`state = 'failed'`)} as failures,
+             ${first(named(DOUBT), sql`state = 'done' and outcome->>'verdict' <> 'complete'`)} as doubted,
+             ${first(sql`party_id`, sql`state in ('due', 'queued')`)} as "unaskedParties"
+      from units`;
+    const summary = await readRow(this.#db, 'sum up the nightly run', summed);
     return Object.fromEntries(
       Object.entries(summary).filter(([, value]) => value !== null),
     ) as typeof summary;
