@@ -14,7 +14,7 @@ import { type SourceClock, sourceClock } from '../export/plan/source-clock.ts';
 import { buildLake, type LakeDeps } from '../lake/build/build.ts';
 import { verifyLake } from '../lake/verify/verify-lake.ts';
 import { loadAll } from '../load/load-all.ts';
-import { catchUpWithStore, rebuildIfEmpty } from '../load/rebuild.ts';
+import { catchUpWithStore, rebuildIfEmpty } from '../load/store/rebuild.ts';
 import { verify } from '../load/verify.ts';
 import { isWrittenOnce, type ObjectStore } from '../objects/object-store.ts';
 import type { Source } from '../source/source-client.ts';
@@ -27,7 +27,6 @@ import { compareWithReport, publishReport, restoreReports } from '../runs/report
 import { decodeReport } from '../runs/report/report-form.ts';
 import { ReportStore } from '../runs/store/report-store.ts';
 import { LoadStore } from '../load/store/load-store.ts';
-import { RebuildStore } from '../load/store/rebuild-store.ts';
 import { VerifyStore } from '../load/store/verify-store.ts';
 import { ListStore } from '../list-sync/store/list-store.ts';
 import { exportLine, lakeLine, loadLine, syncLine, verifyLine } from '../runs/progress/lines-of-stages.ts';
@@ -132,7 +131,7 @@ function openClock(asked: () => Source): Stages['clock'] {
 function stagesOfLoads(parts: StageParts) {
   const { log, warehouse, store, lake } = parts;
   const reports = { store: new ReportStore(warehouse), objects: store };
-  const rebuilding = { repository: new RebuildStore(warehouse.db), objects: store };
+  const rebuilding = { db: warehouse.db, objects: store };
   return {
     load: async ({ runId, rebuild }, call) => {
       const rebuilt = rebuild

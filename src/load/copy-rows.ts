@@ -12,8 +12,8 @@ import { hashText, RowDigest } from '../ledger/digest.ts';
 import { PermanentError } from '../core/errors.ts';
 import type { Layout } from '../ledger/header.ts';
 import { RowFields } from '../ledger/row-fields.ts';
-import type { MonthLines } from './ports.ts';
 import type { SegmentRows } from './segment-reader.ts';
+import type { MonthLines } from './store/copy-sink.ts';
 import type { SegmentRecord } from './store/segment-records.ts';
 
 /** Each month of a segment costs a partition; a century of them is no ledger. */

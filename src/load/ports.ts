@@ -1,15 +1,4 @@
-/** What loading and verifying need from the warehouse and the lake. */
-
-/** Whole lines of COPY input in text format, of one month (`2023-05`), whose partition must exist before they are sent. */
-export interface MonthLines {
-  readonly month: string;
-  readonly lines: Buffer;
-}
-
-/** Where a segment's rows go; a write that resolves makes room for the next. */
-export interface RowSink {
-  write(months: readonly MonthLines[]): Promise<void>;
-}
+/** What verifying needs from the lake. */
 
 /** Something recorded that does not agree with what is there. */
 export interface Problem {

@@ -4,7 +4,6 @@
  */
 import { errorCode, errorLine, PermanentError } from '../core/errors.ts';
 import { formatInstant } from '../core/time.ts';
-import { RowDigest } from '../ledger/digest.ts';
 import { type Manifest, readManifest } from '../ledger/objects/manifest.ts';
 import { manifestKey } from '../ledger/objects/object-keys.ts';
 import type { ObjectStore } from '../objects/object-store.ts';
@@ -12,8 +11,6 @@ import type { LakeCheck, LakeCheckOptions, Problem } from './ports.ts';
 import { readSegment } from './segment-reader.ts';
 import type { SegmentRecord } from './store/segment-records.ts';
 import type { NeverFetched, VerifyStore } from './store/verify-store.ts';
-import { sumStoredRows } from './stored-sums.ts';
-import { checkStore } from './unknown-objects.ts';
 
 const PAGE_SEGMENTS = 100;
 const PROBLEMS_KEPT_MAX = 100;
@@ -61,7 +58,7 @@ export async function verify(
   const parts = isFull ? 1 : NIGHTLY_PARTS;
   const verification = new Verification(deps, signal, onProgress);
   await verification.checkSegments(await repository.segmentsToProve(parts), deep);
-  const store = isFull ? await checkStore(deps, await repository.warehouseId(), signal) : undefined;
+  const store = isFull ? await repository.checkStore(deps.objects, signal) : undefined;
   verification.add([...(store?.problems ?? []), ...(await repository.inconsistencies(signal, isFull))]);
   await verification.checkLake({ deep, parts });
   const { problems, problemCount, checked } = verification;
@@ -117,7 +114,11 @@ class Verification {
         this.#onProgress?.(this.checked);
       }
       const loaded = page.filter((segment) => segment.isLoaded);
-      if (loaded.length > 0) await this.#checkRows(loaded, isDeep);
+      for (const { segment, rows, difference } of await repository.checkRows(loaded, isDeep, this.#signal)) {
+        this.checked.loadedSegments += 1;
+        this.checked.warehouseRows += rows;
+        if (difference) await this.#addIfCurrent(segment, difference);
+      }
       const read = page.map(({ segmentId }) => segmentId);
       await repository.noteProven(read.filter((id) => !this.#suspects.has(id)));
     }
@@ -140,37 +141,8 @@ class Verification {
     } catch (error) {
       if (!(error instanceof PermanentError)) throw error;
       const reason = { code: errorCode(error), message: errorLine(error) };
-      await this.#addIfCurrent(segment, reason.code, reason.message);
+      await this.#addIfCurrent(segment, reason);
       await repository.distrust(segment.segmentId, reason);
-    }
-  }
-
-  async #checkRows(segments: readonly SegmentRecord[], isDeep: boolean): Promise<void> {
-    const { repository } = this.#deps;
-    const ids = segments.map((segment) => segment.segmentId);
-    const counts = await repository.countRows(ids);
-    const recorded = await repository.monthSums(ids);
-    const stored = isDeep ? await sumStoredRows(repository.loadedLines(ids, this.#signal)) : undefined;
-    for (const segment of segments) {
-      const { segmentId, valuesDigest } = segment;
-      const rows = counts.get(segmentId) ?? 0n;
-      this.checked.loadedSegments += 1;
-      this.checked.warehouseRows += rows;
-      if (rows !== segment.rows) {
-        const message = `mirror.ledger_entries has ${rows} rows of it, its manifest ${segment.rows}`;
-        await this.#addIfCurrent(segment, 'ROWS_DIFFER', message);
-        continue;
-      }
-      // The additive digest makes the sum of all months the segment's.
-      const months = new RowDigest();
-      for (const month of recorded.get(segmentId) ?? [])
-        months.merge(RowDigest.fromHex(month.valuesDigest, Number(month.rows)));
-      if (BigInt(months.rows) !== rows || months.hex() !== valuesDigest)
-        await this.#addIfCurrent(segment, 'MONTHS_DIFFER', 'its sums by month do not add up to its own');
-      const found = stored && (stored.get(String(segmentId)) ?? new RowDigest()).hex();
-      if (found === undefined || found === valuesDigest) continue;
-      const message = `the rows in mirror.ledger_entries sum up to ${found}, loaded were ${valuesDigest}`;
-      await this.#addIfCurrent(segment, 'VALUES_DIFFER', message);
     }
   }
 
@@ -184,11 +156,11 @@ class Verification {
   }
 
   /** Exports and loads go on meanwhile: what was replaced since it was listed is no problem. */
-  async #addIfCurrent(segment: SegmentRecord, code: string, message: string): Promise<void> {
+  async #addIfCurrent(segment: SegmentRecord, reason: Omit<Problem, 'subject'>): Promise<void> {
     const [now] = await this.#deps.repository.segmentsById([segment.segmentId]);
     this.#suspects.add(segment.segmentId);
     if (now === undefined || (segment.isLoaded && !now.isLoaded)) return;
-    this.add([{ code, subject: segment.objectKey, message }]);
+    this.add([{ ...reason, subject: segment.objectKey }]);
   }
 
   add(problems: readonly Problem[]): void {

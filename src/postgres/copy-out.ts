@@ -12,33 +12,37 @@ function canonicalExpression(column: EntryColumn): string {
 /** The canonical values of a ledger entry joined as they are summed, without what `extra` adds. */
 export const CANONICAL_SQL = `array_to_string(array[${ENTRY_COLUMNS.map(canonicalExpression).join(', ')}], e'\\x1f', '')`;
 
-/**
- * Yields what `copy … to stdout` sends, in chunks cut anywhere. Its connection is given back when the
- * copy has ended, and closed where the reader stopped early.
- */
-export async function* copyOut(
+/** Whole lines of what `copy … to stdout` sends in text format, some at a time, on a connection of its own. */
+export async function* copyLines(
   pool: Pool,
-  statement: string,
-  action: string,
-  signal: AbortSignal,
-): AsyncGenerator<Buffer> {
+  ...[statement, action, signal]: CopyOf
+): AsyncGenerator<readonly string[]> {
   signal.throwIfAborted();
-  let isBroken = true;
+  const decoder = new TextDecoder();
+  let [partial, isBroken] = ['', true];
   const client = await mapDatabaseError(action, () => pool.connect());
   try {
-    yield* copyOutOn(client, statement, action, signal);
+    for await (const chunk of copyOut(client, statement, action, signal)) {
+      const lines = (partial + decoder.decode(chunk, { stream: true })).split('\n');
+      partial = lines.pop() ?? '';
+      yield lines;
+    }
     isBroken = false;
   } finally {
+    // Closed where the reader stopped early.
     client.release(isBroken);
   }
 }
 
-/** The same on a connection of the caller's, which is of no more use where the reader stopped early. */
-export async function* copyOutOn(
+type CopyOf = [statement: string, action: string, signal: AbortSignal];
+
+/**
+ * Yields what `copy … to stdout` sends, in chunks cut anywhere. The connection is of no more use where the reader
+ * stopped early.
+ */
+export async function* copyOut(
   client: PoolClient,
-  statement: string,
-  action: string,
-  signal: AbortSignal,
+  ...[statement, action, signal]: CopyOf
 ): AsyncGenerator<Buffer> {
   try {
     for await (const chunk of client.query(copyTo(statement)) as AsyncIterable<Buffer>) {

@@ -11,6 +11,8 @@ export interface Identity {
   readonly warehouseId: string;
   /** The address that the last sync of a list has read; null before the first. */
   readonly sourceUrl: string | null;
+  /** A rebuild from the objects was begun and not finished. */
+  readonly isRebuilding: boolean;
 }
 
 /** Short and stable: a job carries it. Credentials and query do not count. */
@@ -25,7 +27,8 @@ export function shownUrl(url: URL): string {
 
 export function readIdentity(db: Database): Promise<Identity> {
   const identity = sql<Identity>`
-    select mirror_id as "mirrorId", warehouse_id as "warehouseId", source_url as "sourceUrl" from mirror.identity`;
+    select mirror_id as "mirrorId", warehouse_id as "warehouseId", source_url as "sourceUrl",
+      is_rebuilding as "isRebuilding" from mirror.identity`;
   return readRow(db, "read the mirror's identity", identity);
 }
 

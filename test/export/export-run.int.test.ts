@@ -20,7 +20,7 @@ import {
 } from './ledger-double.ts';
 import { publicationStates, publishedSegments, recordedExports } from '../support/mirror-state.ts';
 import { addEntries, emptyLedgers } from '../support/mirror-arrange.ts';
-import { ensurePartitions } from '../../src/postgres/partitions.ts';
+import { ensurePartitions } from '../../src/load/store/copy-sink.ts';
 
 const database = await freshDatabase({ isMigrated: true });
 const ERROR = Buffer.from('{"error":{"code":13, "message":"Internal error", "details":[]}}');

@@ -328,6 +328,7 @@ describe('loadParty', () => {
           replacement,
           (segment, sink) =>
             write(segment, {
+              ...sink,
               write: async (chunk) => {
                 await sink.write(chunk);
                 if (!isKilled) await kill();

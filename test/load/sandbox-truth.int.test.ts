@@ -8,7 +8,7 @@ import { exportParty } from '../../src/export/export-party.ts';
 import { buildLake, type LakeDeps } from '../../src/lake/build/build.ts';
 import { type Lake, openLake } from '../../src/lake/query/lake.ts';
 import { runQuery } from '../../src/lake/query/query.ts';
-import { rebuildIfEmpty } from '../../src/load/rebuild.ts';
+import { rebuildIfEmpty } from '../../src/load/store/rebuild.ts';
 import { verifyLake } from '../../src/lake/verify/verify-lake.ts';
 import { loadAll } from '../../src/load/load-all.ts';
 import type { LakeCheck } from '../../src/load/ports.ts';
@@ -18,7 +18,6 @@ import { type Sandbox, startSandbox } from '../support/sandbox.ts';
 import { openWarehouse, type Warehouse } from '../../src/postgres/database.ts';
 import { LakeStore } from '../../src/lake/store/lake-store.ts';
 import { LoadStore } from '../../src/load/store/load-store.ts';
-import { RebuildStore } from '../../src/load/store/rebuild-store.ts';
 import { VerifyStore } from '../../src/load/store/verify-store.ts';
 import { signal, World } from '../export/export-world.ts';
 import { testSource } from '../source/test-source.ts';
@@ -156,7 +155,7 @@ async function expectFromObjectsAlone(world: World, truth: readonly string[]): P
     const { objects, folder } = world;
     await rm(join(folder, 'objects', 'lake'), { recursive: true, force: true });
     const lake = lakeDeps(other, objects, folder);
-    expect(await rebuildIfEmpty({ repository: new RebuildStore(other.db), objects }, signal)).toMatchObject({
+    expect(await rebuildIfEmpty({ db: other.db, objects }, signal)).toMatchObject({
       problemCount: 0,
     });
     expect(await loadAll({ repository: new LoadStore(other), objects }, signal)).toMatchObject({

@@ -3,12 +3,12 @@ import { fileURLToPath } from 'node:url';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { loadAll } from '../../src/load/load-all.ts';
 import type { LoadDeps } from '../../src/load/load-party.ts';
-import { rebuildIfEmpty, catchUpWithStore } from '../../src/load/rebuild.ts';
+import { rebuildIfEmpty, catchUpWithStore } from '../../src/load/store/rebuild.ts';
 import { verify, type VerifyReport } from '../../src/load/verify.ts';
 import { LoadStore } from '../../src/load/store/load-store.ts';
-import { RebuildStore } from '../../src/load/store/rebuild-store.ts';
 import { VerifyStore } from '../../src/load/store/verify-store.ts';
 import type { ObjectStore } from '../../src/objects/object-store.ts';
+import { readIdentity } from '../../src/postgres/identity.ts';
 import { loadWorld } from './load-world.ts';
 import { HEADER_12, HEADER_13 } from '../ledger/csv.ts';
 import { PARTY_A, PARTY_B, publish, row12, row13, WAREHOUSE_ID } from './published.ts';
@@ -200,9 +200,9 @@ describe('rebuildIfEmpty', () => {
     });
     const before = (await database.pool.query(SEGMENTS)).rows;
     await emptyLedgers(database.pool);
-    const repository = new RebuildStore(warehouse.db);
+    const rebuilding = { db: warehouse.db, objects };
 
-    const rebuilt = await rebuildIfEmpty({ repository, objects }, signal);
+    const rebuilt = await rebuildIfEmpty(rebuilding, signal);
     const loaded = await loadAll(deps, signal);
 
     expect(rebuilt).toEqual({
@@ -218,29 +218,29 @@ describe('rebuildIfEmpty', () => {
       'select warehouse_id, publication_seq > 2 as later from mirror.identity',
     );
     expect(identity.rows).toEqual([{ warehouse_id: WAREHOUSE_ID, later: true }]);
-    expect(await rebuildIfEmpty({ repository, objects }, signal)).toBeUndefined();
+    expect(await rebuildIfEmpty(rebuilding, signal)).toBeUndefined();
   });
 
   it('goes on where it was killed, and before anything else is asked', async () => {
     await publishBoth();
+    const third = { party: 'c'.repeat(64), ...APRIL_TO_JUNE };
+    await publish(database.pool, objects, { ...third, rows: [row12({ time: '2023-05-01 01:00:00+00' })] });
     const before = (await database.pool.query(SEGMENTS)).rows;
-    expect(before.length).toBe(2);
+    expect(before.length).toBe(3);
     await emptyLedgers(database.pool);
-    class Dying extends RebuildStore {
-      override adopt(...given: Parameters<RebuildStore['adopt']>): ReturnType<RebuildStore['adopt']> {
-        if (given[0] === PARTY_B) throw new Error('killed');
-        return super.adopt(...given);
-      }
-    }
-    await expect(rebuildIfEmpty({ repository: new Dying(warehouse.db), objects }, signal)).rejects.toThrow(
-      'killed',
-    );
+    const { db } = warehouse;
+    // The first party is recorded when a manifest of the second is read, the second when one of the third is.
+    const read: ObjectStore['read'] = (key, ...how) => {
+      if (key.includes(third.party)) throw new Error('killed');
+      return objects.read(key, ...how);
+    };
+    const dying = { db, objects: { ...objects, read } };
+    await expect(rebuildIfEmpty(dying, signal)).rejects.toThrow('killed');
     expect((await database.pool.query(SEGMENTS)).rows.length).toBe(1);
-    const repository = new RebuildStore(warehouse.db);
-    await catchUpWithStore({ repository, objects }, signal);
+    await catchUpWithStore({ db, objects }, signal);
     expect((await database.pool.query(SEGMENTS)).rows).toEqual(before);
-    expect((await repository.lineage()).isRebuilding).toBe(false);
-    expect(await rebuildIfEmpty({ repository, objects }, signal)).toBeUndefined();
+    expect((await readIdentity(db)).isRebuilding).toBe(false);
+    expect(await rebuildIfEmpty({ db, objects }, signal)).toBeUndefined();
   });
 
   it('takes over no object that is older than what is known of its range', async () => {
@@ -251,7 +251,7 @@ describe('rebuildIfEmpty', () => {
     const before = (await database.pool.query(SEGMENTS)).rows;
     await database.pool.query('delete from mirror.segments where segment_id = $1', [segmentId]);
     await setWarehouseId(database.pool, WAREHOUSE_ID);
-    const found = await catchUpWithStore({ repository: new RebuildStore(warehouse.db), objects }, signal);
+    const found = await catchUpWithStore({ db: warehouse.db, objects }, signal);
     expect(found).toMatchObject({ current: 0, superseded: 1, problemCount: 0 });
     expect((await database.pool.query(SEGMENTS)).rows).toEqual(before);
   });
@@ -260,7 +260,7 @@ describe('rebuildIfEmpty', () => {
     await publishBoth();
     await emptyLedgers(database.pool);
     await setWarehouseId(database.pool, '00000000-0000-4000-8000-000000000009');
-    const deps = { repository: new RebuildStore(warehouse.db), objects };
+    const deps = { db: warehouse.db, objects };
     expect(await catchUpWithStore(deps, signal)).toBeUndefined();
   });
 
@@ -269,7 +269,7 @@ describe('rebuildIfEmpty', () => {
     await emptyLedgers(database.pool);
     await unlink(pathOf(key));
 
-    const rebuilt = await rebuildIfEmpty({ repository: new RebuildStore(warehouse.db), objects }, signal);
+    const rebuilt = await rebuildIfEmpty({ db: warehouse.db, objects }, signal);
 
     expect(rebuilt).toMatchObject({
       current: 1,

@@ -1,7 +1,7 @@
 /** The warehouse as a build of the lake reads it: everything of one moment. */
 import type { Pool, PoolClient } from 'pg';
 import { LINE_COLUMNS } from '../../ledger/canonical.ts';
-import { copyOutOn } from '../../postgres/copy-out.ts';
+import { copyOut } from '../../postgres/copy-out.ts';
 import { mapDatabaseError } from '../../postgres/transaction.ts';
 import type { LakeTable } from '../tables/columns.ts';
 
@@ -74,9 +74,9 @@ export async function readAtOnce<Result>(
     mirrorId: identity?.mirrorId ?? '',
     lastBuild: identity?.lastBuild ?? 0,
     segmentMonths: () => readSegmentMonths(client),
-    rows: (month, segmentIds, signal) => copyOutOn(client, rowsStatement(month, segmentIds), ACTION, signal),
+    rows: (month, segmentIds, signal) => copyOut(client, rowsStatement(month, segmentIds), ACTION, signal),
     whole: (table, signal) =>
-      copyOutOn(client, `copy (${WHOLE[table]}) to stdout (format csv)`, ACTION, signal),
+      copyOut(client, `copy (${WHOLE[table]}) to stdout (format csv)`, ACTION, signal),
   });
   await mapDatabaseError(ACTION, () => client.query('commit'));
   return result;

@@ -2,14 +2,13 @@
 import { quarantineSegment } from '../../export/store/segment-rows.ts';
 import { type RawBuilder, sql } from 'kysely';
 import type { PoolClient } from 'pg';
-import { LINE_COLUMNS } from '../../ledger/canonical.ts';
 import type { LoadedSums } from '../copy-rows.ts';
 import type { Replacement, StaleSegment } from '../plan.ts';
-import type { Problem, RowSink } from '../ports.ts';
+import type { Problem } from '../ports.ts';
 import { takeLock } from '../../postgres/advisory-lock.ts';
-import { openCopySink } from '../../postgres/copy-sink.ts';
 import { WAITS_FOR_THE_STORE, type Warehouse } from '../../postgres/database.ts';
 import { mapDatabaseError, readRow, readRows } from '../../postgres/transaction.ts';
+import { openCopySink, type RowSink } from './copy-sink.ts';
 import { readSegments, type SegmentRecord } from './segment-records.ts';
 
 /** For one statement, a COPY of a whole segment among them. */
@@ -74,7 +73,7 @@ export class LoadStore {
       let isCurrent = await statement(() => isUpToDate(client, replacement));
       const removed = isCurrent ? await statement(() => removeRows(client, replacement.remove)) : 0n;
       for (const segment of isCurrent ? replacement.load : []) {
-        const sink = openCopySink(pool, client, LINE_COLUMNS, signal);
+        const sink = openCopySink(pool, client, signal);
         const sums = await write(segment, sink);
         await sink.finish();
         isCurrent &&= await statement(() => markLoaded(client, segment.segmentId, sums));

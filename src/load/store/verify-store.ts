@@ -1,15 +1,27 @@
 /** What the warehouse says of itself when it is verified. */
 import { type RawBuilder, sql } from 'kysely';
 import { quarantineSegment } from '../../export/store/segment-rows.ts';
-import type { LoadedSums } from '../copy-rows.ts';
+import { canonicalText, extraFromJson } from '../../ledger/canonical.ts';
+import { hashText, RowDigest } from '../../ledger/digest.ts';
+import type { ObjectStore } from '../../objects/object-store.ts';
 import type { Problem } from '../ports.ts';
-import { CANONICAL_SQL, copyOut } from '../../postgres/copy-out.ts';
+import { CANONICAL_SQL, copyLines } from '../../postgres/copy-out.ts';
 import type { Warehouse } from '../../postgres/database.ts';
 import { readIdentity } from '../../postgres/identity.ts';
 import { readRow, readRows } from '../../postgres/transaction.ts';
-import { readKnownObjects, readSegments, type SegmentRecord } from './segment-records.ts';
+import { readSegments, type SegmentRecord } from './segment-records.ts';
+import { checkStore } from './unknown-objects.ts';
 
 const ACTION = 'verify the warehouse';
+const NULL = '\\N';
+const UNESCAPED: Readonly<Record<string, string>> = {
+  b: '\b',
+  f: '\f',
+  n: '\n',
+  r: '\r',
+  t: '\t',
+  v: '\v',
+};
 
 /** Each must count nothing. They are asked one by one: each sees its own moment, whole transactions only. */
 const STATEMENTS: readonly {
@@ -119,35 +131,67 @@ export class VerifyStore {
     return row === undefined || row.unproven > 0n ? null : row.oldest;
   }
 
-  async warehouseId(): Promise<string> {
-    return (await readIdentity(this.#warehouse.db)).warehouseId;
+  /** What lies in the store without being recorded here. */
+  async checkStore(objects: ObjectStore, signal: AbortSignal): ReturnType<typeof checkStore> {
+    const { db } = this.#warehouse;
+    const { warehouseId } = await readIdentity(db);
+    return checkStore({ objects, db }, warehouseId, signal);
   }
 
-  knownObjects(objectKeys: readonly string[]): Promise<ReadonlySet<string>> {
-    return readKnownObjects(this.#warehouse.db, objectKeys);
+  /** How many rows of loaded segments there are, and what differs from the record. @param isDeep sums their values too */
+  async checkRows(
+    segments: readonly SegmentRecord[],
+    isDeep: boolean,
+    signal: AbortSignal,
+  ): Promise<readonly { segment: SegmentRecord; rows: bigint; difference?: Omit<Problem, 'subject'> }[]> {
+    const ids = segments.map(({ segmentId }) => segmentId);
+    const found = await this.#rows(sql<{ id: bigint; rows: bigint; monthRows: bigint; digests: string[] }>`
+      select id, coalesce(e.rows, 0) as rows, coalesce(m.rows, 0) as "monthRows", coalesce(m.digests, '{}') as digests
+        from unnest(${ids}::bigint[]) as of (id)
+        left join (select segment_id as id, count(*) as rows from mirror.ledger_entries
+          where segment_id = any(${ids}) group by segment_id) e using (id)
+        left join (select segment_id as id, sum(rows)::bigint as rows, array_agg(values_digest) as digests
+          from mirror.segment_months where segment_id = any(${ids}) group by segment_id) m using (id)`);
+    const counted = new Map(found.map((row) => [row.id, row]));
+    const summed = isDeep ? await this.#sumRows(ids, signal) : undefined;
+    return segments.map((segment) => {
+      const { segmentId, valuesDigest } = segment;
+      const { rows = 0n, monthRows, digests = [] } = counted.get(segmentId) ?? {};
+      // The additive digest makes the sum of all months the segment's.
+      const months = new RowDigest();
+      for (const digest of digests) months.merge(RowDigest.fromHex(digest, 0));
+      const values = summed && (summed.get(String(segmentId)) ?? new RowDigest()).hex();
+      const differ = (code: string, message: string) => ({ segment, rows, difference: { code, message } });
+      if (rows !== segment.rows)
+        return differ(
+          'ROWS_DIFFER',
+          `mirror.ledger_entries has ${rows} rows of it, its manifest ${segment.rows}`,
+        );
+      if (monthRows !== rows || months.hex() !== valuesDigest)
+        return differ('MONTHS_DIFFER', 'its sums by month do not add up to its own');
+      if (values !== undefined && values !== valuesDigest)
+        return differ(
+          'VALUES_DIFFER',
+          `the rows in mirror.ledger_entries sum up to ${values}, loaded were ${valuesDigest}`,
+        );
+      return { segment, rows };
+    });
   }
 
-  /** Rows in mirror.ledger_entries by segment; segments without rows are missing. */
-  async countRows(segmentIds: readonly bigint[]): Promise<ReadonlyMap<bigint, bigint>> {
-    const rows = await this.#rows(sql<{ segment_id: bigint; rows: bigint }>`
-      select segment_id, count(*) as rows from mirror.ledger_entries
-       where segment_id = any(${segmentIds}) group by segment_id`);
-    return new Map(rows.map((row) => [row.segment_id, row.rows]));
-  }
-
-  async monthSums(segmentIds: readonly bigint[]): Promise<ReadonlyMap<bigint, LoadedSums['months']>> {
-    const rows = await this.#rows(sql<LoadedSums['months'][number] & { readonly segmentId: bigint }>`
-      select segment_id as "segmentId", to_char(month, 'YYYY-MM') as month, rows, values_digest as "valuesDigest"
-        from mirror.segment_months where segment_id = any(${segmentIds}) order by month`);
-    return Map.groupBy(rows, (row) => row.segmentId);
-  }
-
-  /** Loaded rows as COPY lines: segment id, extra (COPY-escaped JSON or \N), canonical values. */
-  async *loadedLines(segmentIds: readonly bigint[], signal: AbortSignal): AsyncGenerator<Buffer> {
-    const ids = segmentIds.join(',');
+  /** Sums of loaded rows by segment id, recomputed outside of the database. */
+  async #sumRows(segmentIds: readonly bigint[], signal: AbortSignal) {
+    const sums = new Map<string, RowDigest>();
     const statement = `copy (select segment_id, extra, ${CANONICAL_SQL} from mirror.ledger_entries
-      where segment_id = any('{${ids}}'::bigint[])) to stdout`;
-    yield* copyOut(this.#warehouse.pool, statement, ACTION, signal);
+      where segment_id = any('{${segmentIds.join(',')}}'::bigint[])) to stdout`;
+    for await (const lines of copyLines(this.#warehouse.pool, statement, ACTION, signal))
+      for (const line of lines) {
+        const [segmentId = '', extra = NULL, values = ''] = line.split('\t');
+        const sum = sums.get(segmentId) ?? new RowDigest();
+        sums.set(segmentId, sum);
+        const known = extra === NULL ? [] : extraFromJson(unescape(extra));
+        sum.add(hashText(canonicalText([unescape(values)], known)));
+      }
+    return sums;
   }
 
   /**
@@ -186,4 +230,10 @@ export class VerifyStore {
   async #rows<Row>(statement: RawBuilder<Row>): Promise<readonly Row[]> {
     return readRows(this.#warehouse.db, ACTION, statement);
   }
+}
+
+/** Of COPY's text format. */
+function unescape(escaped: string): string {
+  if (!escaped.includes('\\')) return escaped;
+  return escaped.replaceAll(/\\(.)/g, (_, character: string) => UNESCAPED[character] ?? character);
 }

@@ -1,7 +1,7 @@
 /** What the mirror holds, as sums: for the report of a nightly run, and for comparing with one. */
 import { sql } from 'kysely';
 import { hashText, RowDigest } from '../../ledger/digest.ts';
-import { copyOut } from '../../postgres/copy-out.ts';
+import { copyLines } from '../../postgres/copy-out.ts';
 import type { Warehouse } from '../../postgres/database.ts';
 import { readRow, readRows } from '../../postgres/transaction.ts';
 import type { Holding, NightlyReport, RowSum } from '../report/report-form.ts';
@@ -81,13 +81,7 @@ export class ReportStore {
   }
 
   async *#copiedLines(statement: string, signal: AbortSignal): AsyncGenerator<string> {
-    const decoder = new TextDecoder();
-    let partial = '';
-    for await (const chunk of copyOut(this.#warehouse.pool, statement, ACTION, signal)) {
-      const lines = (partial + decoder.decode(chunk, { stream: true })).split('\n');
-      partial = lines.pop() ?? '';
-      yield* lines;
-    }
+    for await (const lines of copyLines(this.#warehouse.pool, statement, ACTION, signal)) yield* lines;
   }
 
   async #changedSince(since: string | null): Promise<Holding[]> {

@@ -5,7 +5,7 @@ import { ConsoleStore } from '../../../src/api/console/store/console-store.ts';
 import { openRows } from '../../../src/postgres/rows.ts';
 import { freshWarehouse, startApi, type TestApi, NO_CONSOLE } from '../mirror.ts';
 import { addEntries, addExports, addParties, addSegment, type Row } from '../../support/mirror-arrange.ts';
-import { ensurePartitions } from '../../../src/postgres/partitions.ts';
+import { ensurePartitions } from '../../../src/load/store/copy-sink.ts';
 
 const warehouse = await freshWarehouse();
 const { pool } = warehouse;

@@ -36,6 +36,7 @@ class CountedStore extends LoadStore {
     const [partyId, replacement, write, ...rest] = given;
     const counted: typeof write = (segment, sink) =>
       write(segment, {
+        ...sink,
         write: async (months) => {
           await sink.write(months);
           for (let sent = 0; sent < months.length; sent += 1) step();

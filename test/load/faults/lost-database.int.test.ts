@@ -7,10 +7,9 @@ import { describe, expect, onTestFinished, test } from 'vitest';
 import { exportParty } from '../../../src/export/export-party.ts';
 import { createLog } from '../../../src/core/log.ts';
 import { tidyStore } from '../../../src/export/publish/janitor.ts';
-import { catchUpWithStore, rebuildIfEmpty, type RebuildResult } from '../../../src/load/rebuild.ts';
+import { catchUpWithStore, rebuildIfEmpty, type RebuildResult } from '../../../src/load/store/rebuild.ts';
 import { ExportArchiveStore } from '../../../src/export/store/export-archive.ts';
 import { openWarehouse } from '../../../src/postgres/database.ts';
-import { RebuildStore } from '../../../src/load/store/rebuild-store.ts';
 import type { ReleaseName } from '../../../src/sandbox/release-names.ts';
 import { signal, World } from '../../export/export-world.ts';
 import { expectTruth, type Night, openNights } from '../../export/sandbox-nightly.ts';
@@ -68,8 +67,7 @@ async function openScene(release: ReleaseName): Promise<Scene> {
         await rm(folder, { recursive: true, force: true });
       });
       await using warehouse = openWarehouse({ url: empty.url, onIdleError: () => undefined });
-      const repository = new RebuildStore(warehouse.db);
-      const result = await rebuildIfEmpty({ repository, objects: other.objects }, signal);
+      const result = await rebuildIfEmpty({ db: warehouse.db, objects: other.objects }, signal);
       return { world: other, result, night: () => nightOf(other) };
     },
   };
@@ -139,7 +137,7 @@ test('a database that went back to a backup takes over what was published since,
   const before = await keysOf(world);
   await restore();
   await using warehouse = openWarehouse({ url: database.url, onIdleError: () => undefined });
-  const deps = { repository: new RebuildStore(warehouse.db), objects: world.objects };
+  const deps = { db: warehouse.db, objects: world.objects };
   expect(await catchUpWithStore(deps, signal)).toMatchObject({ problemCount: 0 });
   expect(await keysOf(world)).toEqual(before);
   const archive = new ExportArchiveStore(warehouse.db);
@@ -165,7 +163,7 @@ test('an order of a party learns first what was published of it after the backup
     return currentSegments(world.pool);
   })();
   await using warehouse = openWarehouse({ url: database.url, onIdleError: () => undefined });
-  const deps = { repository: new RebuildStore(warehouse.db), objects: world.objects };
+  const deps = { db: warehouse.db, objects: world.objects };
   expect(await catchUpWithStore(deps, signal, party)).toMatchObject({ problemCount: 0 });
   const now = await currentSegments(world.pool);
   const ofParty = (isMeant: boolean, segments: typeof now): string[] =>

@@ -1,9 +1,11 @@
 /** Published objects that the database does not know: it was lost, went back to a backup, or is another mirror's. */
-import { PermanentError } from '../core/errors.ts';
-import { type Manifest, readManifest } from '../ledger/objects/manifest.ts';
-import { isManifestKey, manifestKey, objectKeyOf, partyPrefix } from '../ledger/objects/object-keys.ts';
-import type { ObjectStore } from '../objects/object-store.ts';
-import type { Problem } from './ports.ts';
+import { PermanentError } from '../../core/errors.ts';
+import { type Manifest, readManifest } from '../../ledger/objects/manifest.ts';
+import { isManifestKey, manifestKey, objectKeyOf, partyPrefix } from '../../ledger/objects/object-keys.ts';
+import type { ObjectStore } from '../../objects/object-store.ts';
+import type { Database } from '../../postgres/database.ts';
+import type { Problem } from '../ports.ts';
+import { readKnownObjects } from './segment-records.ts';
 
 const LEDGER_PREFIX = 'ledger/';
 /** Asked of the database together. */
@@ -20,42 +22,37 @@ export interface UnknownObject {
   readonly bytes: bigint | undefined;
 }
 
-interface Known {
+export interface Known {
   readonly objects: ObjectStore;
-  /** Those of the given keys that are of a segment, current or not, or of a publication that is not finished. */
-  readonly repository: { knownObjects(objectKeys: readonly string[]): Promise<ReadonlySet<string>> };
+  readonly db: Database;
 }
 
 /** Some at a time, in the order of their keys; with how many keys there were. */
 export async function* unknownObjects(
-  { objects, repository }: Known,
+  { objects, db }: Known,
   signal: AbortSignal,
   prefix = LEDGER_PREFIX,
 ): AsyncGenerator<{ readonly listed: number; readonly unknown: readonly UnknownObject[] }> {
-  async function* listed(): AsyncGenerator<UnknownObject> {
-    // An object comes right before its manifest.
-    let before = { key: '', bytes: 0n };
-    for await (const { key, bytes } of objects.list(prefix, signal)) {
-      const isBeside = before.key === objectKeyOf(key);
-      if (isManifestKey(key)) yield { key, manifestBytes: bytes, bytes: isBeside ? before.bytes : undefined };
-      before = { key, bytes };
-    }
-  }
-  for await (const page of inPages(listed(), KEYS_AT_ONCE)) {
-    const known = await repository.knownObjects(page.map(({ key }) => objectKeyOf(key)));
-    yield { listed: page.length, unknown: page.filter(({ key }) => !known.has(objectKeyOf(key))) };
-  }
-}
-
-async function* inPages<Item>(items: AsyncIterable<Item>, size: number): AsyncGenerator<readonly Item[]> {
-  let page: Item[] = [];
-  for await (const item of items) {
-    page.push(item);
-    if (page.length < size) continue;
-    yield page;
+  let page: UnknownObject[] = [];
+  const lookUp = async () => {
+    const listed = page;
     page = [];
+    const known = await readKnownObjects(
+      db,
+      listed.map(({ key }) => objectKeyOf(key)),
+    );
+    return { listed: listed.length, unknown: listed.filter(({ key }) => !known.has(objectKeyOf(key))) };
+  };
+  // An object comes right before its manifest.
+  let before = { key: '', bytes: 0n };
+  for await (const { key, bytes } of objects.list(prefix, signal)) {
+    const isBeside = before.key === objectKeyOf(key);
+    if (isManifestKey(key))
+      page.push({ key, manifestBytes: bytes, bytes: isBeside ? before.bytes : undefined });
+    before = { key, bytes };
+    if (page.length === KEYS_AT_ONCE) yield await lookUp();
   }
-  if (page.length > 0) yield page;
+  if (page.length > 0) yield await lookUp();
 }
 
 /** @throws PermanentError `OBJECT_MISSING` or `MANIFEST_INVALID` where it cannot be believed */
@@ -77,17 +74,12 @@ export async function checkedManifest(
   return manifest;
 }
 
-export interface StoreCheck {
-  /** Of this mirror, as far as it was looked at. */
-  readonly notRecorded: number;
-  readonly problems: readonly Problem[];
-}
-
+/** @returns `notRecorded`: of this mirror, as far as it was looked at */
 export async function checkStore(
   known: Known,
   warehouseId: string,
   signal: AbortSignal,
-): Promise<StoreCheck> {
+): Promise<{ readonly notRecorded: number; readonly problems: readonly Problem[] }> {
   const problems: Problem[] = [];
   let [notRecorded, isAnyKnown] = [0, false];
   for await (const { listed, unknown } of unknownObjects(known, signal)) {
