@@ -21,7 +21,7 @@ import { findMissedMs } from '../runs/nightly/start-scheduled.ts';
 import { ProgressHints } from '../runs/progress/progress-hints.ts';
 import { RunStore } from '../runs/store/run-store.ts';
 import { openStatusStore } from '../runs/store/status-store.ts';
-import { PostgresState } from '../state/postgres-state.ts';
+import { openPostgresState } from '../state/postgres-state.ts';
 import { type ResumeState, tolerateOutages } from '../state/resume-state.ts';
 import { WorkerRegistry } from '../worker/store/worker-registry.ts';
 import { objectsAt } from './data-dir.ts';
@@ -68,8 +68,8 @@ export async function openBase(options: BaseOptions, stack: AsyncDisposableStack
   const onError = (error: Error): void => log.debug({ err: error }, 'Redis connection failed');
   const inner =
     config.redisUrl === undefined
-      ? new PostgresState(warehouse.pool, prefix)
-      : new (await import('../state/redis-state.ts')).RedisState(config.redisUrl.href, prefix, onError);
+      ? openPostgresState(warehouse.pool, prefix)
+      : (await import('../state/redis-state.ts')).openRedisState(config.redisUrl.href, prefix, onError);
   stack.defer(() => inner.close());
   return { databaseUrl, warehouse, prefix, state: tolerateOutages(inner, log), migrated };
 }

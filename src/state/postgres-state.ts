@@ -1,7 +1,7 @@
 /** Resume state in Postgres, for mirrors without a Redis: two tables that a crash may empty. */
 import { DatabaseError, type Pool } from 'pg';
 import { classifyDatabaseCode } from '../core/faults.ts';
-import { AHEAD_MAX_MICROS, BURST_MICROS, StoredState } from './resume-state.ts';
+import { AHEAD_MAX_MICROS, BURST_MICROS, keepIn, type ResumeState } from './resume-state.ts';
 
 const QUERY_TIMEOUT_MS = 3_000;
 /** Writers delete expired rows, a few each time and always more than they add. */
@@ -23,56 +23,35 @@ const RESERVE = `insert into mirror.rate_budgets as budget (budget, next_at)
     greatest(budget.next_at, clock_timestamp()), clock_timestamp() + interval '${AHEAD_MAX_MICROS} us')
   returning extract(epoch from next_at - interval '${BURST_MICROS} us' - clock_timestamp())::float8 - $2::float8 as value`;
 
-export class PostgresState extends StoredState {
-  protected override readonly store = 'the database';
-  protected override readonly advice = "run 'ledger-mirror migrate' where a table is missing";
-  readonly #pool: Pool;
-  readonly #prefix: string;
-  #setCount = 0;
-
-  /**
-   * @param pool stays its owner's: closing the state leaves it open
-   * @param prefix two mirrors may share a database: each has a prefix of its own
-   */
-  constructor(pool: Pool, prefix: string) {
-    super();
-    this.#pool = pool;
-    this.#prefix = prefix;
-  }
-
-  protected override read(key: string): Promise<string | undefined> {
-    return this.#ask(GET, this.#entry(key));
-  }
-
-  protected override async write(key: string, text: string, ttlMs: number): Promise<void> {
-    await this.#ask(SET, this.#entry(key), text, ttlMs / 1000);
-    this.#setCount += 1;
-    if (this.#setCount % SWEEP_EVERY === 0) await this.#ask(SWEEP, SWEEP_ROWS_MAX);
-  }
-
-  protected override async take(budget: string, intervalMicros: number): Promise<number> {
-    return Number(await this.#ask(RESERVE, this.#entry(budget), intervalMicros / 1e6)) * 1e6;
-  }
-
-  /** Only an error that Postgres itself answered has a SQLSTATE. */
-  protected override refusal(error: unknown): ReturnType<StoredState['refusal']> {
-    const sqlstate = error instanceof DatabaseError ? error.code : undefined;
-    const fault = sqlstate === undefined ? 'unreachable' : classifyDatabaseCode(sqlstate);
-    if (fault === 'unreachable') return undefined;
-    return { code: `STATE_POSTGRES_${sqlstate}`, isRetryable: fault === 'retryable' };
-  }
-
-  override async close(): Promise<void> {
-    // The pool is closed by its owner; nothing else is held.
-  }
-
-  #entry(key: string): string {
-    return `${this.#prefix}:${key}`;
-  }
-
+/**
+ * @param pool stays its owner's: closing the state leaves it open
+ * @param prefix two mirrors may share a database: each has a prefix of its own
+ */
+export function openPostgresState(pool: Pool, prefix: string): ResumeState {
+  let setCount = 0;
   /** @returns the value of the first row */
-  async #ask(text: string, ...values: (string | number)[]): Promise<string | undefined> {
+  const ask = async (text: string, ...values: (string | number)[]) => {
     const query = { text, values, query_timeout: QUERY_TIMEOUT_MS };
-    return (await this.#pool.query<{ value: string }>(query)).rows[0]?.value;
-  }
+    return (await pool.query<{ value: string }>(query)).rows[0]?.value;
+  };
+  return keepIn({
+    name: 'the database',
+    advice: "run 'ledger-mirror migrate' where a table is missing",
+    read: (key) => ask(GET, `${prefix}:${key}`),
+    write: async (key, text, ttlMs) => {
+      await ask(SET, `${prefix}:${key}`, text, ttlMs / 1000);
+      setCount += 1;
+      if (setCount % SWEEP_EVERY === 0) await ask(SWEEP, SWEEP_ROWS_MAX);
+    },
+    take: async (budget, intervalMicros) =>
+      Number(await ask(RESERVE, `${prefix}:${budget}`, intervalMicros / 1e6)) * 1e6,
+    // Only an error that Postgres itself answered has a SQLSTATE.
+    refusal: (error) => {
+      const sqlstate = error instanceof DatabaseError ? error.code : undefined;
+      const fault = sqlstate === undefined ? 'unreachable' : classifyDatabaseCode(sqlstate);
+      if (fault === 'unreachable') return undefined;
+      return { code: `STATE_POSTGRES_${sqlstate}`, isRetryable: fault === 'retryable' };
+    },
+    close: async () => undefined,
+  });
 }

@@ -1,6 +1,6 @@
 /** Resume state in Redis, the reference: one key for each entry, expired by Redis itself. */
 import { Redis, ReplyError } from 'ioredis';
-import { AHEAD_MAX_MICROS, BURST_MICROS, StoredState } from './resume-state.ts';
+import { AHEAD_MAX_MICROS, BURST_MICROS, keepIn, type ResumeState } from './resume-state.ts';
 
 const CONNECT_TIMEOUT_MS = 2_000;
 const COMMAND_TIMEOUT_MS = 3_000;
@@ -24,51 +24,39 @@ redis.call('SET', KEYS[1], string.format('%.0f', left), 'PX', math.ceil((left - 
 return math.ceil(math.max(0, mine - ${BURST_MICROS} - now))
 `;
 
-/** Connects in the background; until then, and in an outage, calls end in UnreachableError. */
-export class RedisState extends StoredState {
-  protected override readonly store = 'Redis';
-  protected override readonly advice = 'see its configuration and REDIS_URL';
-  readonly #redis: Redis;
-  readonly #prefix: string;
-
-  /**
-   * @param prefix two mirrors can share a Redis: each has a prefix of its own
-   * @param onConnectionError the connection broke or could not be made; it is tried again by itself
-   */
-  constructor(url: string, prefix: string, onConnectionError: (error: Error) => void) {
-    super();
-    this.#prefix = prefix;
-    this.#redis = new Redis(url, {
-      connectTimeout: CONNECT_TIMEOUT_MS,
-      commandTimeout: COMMAND_TIMEOUT_MS,
-      socketTimeout: SOCKET_TIMEOUT_MS,
-      // Each failed attempt to connect empties the queue of waiting commands: it cannot grow in an outage.
-      maxRetriesPerRequest: 0,
-      retryStrategy: (times) => Math.min(RECONNECT_MIN_MS * 2 ** Math.min(times, 10), RECONNECT_MAX_MS),
-    });
-    this.#redis.on('error', onConnectionError);
-  }
-
-  protected override read(key: string): Promise<string | null> {
-    return this.#redis.get(`${this.#prefix}:state:${key}`);
-  }
-
-  protected override async write(key: string, text: string, ttlMs: number): Promise<void> {
-    await this.#redis.set(`${this.#prefix}:state:${key}`, text, 'PX', Math.max(1, Math.ceil(ttlMs)));
-  }
-
-  protected override async take(budget: string, intervalMicros: number): Promise<number> {
-    return Number(await this.#redis.eval(RESERVE, 1, `${this.#prefix}:rate:${budget}`, intervalMicros));
-  }
-
-  /** Only an error that Redis itself answered is a reply; its code is the first word. */
-  protected override refusal(error: unknown): ReturnType<StoredState['refusal']> {
-    if (!(error instanceof Error && error instanceof ReplyError)) return undefined;
-    const reply = /^[A-Z]+/.exec(error.message)?.[0] ?? 'ERR';
-    return { code: `STATE_REDIS_${reply}`, isRetryable: RETRYABLE.test(reply) };
-  }
-
-  override async close(): Promise<void> {
-    this.#redis.disconnect();
-  }
+/**
+ * Connects in the background; until then, and in an outage, calls end in UnreachableError.
+ * @param prefix two mirrors can share a Redis: each has a prefix of its own
+ * @param onConnectionError the connection broke or could not be made; it is tried again by itself
+ */
+export function openRedisState(
+  url: string,
+  prefix: string,
+  onConnectionError: (error: Error) => void,
+): ResumeState {
+  const redis = new Redis(url, {
+    connectTimeout: CONNECT_TIMEOUT_MS,
+    commandTimeout: COMMAND_TIMEOUT_MS,
+    socketTimeout: SOCKET_TIMEOUT_MS,
+    // Each failed attempt to connect empties the queue of waiting commands: it cannot grow in an outage.
+    maxRetriesPerRequest: 0,
+    retryStrategy: (times) => Math.min(RECONNECT_MIN_MS * 2 ** Math.min(times, 10), RECONNECT_MAX_MS),
+  });
+  redis.on('error', onConnectionError);
+  return keepIn({
+    name: 'Redis',
+    advice: 'see its configuration and REDIS_URL',
+    read: (key) => redis.get(`${prefix}:state:${key}`),
+    write: (key, text, ttlMs) =>
+      redis.set(`${prefix}:state:${key}`, text, 'PX', Math.max(1, Math.ceil(ttlMs))),
+    take: async (budget, intervalMicros) =>
+      Number(await redis.eval(RESERVE, 1, `${prefix}:rate:${budget}`, intervalMicros)),
+    // Only an error that Redis itself answered is a reply; its code is the first word.
+    refusal: (error) => {
+      if (!(error instanceof Error && error instanceof ReplyError)) return undefined;
+      const reply = /^[A-Z]+/.exec(error.message)?.[0] ?? 'ERR';
+      return { code: `STATE_REDIS_${reply}`, isRetryable: RETRYABLE.test(reply) };
+    },
+    close: async () => redis.disconnect(),
+  });
 }

@@ -25,77 +25,79 @@ const RATE_SHARE = 4;
  * Every call throws UnreachableError `STATE_UNREACHABLE` or RetryableError where the store is away,
  * PermanentError where it refuses for good, and ends within a few seconds either way.
  */
-export type ResumeState = Pick<StoredState, 'get' | 'set' | 'reserve' | 'close'>;
-
-/** What the stores have in common: values are JSON, errors are ours. */
-export abstract class StoredState {
-  /** For messages: its name, and where to look when it refuses for good. */
-  protected abstract readonly store: string;
-  protected abstract readonly advice: string;
-
-  protected abstract read(key: string): Promise<string | null | undefined>;
-  protected abstract write(key: string, text: string, ttlMs: number): Promise<void>;
-  /** @returns microseconds to wait */
-  protected abstract take(budget: string, intervalMicros: number): Promise<number>;
-  /** What the store itself answered as an error; undefined where it was not reached. */
-  protected abstract refusal(
-    error: unknown,
-  ): { readonly code: string; readonly isRetryable: boolean } | undefined;
-  abstract close(): Promise<void>;
-
+export interface ResumeState {
   /** @returns what JSON.parse makes of the value; undefined where there is none (any more), or an unreadable one */
-  async get(key: string): Promise<unknown> {
-    const text = await this.#call(`read ${key}`, () => this.read(key));
-    try {
-      return JSON.parse(text ?? '');
-    } catch {
-      return undefined;
-    }
-  }
-
+  get(key: string): Promise<unknown>;
   /**
    * Replaces the value, which JSON must be able to hold, and forgets it after `ttlMs`.
    * @throws PermanentError `STATE_VALUE` where it is no JSON or too large
    */
-  async set(key: string, value: unknown, ttlMs: number): Promise<void> {
-    const text: string | undefined = JSON.stringify(value);
-    if (text === undefined || text.length > VALUE_CHARS_MAX) {
-      const state = text === undefined ? 'JSON cannot hold it' : `${text.length} characters are too many`;
-      throw new PermanentError(
-        `Cannot remember ${key}: ${state}; give at most ${VALUE_CHARS_MAX} characters of JSON`,
-        { code: 'STATE_VALUE', meta: { key } },
-      );
-    }
-    await this.#call(`remember ${key}`, () => this.write(key, text, ttlMs));
-  }
-
+  set(key: string, value: unknown, ttlMs: number): Promise<void>;
   /**
    * Reserves the next request of a budget that all processes share, by the store's clock.
    * @returns how long to wait before sending it; a reservation that is not used is lost
    */
-  async reserve(budget: string, ratePerSecond: number): Promise<{ waitMs: number }> {
-    const take = () => this.take(budget, 1_000_000 / ratePerSecond);
-    const waitMicros = await this.#call(`reserve a request of ${budget}`, take);
-    // Timers count whole milliseconds: rounded up, never too early.
-    return { waitMs: Math.ceil(Math.max(0, waitMicros) / 1000) };
-  }
+  reserve(budget: string, ratePerSecond: number): Promise<{ waitMs: number }>;
+  close(): Promise<void>;
+}
 
-  async #call<Result>(action: string, call: () => Promise<Result>): Promise<Result> {
+/** What a store of its own kind does of it: values are text, errors its own. */
+interface Store extends Pick<ResumeState, 'close'> {
+  /** For messages: its name, and where to look when it refuses for good. */
+  readonly name: string;
+  readonly advice: string;
+  read(key: string): Promise<string | null | undefined>;
+  write(key: string, text: string, ttlMs: number): Promise<unknown>;
+  /** @returns microseconds to wait */
+  take(budget: string, intervalMicros: number): Promise<number>;
+  /** What the store itself answered as an error; undefined where it was not reached. */
+  refusal(error: unknown): { readonly code: string; readonly isRetryable: boolean } | undefined;
+}
+
+/** Resume state in a store: values are JSON, errors are ours. */
+export function keepIn(store: Store): ResumeState {
+  const call = async <Result>(action: string, work: () => Promise<Result>): Promise<Result> => {
     try {
-      return await call();
+      return await work();
     } catch (error) {
-      const refusal = this.refusal(error);
+      const refusal = store.refusal(error);
       const state = error instanceof Error ? error.message : String(error);
-      if (refusal === undefined) {
-        const details = { code: 'STATE_UNREACHABLE', cause: error };
-        throw new UnreachableError(`Cannot ${action}: ${this.store} is not reachable (${state})`, details);
-      }
-      const message = `Cannot ${action}: ${this.store} answers ${state}`;
-      const details = { code: refusal.code, cause: error };
+      const details = { code: refusal?.code ?? 'STATE_UNREACHABLE', cause: error };
+      if (refusal === undefined)
+        throw new UnreachableError(`Cannot ${action}: ${store.name} is not reachable (${state})`, details);
+      const message = `Cannot ${action}: ${store.name} answers ${state}`;
       if (refusal.isRetryable) throw new RetryableError(message, details);
-      throw new PermanentError(`${message}; ${this.advice}`, details);
+      throw new PermanentError(`${message}; ${store.advice}`, details);
     }
-  }
+  };
+  return {
+    get: async (key) => {
+      const text = await call(`read ${key}`, () => store.read(key));
+      try {
+        return JSON.parse(text ?? '');
+      } catch {
+        return undefined;
+      }
+    },
+    set: async (key, value, ttlMs) => {
+      const text: string | undefined = JSON.stringify(value);
+      if (text === undefined || text.length > VALUE_CHARS_MAX) {
+        const state = text === undefined ? 'JSON cannot hold it' : `${text.length} characters are too many`;
+        throw new PermanentError(
+          `Cannot remember ${key}: ${state}; give at most ${VALUE_CHARS_MAX} characters of JSON`,
+          { code: 'STATE_VALUE', meta: { key } },
+        );
+      }
+      await call(`remember ${key}`, () => store.write(key, text, ttlMs));
+    },
+    reserve: async (budget, ratePerSecond) => {
+      const take = () => store.take(budget, 1_000_000 / ratePerSecond);
+      const waitMicros = await call(`reserve a request of ${budget}`, take);
+      // Timers count whole milliseconds: rounded up, never too early.
+      return { waitMs: Math.ceil(Math.max(0, waitMicros) / 1000) };
+    },
+    close: () => store.close(),
+  };
 }
 
 /**
@@ -137,13 +139,13 @@ export function tolerateOutages(
   };
   const nothing = (): undefined => undefined;
   return {
+    ...inner,
     get: (key) => ask(() => inner.get(key), nothing),
     set: (...entry) => ask(() => inner.set(...entry), nothing),
-    reserve: (budget, rate) =>
+    reserve: (...request) =>
       ask(
-        () => inner.reserve(budget, rate),
-        () => reserveAlone(rate),
+        () => inner.reserve(...request),
+        () => reserveAlone(request[1]),
       ),
-    close: () => inner.close(),
   };
 }

@@ -1,17 +1,17 @@
 /** Resume state in Postgres: the contract, the sweep of what expired, and a database that is away. */
 import { Pool } from 'pg';
 import { expect, test } from 'vitest';
-import { PostgresState } from '../../src/state/postgres-state.ts';
+import { openPostgresState } from '../../src/state/postgres-state.ts';
 import { freshDatabase, openFreshDatabase } from '../support/database.ts';
 import { waitFor } from '../support/wait-for.ts';
 import { resumeStateContract } from './resume-state-contract.ts';
 
 const { pool } = await freshDatabase({ isMigrated: true });
 
-resumeStateContract('Postgres', (prefix) => new PostgresState(pool, prefix));
+resumeStateContract('Postgres', (prefix) => openPostgresState(pool, prefix));
 
 test('expired values are removed by later writes, a bounded number of rows at a time', async () => {
-  const state = new PostgresState(pool, 'sweep');
+  const state = openPostgresState(pool, 'sweep');
   await pool.query(
     `insert into mirror.resume_state select 'old:' || n, '1', now() - interval '1 day' from generate_series(1, 300) n`,
   );
@@ -29,27 +29,27 @@ test('expired values are removed by later writes, a bounded number of rows at a 
 });
 
 test('a schedule from a clock that was set back does not stop the work', async () => {
-  const state = new PostgresState(pool, 'p');
+  const state = openPostgresState(pool, 'p');
   await pool.query(`insert into mirror.rate_budgets values ('p:old', now() + interval '1 year')`);
   expect((await state.reserve('old', 1)).waitMs).toBeLessThanOrEqual(600_000);
 });
 
 test('a database that is away, or not migrated, is told by its code', async () => {
   const away = new Pool({ connectionString: 'postgres://nobody@127.0.0.1:1/none' });
-  await expect(new PostgresState(away, 'p').get('k')).rejects.toMatchObject({
+  await expect(openPostgresState(away, 'p').get('k')).rejects.toMatchObject({
     name: 'UnreachableError',
     code: 'STATE_UNREACHABLE',
   });
   await away.end();
   await using bare = await openFreshDatabase();
-  await expect(new PostgresState(bare.pool, 'p').get('k')).rejects.toMatchObject({
+  await expect(openPostgresState(bare.pool, 'p').get('k')).rejects.toMatchObject({
     name: 'PermanentError',
     code: 'STATE_POSTGRES_42P01',
   });
 });
 
 test('a statement that waits for ever ends as unreachable, and the pool serves on', async () => {
-  const state = new PostgresState(pool, 'p');
+  const state = openPostgresState(pool, 'p');
   await state.set('held', 1, 60_000);
   const client = await pool.connect();
   await client.query('begin');

@@ -1,7 +1,7 @@
 /** Resume state in Redis: the contract, and what happens while Redis is away. */
 import { Redis } from 'ioredis';
 import { expect, test } from 'vitest';
-import { RedisState } from '../../src/state/redis-state.ts';
+import { openRedisState } from '../../src/state/redis-state.ts';
 import { tolerateOutages } from '../../src/state/resume-state.ts';
 import { freshRedis, startOwnRedis } from '../support/servers/redis.ts';
 import { waitFor } from '../support/wait-for.ts';
@@ -13,11 +13,11 @@ const ignore = (): undefined => undefined;
 /** A few seconds, and what a busy machine adds: not the minute that a client's own limits would let it wait. */
 const SECONDS_MS = 25_000;
 
-resumeStateContract('Redis', (prefix) => new RedisState(redis.url, `${redis.prefix}:${prefix}`, ignore));
+resumeStateContract('Redis', (prefix) => openRedisState(redis.url, `${redis.prefix}:${prefix}`, ignore));
 
 test('a Redis that is away is unreachable soon, and is used again when it is back', async () => {
   await using own = await startOwnRedis();
-  const state = new RedisState(own.url, 'p', ignore);
+  const state = openRedisState(own.url, 'p', ignore);
   await state.set('k', 1, 60_000);
   await own.kill();
   const startedMs = performance.now();
@@ -47,7 +47,7 @@ test('a Redis that is away is unreachable soon, and is used again when it is bac
 
 test('a Redis that says nothing is given up in seconds, and heard again when it speaks', async () => {
   await using own = await startOwnRedis();
-  const state = new RedisState(own.url, 'p', ignore);
+  const state = openRedisState(own.url, 'p', ignore);
   await state.set('k', 1, 60_000);
   own.freeze();
   const startedMs = performance.now();
@@ -61,7 +61,7 @@ test('a Redis that says nothing is given up in seconds, and heard again when it 
 
 test('an answer that Redis gives as an error is told by its code', async () => {
   await using own = await startOwnRedis();
-  const wrong = new RedisState(own.url, 'p', ignore);
+  const wrong = openRedisState(own.url, 'p', ignore);
   const admin = new Redis(own.url);
   await admin.lpush('p:state:list', 'x');
   await expect(wrong.get('list')).rejects.toMatchObject({
@@ -78,7 +78,7 @@ test('an answer that Redis gives as an error is told by its code', async () => {
 
 test('a schedule from a clock that was set back does not stop the work', async () => {
   const client = new Redis(redis.url);
-  const state = new RedisState(redis.url, redis.prefix, ignore);
+  const state = openRedisState(redis.url, redis.prefix, ignore);
   await client.set(`${redis.prefix}:rate:old`, '8000000000000000');
   expect((await state.reserve('old', 1)).waitMs).toBeLessThanOrEqual(600_000);
   client.disconnect();
@@ -89,7 +89,7 @@ test('syncs go on through an outage of Redis, which is logged once', async () =>
   await using own = await startOwnRedis();
   const log = recordingLog();
   let nowMs = 0;
-  const state = tolerateOutages(new RedisState(own.url, 'p', ignore), log, () => nowMs);
+  const state = tolerateOutages(openRedisState(own.url, 'p', ignore), log, () => nowMs);
   await state.set('k', 1, 60_000);
   await own.kill();
   expect(await state.get('k')).toBeUndefined();

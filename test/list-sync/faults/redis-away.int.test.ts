@@ -6,7 +6,7 @@
 import { afterAll, expect, test } from 'vitest';
 import { startSandbox } from '../../support/sandbox.ts';
 import { openSource } from '../../../src/source/source-client.ts';
-import { RedisState } from '../../../src/state/redis-state.ts';
+import { openRedisState } from '../../../src/state/redis-state.ts';
 import { tolerateOutages } from '../../../src/state/resume-state.ts';
 import { recordingLog } from '../../state/recording-log.ts';
 import { freshDatabase } from '../../support/database.ts';
@@ -30,7 +30,7 @@ test('a sync goes on while Redis is away for more than a minute', async () => {
   await using sandbox = await startSandbox({ parties: 400, rateLimit: 'none' });
   const log = recordingLog();
   let aheadMs = 0;
-  const inner = new RedisState(redis.url, 'away', () => undefined);
+  const inner = openRedisState(redis.url, 'away', () => undefined);
   const state = tolerateOutages(inner, log, () => performance.now() + aheadMs);
   /** Asks it, which happens once a second at most. */
   const isBack = async (): Promise<boolean> => {

@@ -1,7 +1,7 @@
 /** One sync in a process of its own, to be killed: `sync-worker.ts <source> <database> <redis> <list> <run> <page size>`. */
 import { createLog } from '../../../src/core/log.ts';
 import { openSource } from '../../../src/source/source-client.ts';
-import { RedisState } from '../../../src/state/redis-state.ts';
+import { openRedisState } from '../../../src/state/redis-state.ts';
 import { tolerateOutages } from '../../../src/state/resume-state.ts';
 import { syncList } from '../../../src/list-sync/sync.ts';
 import { openWarehouse } from '../../../src/postgres/database.ts';
@@ -14,7 +14,7 @@ if (list !== 'parties' && list !== 'checkpoints') throw new Error(`no list: ${li
 const log = createLog('silent');
 await using source = openSource(sourceConfig(sourceUrl), localState());
 await using warehouse = openWarehouse({ url: databaseUrl, onIdleError: () => undefined });
-const redis = new RedisState(redisUrl, 'worker', () => undefined);
+const redis = openRedisState(redisUrl, 'worker', () => undefined);
 const { verdict, evidence } = await syncList(
   { list, runId, isAudit: false, pageSize: Number(pageSize) },
   {
