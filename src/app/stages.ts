@@ -1,6 +1,6 @@
 /** The stages composed with their stores, as jobs and commands call them. */
 import type { ExportRequest, StageCall, Stages } from '../runs/job.ts';
-import { ObjectLedgerReader } from '../api/service/ledger-reader.ts';
+import { readLedger } from '../api/service/ledger-reader.ts';
 import { type Config, sourceMissing } from '../config/environment.ts';
 import { storable } from '../core/json-value.ts';
 import type { Log } from '../core/log.ts';
@@ -181,9 +181,8 @@ function stagesOfLoads(parts: StageParts) {
 function stagesOfStore({ config, log, warehouse, store: objects, holder }: StageParts) {
   const archive = new ExportArchiveStore(warehouse.db);
   const repository = new ExportStore(warehouse.db, holder);
-  const reader = new ObjectLedgerReader({ exports: repository, archive, objects });
   return {
-    readLedger: (question, signal) => reader.read(question, signal),
+    readLedger: (question, signal) => readLedger({ exports: repository, archive, objects }, question, signal),
     listedParties: (given) => findListedParties(warehouse.db, given),
     tryStore: async (signal) => {
       const found = await objects.tryOut(signal);

@@ -22,3 +22,10 @@ export function openRows(pool: Pool): Rows {
     return (await mapDatabaseError(action, () => pool.query<Row>(query))).rows;
   };
 }
+
+/** The row of a statement that has exactly one, whatever the tables hold. */
+export async function onlyRow<Row>(found: Promise<readonly Row[]>): Promise<Row> {
+  const [row] = await found;
+  if (row === undefined) throw new TypeError('no row where there is always one');
+  return row;
+}

@@ -2,10 +2,8 @@
 import type { FastifyInstance } from 'fastify';
 import { openWarehouse, type Warehouse } from '../../src/postgres/database.ts';
 import { migrate } from '../../src/postgres/migrate.ts';
-import { openRows } from '../../src/postgres/rows.ts';
-import { type ListStore, ReadStore } from '../../src/api/service/store/read-store.ts';
+import { openRows, type Rows } from '../../src/postgres/rows.ts';
 import { type ApiDeps, type ApiOptions, buildServer } from '../../src/api/http/server.ts';
-import type { SessionStore } from '../../src/api/access/keys.ts';
 import { listen } from '../../src/api/http/listen.ts';
 import { createLog } from '../../src/core/log.ts';
 import { MetricsRegistry } from '../../src/worker/metrics.ts';
@@ -14,6 +12,7 @@ import { openStatusSource } from '../../src/app/base.ts';
 import { readConfig } from '../../src/config/environment.ts';
 import type { LakeQueries } from '../../src/api/console/lake-queries.ts';
 import type { MirrorFacts, StatusStore } from '../../src/api/http/ports.ts';
+import type { JobDeps } from '../../src/runs/job.ts';
 import { freshDatabase } from '../support/database.ts';
 
 /** A migrated warehouse of its own; dropped after the test file. */
@@ -35,27 +34,57 @@ export async function startApi(
 ): Promise<TestApi> {
   const config = readConfig({ env: {}, cwd: '/' });
   const stores = {
-    lists: new ReadStore(openRows(warehouse.pool)),
+    rows: openRows(warehouse.pool),
     status: openStatusSource(warehouse, config),
   };
   const server = await apiWithoutDatabase({ ...stores, ...parts });
   return listen(server, { host: '127.0.0.1', port: 0, token: parts.token });
 }
 
+/** Rows by the action of their statement; it is handed the values. */
+export type Answers = Readonly<
+  Record<string, (values: never) => readonly object[] | Promise<readonly object[]>>
+>;
+
+/** A database that answers these statements so, and every other with no rows. */
+export function answering(answers: Answers): Rows {
+  return async (action, _text, values = []) => {
+    const found = (await answers[action]?.(values as never)) ?? [];
+    return [...found] as never;
+  };
+}
+
+/** What the read API does with jobs, as far as a test says. */
+export function jobsOf(
+  parts: { readonly [Part in keyof JobDeps]?: Partial<JobDeps[Part]> | undefined } = {},
+): JobDeps {
+  return { progress: { read: async () => [] }, ...parts } as JobDeps;
+}
+
 /** Not listening; its mirror is empty and has never run. */
-export async function apiWithoutDatabase(parts: Partial<ApiDeps & ApiOptions>): Promise<FastifyInstance> {
-  const { token, readToken, hosts, version = '0.0.0-test', nowMs, consoleEveryMs, timeouts, ...deps } = parts;
+export async function apiWithoutDatabase(
+  parts: Partial<ApiDeps & ApiOptions> & { readonly answers?: Answers },
+): Promise<FastifyInstance> {
+  const {
+    token,
+    readToken,
+    hosts,
+    version = '0.0.0-test',
+    nowMs,
+    consoleEveryMs,
+    timeouts,
+    ...others
+  } = parts;
+  const { answers, ...deps } = others;
   return buildServer(
     {
-      lists: EMPTY_LISTS,
+      rows: answering({ ...EMPTY, ...sessionsInMemory(), ...answers }),
       status: EMPTY_STATUS,
-      ledger: { read: unused },
-      jobs: NO_JOBS,
-      runs: { start: unused, cancel: unused, progress: unused },
+      jobs: jobsOf(),
+      isAttended: unused,
       console: NO_CONSOLE,
       probes: [],
       metrics: new MetricsRegistry(),
-      sessions: sessionsInMemory(),
       log: createLog('silent'),
       ...deps,
     },
@@ -63,11 +92,11 @@ export async function apiWithoutDatabase(parts: Partial<ApiDeps & ApiOptions>): 
   );
 }
 
-const EMPTY_LISTS: ListStore = {
-  state: async () => ({ epoch: 1, headHeight: '0', headNanos: '0', isComplete: false, hasNetwork: false }),
-  slice: async () => [],
-  party: async () => undefined,
-  cursorSecret: async () => Buffer.alloc(32, 1),
+const EMPTY: Answers = {
+  'read how a list stands': () => [
+    { epoch: 1, headHeight: '0', headNanos: '0', isComplete: false, hasNetwork: false },
+  ],
+  "read the cursors' secret": () => [{ secret: Buffer.alloc(32, 1) }],
 };
 
 export const EMPTY_FACTS: MirrorFacts = {
@@ -113,12 +142,15 @@ export const EMPTY_STATUS: StatusStore = {
 };
 
 /** As those of one mirror; `secret` makes those of another. */
-export function sessionsInMemory(secret = 1): SessionStore {
+export function sessionsInMemory(secret = 1): Answers {
   const ended = new Set<string>();
   return {
-    secret: async () => Buffer.alloc(32, secret),
-    end: async (id) => void ended.add(id),
-    isEnded: async (id) => ended.has(id),
+    "read the mirror's secret": () => [{ secret: Buffer.alloc(32, secret) }],
+    'end a session': ([id]: [string]) => {
+      ended.add(id);
+      return [];
+    },
+    'look up a session': ([id]: [string]) => (ended.has(id) ? [{}] : []),
   };
 }
 
@@ -140,20 +172,8 @@ export const CALM: Upkeep = {
 
 export const NO_CONSOLE: ConsoleParts = {
   lake: NO_LAKE,
-  store: {
-    live: unused,
-    lines: unused,
-    history: unused,
-    quarantined: unused,
-    costs: unused,
-  },
-  ledgers: { parties: unused, party: unused, flows: unused, balance: unused, entries: unused },
   settings: [],
   nextNightlyRun: () => null,
-  progress: async () => [],
-  exportProgress: async () => [],
   preview: unused,
   upkeep: async () => CALM,
 };
-
-const NO_JOBS: ApiDeps['jobs'] = { submit: unused, list: unused, ledgerOf: unused };

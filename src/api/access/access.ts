@@ -2,14 +2,18 @@
  * The one gate in front of every route. With a token everybody, save for the two health checks, must show it:
  * as a bearer, or by the cookie that `/login` sets. A read token may read everything, and start or cancel nothing.
  */
+import { createHmac, randomBytes, scrypt } from 'node:crypto';
+import { promisify } from 'node:util';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { z } from 'zod';
 import type { Log } from '../../core/log.ts';
+import { sharedLoad } from '../../core/shared-load.ts';
+import type { Rows } from '../../postgres/rows.ts';
 import { hideRoutes } from '../http/routes.ts';
 import { StatusError } from '../http/status-error.ts';
-import { openTokenCheck, type TokenCheck } from './guesses.ts';
 import { pathOf, refuseForeign } from './hosts.ts';
-import { bearerOf, Keys, type Role, SESSION_SECONDS, type SessionStore } from './keys.ts';
+import { endSession, isSessionEnded, readSessionSecret } from './store/ended-sessions.ts';
+import { bearerOf, isSame, openTokenCheck, type Role, type Tokens } from './tokens.ts';
 
 /** They tell nothing, and whoever watches the process must not need a name or a token for them. */
 const HEALTH_PATHS: ReadonlySet<string> = new Set(['/healthz', '/readyz']);
@@ -17,6 +21,9 @@ const OPEN_PATHS = new Set(['/login', '/logout', '/assets/console.css', '/assets
 const READING = new Set(['GET', 'HEAD']);
 const LOGIN = z.strictObject({ token: z.string().max(1_024) });
 const FORM = 'application/x-www-form-urlencoded';
+const SESSION_SECONDS = 12 * 60 * 60;
+const COOKIE_PREFIX = 'ledger_mirror_';
+const derive = promisify(scrypt) as (password: string, salt: Buffer, bytes: number) => Promise<Buffer>;
 
 export interface AccessOptions {
   /** API_TOKEN; without it only loopback names are answered. */
@@ -27,12 +34,6 @@ export interface AccessOptions {
   readonly hosts?: readonly string[] | undefined;
   /** The clock of sessions, in milliseconds since 1970. */
   readonly nowMs?: (() => number) | undefined;
-}
-
-/** What opens the mirror where there is a token. */
-interface Locks {
-  readonly keys: Keys;
-  readonly checkToken: TokenCheck;
 }
 
 export function isHealthPath(request: FastifyRequest): boolean {
@@ -47,57 +48,49 @@ export function isOpenPath(request: FastifyRequest): boolean {
 /** Adds the checks in front of every route, `/login` and `/logout`. */
 export async function addAccess(
   server: FastifyInstance,
-  { token, readToken, hosts = [], nowMs = Date.now }: AccessOptions,
-  { sessions, log }: { readonly sessions: SessionStore; readonly log: Log },
+  { token, readToken: read, hosts = [], nowMs = Date.now }: AccessOptions,
+  { rows, log }: { readonly rows: Rows; readonly log: Log },
 ): Promise<void> {
-  const tokens = token === undefined ? undefined : { write: token, read: readToken };
+  const tokens = token === undefined ? undefined : { write: token, read };
   const locks = tokens && {
-    keys: new Keys(tokens, sessions, nowMs),
+    ...openSessions(tokens, rows, nowMs),
     checkToken: await openTokenCheck(server, tokens, log),
   };
   server.addHook('onRequest', async (request, reply) => {
     if (isHealthPath(request)) return undefined;
     refuseForeign(request, { names: hosts, hasToken: locks !== undefined });
     if (locks === undefined || isOpenPath(request)) return undefined;
-    const role = await roleOf(request, locks);
+    const { authorization, cookie, accept = '' } = request.headers;
+    const bearer = bearerOf(authorization);
+    const role = await (bearer === undefined ? locks.roleOf(cookie) : locks.checkToken(request, bearer));
     if (role === 'write' || (role === 'read' && READING.has(request.method))) return undefined;
     if (role === 'read') {
       const allowed = 'API_READ_TOKEN may read everything, and start or cancel nothing';
       throw new StatusError('permissionDenied', allowed);
     }
-    const isPage = request.method === 'GET' && (request.headers.accept ?? '').includes('text/html');
-    if (isPage) return reply.redirect('/login', 303);
+    if (request.method === 'GET' && accept.includes('text/html')) return reply.redirect('/login', 303);
     reply.header('www-authenticate', 'Bearer');
     throw new StatusError('unauthenticated', 'a token is needed: send it as a bearer, or log in at /login');
   });
   // In a scope of its own: only a login may come as a form.
-  server.register(async (scope) => addSessions(scope, locks));
-}
-
-async function roleOf(request: FastifyRequest, { keys, checkToken }: Locks): Promise<Role | undefined> {
-  const bearer = bearerOf(request.headers.authorization);
-  return bearer === undefined ? keys.roleOf(request.headers.cookie) : checkToken(request, bearer);
-}
-
-/** From a token to a cookie, and back. */
-function addSessions(server: FastifyInstance, locks: Locks | undefined): void {
-  server.addContentTypeParser(FORM, { parseAs: 'string' }, (_request, text, done) =>
-    done(null, Object.fromEntries(new URLSearchParams(text.toString()))),
-  );
-  const add = hideRoutes(server);
-  add('POST /login', { body: LOGIN }, async (request, reply) => {
-    if (locks !== undefined) {
-      const role = await locks.checkToken(request, request.body.token);
-      if (role === undefined && isForm(request)) return reply.redirect('/login#wrong', 303);
-      if (role === undefined) throw new StatusError('unauthenticated', 'that is not the token');
-      setCookie(request, reply, await locks.keys.open(role), SESSION_SECONDS);
-    }
-    return isForm(request) ? reply.redirect('/', 303) : reply.code(204).send();
-  });
-  add('POST /logout', {}, async (request, reply) => {
-    if (locks !== undefined)
-      setCookie(request, reply, `${await locks.keys.close(request.headers.cookie)}=`, 0);
-    return isForm(request) ? reply.redirect('/login', 303) : reply.code(204).send();
+  server.register(async (scope) => {
+    scope.addContentTypeParser(FORM, { parseAs: 'string' }, (_request, text, done) =>
+      done(null, Object.fromEntries(new URLSearchParams(text.toString()))),
+    );
+    const add = hideRoutes(scope);
+    add('POST /login', { body: LOGIN }, async (request, reply) => {
+      if (locks !== undefined) {
+        const role = await locks.checkToken(request, request.body.token);
+        if (role === undefined && isForm(request)) return reply.redirect('/login#wrong', 303);
+        if (role === undefined) throw new StatusError('unauthenticated', 'that is not the token');
+        setCookie(request, reply, await locks.open(role), SESSION_SECONDS);
+      }
+      return isForm(request) ? reply.redirect('/', 303) : reply.code(204).send();
+    });
+    add('POST /logout', {}, async (request, reply) => {
+      if (locks !== undefined) setCookie(request, reply, await locks.close(request.headers.cookie), 0);
+      return isForm(request) ? reply.redirect('/login', 303) : reply.code(204).send();
+    });
   });
 }
 
@@ -114,4 +107,43 @@ function setCookie(
   // Believing a proxy's word costs nothing here: it can only make the cookie stricter.
   const secure = headers['x-forwarded-proto'] === 'https' ? '; Secure' : '';
   reply.header('set-cookie', `${pair}; Path=/; Max-Age=${seconds}; HttpOnly; SameSite=Strict${secure}`);
+}
+
+/** The sessions of a mirror, as one process knows them; all of its processes share which were ended. */
+function openSessions({ write, read = '' }: Tokens, rows: Rows, nowMs: () => number) {
+  /** Another token, or another mirror with the same one, has another key: its sessions are none of ours. */
+  const readKey = sharedLoad(async () => derive(`${write}\n${read}`, await readSessionSecret(rows), 32));
+  const sign = async (text: string) =>
+    createHmac('sha256', await readKey())
+      .update(`session v2 ${text}`)
+      .digest('base64url');
+  /** Mirrors on one machine share its cookies, whichever port: each has a name of its own. */
+  const cookieName = async () => `${COOKIE_PREFIX}${(await sign('name')).slice(0, 12)}`;
+  const find = async (cookies: string) => {
+    const name = await cookieName();
+    const pair = cookies.split('; ').find((one) => one.startsWith(`${name}=`));
+    const [end = '', role = '', id = '', mac = '', rest] = (pair ?? '').slice(name.length + 1).split('.');
+    if (rest !== undefined || !isSame(mac, await sign(`${end}.${role}.${id}`))) return undefined;
+    const endMs = Number(end);
+    if (endMs <= nowMs() || (role !== 'read' && role !== 'write')) return undefined;
+    return { id, endMs, role } as const;
+  };
+  return {
+    /** A cookie's `name=value`, for a session that begins now. */
+    open: async (role: Role) => {
+      const body = `${nowMs() + SESSION_SECONDS * 1_000}.${role}.${randomBytes(16).toString('base64url')}`;
+      return `${await cookieName()}=${body}.${await sign(body)}`;
+    },
+    /** @param cookies the request's Cookie header */
+    roleOf: async (cookies = '') => {
+      const session = cookies.includes(COOKIE_PREFIX) ? await find(cookies) : undefined;
+      return session === undefined || (await isSessionEnded(rows, session.id)) ? undefined : session.role;
+    },
+    /** @returns the cookie to set in its place */
+    close: async (cookies = '') => {
+      const session = await find(cookies);
+      if (session !== undefined) await endSession(rows, session.id, session.endMs);
+      return `${await cookieName()}=`;
+    },
+  };
 }

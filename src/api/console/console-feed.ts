@@ -1,11 +1,14 @@
 /** What moves in the console: one snapshot for all who look, sent to each whenever it changed. */
 import type { FastifyInstance } from 'fastify';
 import type { ConsoleParts, Upkeep } from './console-data.ts';
-import type { LiveFacts } from './store/console-store.ts';
-import type { EventStreams } from '../http/events.ts';
+import { type LiveFacts, readLive } from './store/work-statements.ts';
+import type { FollowEvents } from '../http/events.ts';
 import { hideRoutes } from '../http/routes.ts';
 import type { MirrorStatus } from '../mirror/glance.ts';
 import { sharedLoad } from '../../core/shared-load.ts';
+import type { Rows } from '../../postgres/rows.ts';
+import type { JobDeps } from '../../runs/job.ts';
+import { exportKey } from '../../runs/progress/progress-hints.ts';
 
 const EVERY_MS = 500;
 const DISK_PARTS_MIN = 20n;
@@ -13,9 +16,9 @@ const DISK_PARTS_MIN = 20n;
 const SILENT_MS_MAX = 5_000;
 
 interface FeedDeps {
-  readonly parts: ConsoleParts;
-  readonly status: () => Promise<MirrorStatus>;
-  readonly streams: EventStreams;
+  readonly rows: Rows;
+  readonly console: ConsoleParts;
+  readonly jobs: Pick<JobDeps, 'progress'>;
 }
 
 /**
@@ -24,36 +27,35 @@ interface FeedDeps {
  */
 export function addConsoleFeed(
   server: FastifyInstance,
-  { parts, status, streams }: FeedDeps,
+  { rows, console: parts, jobs: { progress } }: FeedDeps,
+  status: () => Promise<MirrorStatus>,
+  follow: FollowEvents,
   everyMs = EVERY_MS,
 ): void {
-  const snapshot = sharedLoad(() => takeSnapshot(parts, status), everyMs / 2);
+  const snapshot = sharedLoad(async () => {
+    const [facts, known, upkeep] = await Promise.all([readLive(rows), status(), parts.upkeep()]);
+    const { openRuns, inFlight, ...others } = facts;
+    const attention = [...known.attention, ...idleAttention(facts), ...diskAttention(upkeep)];
+    const live = openRuns.map(async (run) => ({
+      ...run,
+      progress: run.state === 'running' ? await progress.read(run.runId) : [],
+    }));
+    const exports = inFlight.map(async (ledger) => ({
+      ...ledger,
+      progress: await progress.read(exportKey(ledger.partyId)),
+    }));
+    return {
+      ...others,
+      status: { ...known, attention },
+      nextNightlyRun: parts.nextNightlyRun(),
+      upkeep,
+      live: await Promise.all(live),
+      inFlight: await Promise.all(exports),
+    };
+  }, everyMs / 2);
   const textOf = (found: object): string => JSON.stringify({ ...found, now: undefined });
   const following = { everyMs, textOf, silentMsMax: SILENT_MS_MAX };
-  hideRoutes(server)('GET /console/events', {}, (_request, reply) =>
-    streams.follow(reply, snapshot, following),
-  );
-}
-
-async function takeSnapshot(parts: ConsoleParts, status: FeedDeps['status']) {
-  const [facts, known, upkeep] = await Promise.all([parts.store.live(), status(), parts.upkeep()]);
-  const { openRuns, inFlight, ...others } = facts;
-  const live = openRuns.map(async (run) => ({
-    ...run,
-    progress: run.state === 'running' ? await parts.progress(run.runId) : [],
-  }));
-  const exports = inFlight.map(async (ledger) => ({
-    ...ledger,
-    progress: await parts.exportProgress(ledger.partyId),
-  }));
-  return {
-    ...others,
-    status: { ...known, attention: [...known.attention, ...idleAttention(facts), ...diskAttention(upkeep)] },
-    nextNightlyRun: parts.nextNightlyRun(),
-    upkeep,
-    live: await Promise.all(live),
-    inFlight: await Promise.all(exports),
-  };
+  hideRoutes(server)('GET /console/events', {}, (_request, reply) => follow(reply, snapshot, following));
 }
 
 /** Before an export finds no room for its spool. */

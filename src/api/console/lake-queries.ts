@@ -9,6 +9,7 @@ import type { Readable } from 'node:stream';
 import { text as readText } from 'node:stream/consumers';
 import { z } from 'zod';
 import type { ReadyQuestion } from '../../lake/query/questions.ts';
+import type { PlainRow } from '../../postgres/rows.ts';
 import { StatusError } from '../http/status-error.ts';
 
 const OPTION = z.string().min(1).max(200).optional();
@@ -29,31 +30,26 @@ export const FILE_TYPES = { csv: 'text/csv; charset=utf-8', parquet: 'applicatio
 
 /** Rows as JSON has them; amounts are text. */
 export interface LakeAnswer {
-  readonly rows: readonly Readonly<Record<string, unknown>>[];
+  readonly rows: readonly PlainRow[];
   /** There are more rows than are shown. */
   readonly isCut: boolean;
   readonly tookMs: number;
 }
 
-export interface LakeTable {
-  readonly name: string;
-  readonly comment: string;
-  readonly version: number;
-  readonly rows: string;
-  readonly bytes: string;
-  readonly committedAt: string;
-  readonly columns: readonly { readonly name: string; readonly type: string; readonly comment: string }[];
-  /** How to read the table from elsewhere, a line for each engine. */
-  readonly access: readonly { readonly engine: string; readonly line: string }[];
+/** Both throw a StatusError with what was wrong, or where too many are asked at once. */
+interface QueryRunner {
+  ask(question: LakeQuestion, signal: AbortSignal): Promise<LakeAnswer>;
+  /** The stream fails where the statement does after its first bytes. */
+  file(question: LakeQuestion, format: keyof typeof FILE_TYPES, signal: AbortSignal): Promise<Readable>;
 }
 
-/** `ask` and `file` throw a StatusError with what was wrong, or where too many are asked at once. */
-export interface LakeQueries extends Pick<QueryRunner, 'ask' | 'file'> {
-  tables(): Promise<readonly LakeTable[]>;
+export interface LakeQueries extends QueryRunner {
+  /** What tables there are, with their columns, and how to read each from elsewhere. */
+  tables(): Promise<readonly object[]>;
   readonly questions: readonly Pick<ReadyQuestion, 'name' | 'title' | 'parameters'>[];
 }
 
-export interface QueryProcess {
+interface QueryProcess {
   /** The program and its first arguments: what runs `ledger-mirror`. */
   readonly command: readonly [string, ...string[]];
   /** The whole environment: the object store's settings and nothing else. */
@@ -66,69 +62,13 @@ const ROWS_MAX = 5_000;
 const ANSWER_CHARACTERS_MAX = 8_000_000;
 const SAID_CHARACTERS_MAX = 4_000;
 
-/** Runs `ledger-mirror query`. */
-export class QueryRunner {
-  readonly #process: QueryProcess;
-  #running = 0;
-
-  constructor(process: QueryProcess) {
-    this.#process = process;
-  }
-
-  /** What a command without options says of itself as JSON. */
-  async document(command: string): Promise<unknown> {
-    const { stdout, ended } = this.#spawn([command, '--json', '--quiet'], undefined);
-    const [text] = await Promise.all([readText(stdout), ended]);
-    return JSON.parse(text);
-  }
-
-  async ask(question: LakeQuestion, signal: AbortSignal): Promise<LakeAnswer> {
-    const startedMs = performance.now();
-    const { child, stdout, ended } = this.#start(question, 'ndjson', signal);
-    const lines: string[] = [];
-    let characters = 0;
-    let isCut = false;
-    for await (const line of createInterface({ input: stdout, crlfDelay: Infinity })) {
-      characters += line.length;
-      isCut = lines.length >= ROWS_MAX || characters > ANSWER_CHARACTERS_MAX;
-      if (isCut) break;
-      lines.push(line);
-    }
-    if (isCut) child.kill();
-    // Where it was ended within a line, it says so here, and nothing is read of that line.
-    else await ended;
-    const rows = lines.map((line) => JSON.parse(line) as LakeAnswer['rows'][number]);
-    return { rows, isCut, tookMs: Math.round(performance.now() - startedMs) };
-  }
-
-  /** The stream fails where the statement does after its first bytes. */
-  async file(
-    question: LakeQuestion,
-    format: keyof typeof FILE_TYPES,
-    signal: AbortSignal,
-  ): Promise<Readable> {
-    const { stdout, ended } = this.#start(question, format, signal);
-    // Until the first bytes, a failure can still be told by the status.
-    await Promise.race([once(stdout, 'readable'), ended]);
-    ended.catch((error: Error) => stdout.destroy(error));
-    return stdout;
-  }
-
-  #start(question: LakeQuestion, format: string, signal: AbortSignal) {
-    if (this.#running >= AT_ONCE_MAX)
-      throw new StatusError('unavailable', 'the lake answers others right now; try again in a moment');
-    this.#running += 1;
-    const [asked, options] = 'sql' in question ? [question.sql] : [question.question, question.options];
-    const given = Object.entries(options ?? {}).map(([name, value]) => `--${name}=${value}`);
-    const bounds = [`--format=${format}`, `--timeout=${TIMEOUT_SECONDS}`, '--quiet'];
-    const running = this.#spawn(['query', ...given, ...bounds, '--', asked], signal);
-    running.child.once('close', () => (this.#running -= 1));
-    return running;
-  }
-
-  #spawn(args: readonly string[], signal: AbortSignal | undefined) {
-    const { command, env } = this.#process;
-    const [program, ...first] = command;
+/** Runs `ledger-mirror query`; `document` is what a command without options says of itself as JSON. */
+export function openQueryRunner({
+  command: [program, ...first],
+  env,
+}: QueryProcess): QueryRunner & { document(command: string): Promise<unknown> } {
+  let running = 0;
+  const run = (args: readonly string[], signal: AbortSignal | undefined) => {
     const child = spawn(program, [...first, ...args], {
       env: { ...env },
       stdio: ['ignore', 'pipe', 'pipe'],
@@ -139,7 +79,50 @@ export class QueryRunner {
     // Who stops reading before the end does not ask how it ended.
     ended.catch(() => undefined);
     return { child, stdout: child.stdout, ended };
-  }
+  };
+  const query = (question: LakeQuestion, format: string, signal: AbortSignal) => {
+    if (running >= AT_ONCE_MAX)
+      throw new StatusError('unavailable', 'the lake answers others right now; try again in a moment');
+    running += 1;
+    const [asked, options] = 'sql' in question ? [question.sql] : [question.question, question.options];
+    const given = Object.entries(options ?? {}).map(([name, value]) => `--${name}=${value}`);
+    const bounds = [`--format=${format}`, `--timeout=${TIMEOUT_SECONDS}`, '--quiet'];
+    const started = run(['query', ...given, ...bounds, '--', asked], signal);
+    started.child.once('close', () => (running -= 1));
+    return started;
+  };
+  return {
+    document: async (command) => {
+      const { stdout, ended } = run([command, '--json', '--quiet'], undefined);
+      const [text] = await Promise.all([readText(stdout), ended]);
+      return JSON.parse(text);
+    },
+    ask: async (question, signal) => {
+      const startedMs = performance.now();
+      const { child, stdout, ended } = query(question, 'ndjson', signal);
+      const lines: string[] = [];
+      let characters = 0;
+      let isCut = false;
+      for await (const line of createInterface({ input: stdout, crlfDelay: Infinity })) {
+        characters += line.length;
+        isCut = lines.length >= ROWS_MAX || characters > ANSWER_CHARACTERS_MAX;
+        if (isCut) break;
+        lines.push(line);
+      }
+      if (isCut) child.kill();
+      // Where it was ended within a line, it says so here, and nothing is read of that line.
+      else await ended;
+      const rows = lines.map((line) => JSON.parse(line) as PlainRow);
+      return { rows, isCut, tookMs: Math.round(performance.now() - startedMs) };
+    },
+    file: async (question, format, signal) => {
+      const { stdout, ended } = query(question, format, signal);
+      // Until the first bytes, a failure can still be told by the status.
+      await Promise.race([once(stdout, 'readable'), ended]);
+      ended.catch((error: Error) => stdout.destroy(error));
+      return stdout;
+    },
+  };
 }
 
 /** @throws StatusError with what it said on stderr where it failed */

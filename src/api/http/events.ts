@@ -59,27 +59,28 @@ export async function* followChanges<Told>(
   }
 }
 
-/** The open streams of one server. */
-export class EventStreams {
-  readonly #mayOpen = limitOpen(STREAMS_MAX);
+/**
+ * Sends what `read` gives now, then each change, until the client is gone.
+ * @throws StatusError 429 where too many streams are open; what `read` throws at first
+ */
+export type FollowEvents = <Told>(
+  reply: FastifyReply,
+  read: () => Promise<Told | undefined>,
+  following: Following<Told>,
+) => Promise<FastifyReply>;
 
-  /**
-   * Sends what `read` gives now, then each change, until the client is gone.
-   * @throws StatusError 429 where too many streams are open; what `read` throws at first
-   */
-  async follow<Told>(
-    reply: FastifyReply,
-    read: () => Promise<Told | undefined>,
-    following: Following<Told>,
-  ): Promise<FastifyReply> {
+/** The open streams of one server. */
+export function openEventStreams(): FollowEvents {
+  const mayOpen = limitOpen(STREAMS_MAX);
+  return async (reply, read, following) => {
     // What is wrong is told before the stream is open, with a status that a client can read.
-    let first: Told | undefined = await read();
-    const next = async (): Promise<Told | undefined> => {
+    let first = await read();
+    const next = async () => {
       const told = first ?? (await read());
       first = undefined;
       return told;
     };
-    if (!this.#mayOpen(reply))
+    if (!mayOpen(reply))
       throw new StatusError('resourceExhausted', `more than ${STREAMS_MAX} event streams are open`);
     const signal = AbortSignal.any([goneSignal(reply), AbortSignal.timeout(STREAM_MS_MAX)]);
     const body = new PassThrough();
@@ -87,7 +88,7 @@ export class EventStreams {
     reply.raw.once('close', () => clearInterval(heartbeat));
     pipeline(eventTexts(followChanges(next, following, signal), signal), body, () => undefined);
     return reply.headers({ 'content-type': 'text/event-stream', 'x-accel-buffering': 'no' }).send(body);
-  }
+  };
 }
 
 /** Ends with an `end` event where the values do; without one the client is to come again. */

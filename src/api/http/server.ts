@@ -10,36 +10,32 @@ import type { Log } from '../../core/log.ts';
 import { addAccess, type AccessOptions } from '../access/access.ts';
 import { addBounds } from '../access/connections.ts';
 import { pathOf } from '../access/hosts.ts';
-import type { SessionStore } from '../access/keys.ts';
 import { addCompression } from './compression.ts';
-import { EventStreams } from './events.ts';
+import { openEventStreams } from './events.ts';
 import { addConsoleData, type ConsoleParts } from '../console/console-data.ts';
 import { addConsoleFeed } from '../console/console-feed.ts';
+import { addConsoleLedgers } from '../console/console-ledgers.ts';
 import { addConsole } from '../console/console.ts';
 import { addHealth } from './health.ts';
-import { addLedgerExport, type LedgerReader, LedgerStreams } from '../service/ledger-export.ts';
+import { addLedgerExport, openLedgers } from '../service/ledger-export.ts';
 import { addLists } from '../service/lists.ts';
-import type { ListStore } from '../service/store/read-store.ts';
 import { addMetrics } from './metrics.ts';
-import { addRuns, addStatus, type RunOrders } from '../mirror/runs.ts';
+import { addRuns, addStatus, type OrderDeps } from '../mirror/runs.ts';
 import { addOpenApi } from './openapi.ts';
-import { addExports, type ExportJobs } from '../mirror/exports.ts';
+import { addExports } from '../mirror/exports.ts';
 import type { MetricsRegistry } from '../../worker/metrics.ts';
-import type { Probe, StatusStore } from './ports.ts';
+import type { Probe } from './ports.ts';
+import type { Rows } from '../../postgres/rows.ts';
 import { addSafety } from './safety.ts';
 import { hideSecretsIn } from '../../core/json-value.ts';
 import { sendJson, StatusError } from './status-error.ts';
 
-export interface ApiDeps {
-  readonly lists: ListStore;
-  readonly ledger: LedgerReader;
-  readonly status: StatusStore;
-  readonly jobs: ExportJobs;
-  readonly runs: RunOrders;
+export interface ApiDeps extends OrderDeps {
+  /** Of the lists, the console and the sessions. */
+  readonly rows: Rows;
   readonly console: ConsoleParts;
   readonly probes: readonly Probe[];
   readonly metrics: MetricsRegistry;
-  readonly sessions: SessionStore;
   readonly log: Log;
 }
 
@@ -68,7 +64,7 @@ const RETRY_AFTER_SECONDS = 5;
 
 /** Opens nothing: `listen` does. More routes may be registered until then, behind the same checks. */
 export async function buildServer(deps: ApiDeps, options: ApiOptions): Promise<FastifyInstance> {
-  const { log, status: store } = deps;
+  const { jobs, log, rows } = deps;
   const server = openServer({ ...TIMEOUTS, ...options.timeouts });
   server.removeContentTypeParser('text/plain');
   server.setErrorHandler<FastifyError>((error, request, reply) => answerError(error, request, reply, log));
@@ -83,18 +79,19 @@ export async function buildServer(deps: ApiDeps, options: ApiOptions): Promise<F
   addBounds(server);
   addCompression(server);
   await addOpenApi(server, options.version);
-  const streams = new EventStreams();
-  addLists(server, deps.lists);
-  const ledgers = new LedgerStreams(deps.ledger, log);
-  addLedgerExport(server, ledgers);
-  addExports(server, deps, streams, ledgers);
-  addRuns(server, deps.runs, store, streams);
-  const status = addStatus(server, store);
+  const follow = openEventStreams();
+  addLists(server, rows);
+  const openLedger = openLedgers((question, signal) => jobs.stages.readLedger(question, signal), log);
+  addLedgerExport(server, openLedger);
+  addExports(server, deps, follow, openLedger);
+  addRuns(server, deps, follow);
+  const status = addStatus(server, deps.status);
   addHealth(server, deps.probes, log);
   addMetrics(server, status, deps.metrics, log);
   await addConsole(server);
-  addConsoleData(server, deps.console);
-  addConsoleFeed(server, { parts: deps.console, status, streams }, options.consoleEveryMs);
+  addConsoleData(server, deps.console, rows);
+  addConsoleLedgers(server, rows);
+  addConsoleFeed(server, deps, status, follow, options.consoleEveryMs);
   return server;
 }
 

@@ -9,12 +9,11 @@ import { enqueueRun } from '../../runs/enqueue.ts';
 import type { JobDeps } from '../../runs/job.ts';
 import { RUN, type RunDocument } from '../../runs/run-schema.ts';
 import type { Run } from '../../runs/store/run.ts';
-import type { EventStreams } from '../http/events.ts';
-import type { StatusStore } from '../http/ports.ts';
+import type { FollowEvents } from '../http/events.ts';
 import { BY_ID, describeRoutes, named, nameSchemas, TEXT_OR_NULL, UUID } from '../http/routes.ts';
 import { StatusError } from '../http/status-error.ts';
-import type { LedgerStreams } from '../service/ledger-export.ts';
-import { FOLLOWING, type RunOrders } from './runs.ts';
+import type { OpenLedger } from '../service/ledger-export.ts';
+import { FOLLOWING, type OrderDeps } from './runs.ts';
 
 /** Each is a run that is never forgotten, and goes ahead of the nightly ones. */
 const ORDERS_OPEN_MAX = 200;
@@ -35,17 +34,15 @@ const EXPORT_ORDER = z.strictObject({
   to: INSTANT.describe('RFC 3339, exclusive, a whole second. Without it, up to the present.'),
   again: z.boolean().optional().describe('Distrust what is covered in that range, and ask for it anew.'),
 });
-export type ExportOrder = z.infer<typeof EXPORT_ORDER>;
+type ExportOrder = z.infer<typeof EXPORT_ORDER>;
 
 const ORDERS_QUESTION = z.strictObject({
   partyId: PARTY_ID.optional().describe('Only orders for this party.'),
   before: UUID.optional().describe('Only orders older than this one: the next page.'),
   limit: z.int().min(1).max(500).default(50),
 });
-export type OrdersQuestion = z.infer<typeof ORDERS_QUESTION>;
 
 const EXPORT_STATUS = RUN.pick({ id: true, state: true, verdict: true, evidence: true });
-export type ExportStatus = z.infer<typeof EXPORT_STATUS>;
 
 /** What was asked for; null where the order named none. */
 const ASKED = z.object({ assetId: TEXT_OR_NULL, from: TEXT_OR_NULL, to: TEXT_OR_NULL });
@@ -56,53 +53,14 @@ const ORDER_RECORD = EXPORT_STATUS.extend({
   ...ASKED.shape,
   ...RUN.pick({ queuedAt: true, finishedAt: true }).shape,
 });
-export type OrderRecord = z.infer<typeof ORDER_RECORD>;
 
-export type ExportJobs = Pick<ExportOrders, keyof ExportOrders>;
+function toStatus({ runId, state, verdict, evidence }: RunDocument) {
+  return { id: runId, state, verdict, evidence };
+}
 
-export class ExportOrders {
-  readonly #deps: JobDeps;
-
-  constructor(deps: JobDeps) {
-    this.#deps = deps;
-  }
-
-  /** An order that is open already is not queued again: its id is returned. */
-  async submit({ partyId, ...asked }: ExportOrder): Promise<{ id: string }> {
-    const { runs, stages } = this.#deps;
-    if (!isHexId(partyId) && (await stages.listedParties(partyId))[0] !== partyId)
-      throw new StatusError('invalidArgument', 'partyId: no such party is listed');
-    if ((await runs.openOrders()) >= ORDERS_OPEN_MAX) {
-      const state = `${ORDERS_OPEN_MAX} orders are open already`;
-      throw new StatusError('resourceExhausted', `${state}; wait for some of them, or cancel them`);
-    }
-    const params = { ...asked, isOrdered: true };
-    const { run, found } = await runs.order({ kind: 'export', subject: partyId, params });
-    if (found === 'none') await enqueueRun(run, this.#deps);
-    return { id: run.runId };
-  }
-
-  /** Newest first. */
-  async list({ partyId: subject, ...page }: OrdersQuestion): Promise<readonly OrderRecord[]> {
-    const runs = await this.#deps.runs.list({ kind: 'export', subject, ...page });
-    return runs.map((run) => {
-      const { subject: partyId, queuedAt, finishedAt } = run;
-      return { ...toStatus(run), partyId, ...askedBy(run), queuedAt, finishedAt };
-    });
-  }
-
-  /** What an order was for; undefined while it has not ended with something to download. */
-  async ledgerOf(id: string): Promise<LedgerRange | undefined> {
-    const run = await this.#deps.runs.get(id);
-    if (run?.kind !== 'export' || run.verdict === null || run.verdict === 'failed') return undefined;
-    const { assetId, from, to } = askedBy(run);
-    return {
-      partyId: run.subject,
-      assetId: assetId ?? undefined,
-      from: from === null ? undefined : readInstant(from),
-      to: to === null ? undefined : readInstant(to),
-    };
-  }
+function toRecord(run: Run): z.infer<typeof ORDER_RECORD> {
+  const { subject: partyId, queuedAt, finishedAt } = run;
+  return { ...toStatus(run), partyId, ...askedBy(run), queuedAt, finishedAt };
 }
 
 function askedBy({ params }: Run): z.infer<typeof ASKED> {
@@ -110,22 +68,34 @@ function askedBy({ params }: Run): z.infer<typeof ASKED> {
   return { assetId, from, to };
 }
 
-function toStatus({ runId, state, verdict, evidence }: RunDocument): ExportStatus {
-  return { id: runId, state, verdict, evidence };
+/** What an order was for; undefined while it has not ended with something to download. */
+function rangeOf(run: Run | undefined): LedgerRange | undefined {
+  if (run?.kind !== 'export' || run.verdict === null || run.verdict === 'failed') return undefined;
+  const { assetId, from, to } = askedBy(run);
+  const instant = (text: string | null) => (text === null ? undefined : readInstant(text));
+  return { partyId: run.subject, assetId: assetId ?? undefined, from: instant(from), to: instant(to) };
 }
 
-interface ExportParts {
-  readonly jobs: ExportJobs;
-  readonly runs: RunOrders;
-  readonly status: StatusStore;
+/** An order that is open already is not queued again: its id is returned. */
+async function submit({ partyId, ...asked }: ExportOrder, jobs: JobDeps): Promise<string> {
+  if (!isHexId(partyId) && (await jobs.stages.listedParties(partyId))[0] !== partyId)
+    throw new StatusError('invalidArgument', 'partyId: no such party is listed');
+  if ((await jobs.runs.openOrders()) >= ORDERS_OPEN_MAX) {
+    const state = `${ORDERS_OPEN_MAX} orders are open already`;
+    throw new StatusError('resourceExhausted', `${state}; wait for some of them, or cancel them`);
+  }
+  const params = { ...asked, isOrdered: true };
+  const { run, found } = await jobs.runs.order({ kind: 'export', subject: partyId, params });
+  if (found === 'none') await enqueueRun(run, jobs);
+  return run.runId;
 }
 
 /** Adds the routes. */
 export function addExports(
   server: FastifyInstance,
-  { jobs, runs, status }: ExportParts,
-  streams: EventStreams,
-  ledgers: LedgerStreams,
+  { jobs, status }: OrderDeps,
+  follow: FollowEvents,
+  openLedger: OpenLedger,
 ): void {
   const find = async (id: string): Promise<RunDocument> => {
     const run = await status.run(id);
@@ -141,16 +111,17 @@ export function addExports(
       querystring: ORDERS_QUESTION,
       response: { 200: z.object({ exports: z.array(named('ExportRecord')) }) },
     },
-    async ({ query: { partyId, ...page } }) => ({
-      exports: await jobs.list({ ...page, partyId: partyId === undefined ? undefined : readParty(partyId) }),
-    }),
+    async ({ query: { partyId, ...page } }) => {
+      const subject = partyId === undefined ? undefined : readParty(partyId);
+      return { exports: (await jobs.runs.list({ kind: 'export', subject, ...page })).map(toRecord) };
+    },
   );
   add(
     'POST /mirror/exports',
     'Order an export',
     { body: named<ExportOrder>('ExportOrder'), response: { 202: z.object({ id: UUID }) } },
     async ({ body }, reply) => {
-      const { id } = await jobs.submit(readOrder(body));
+      const id = await submit(readOrder(body), jobs);
       return reply.code(202).header('location', `/mirror/exports/${id}`).send({ id });
     },
   );
@@ -166,7 +137,7 @@ export function addExports(
     { params: BY_ID, response: { 204: z.null() } },
     async ({ params: { id } }, reply) => {
       await find(id);
-      await runs.cancel(id);
+      await jobs.runs.requestCancel(id);
       return reply.code(204).send();
     },
   );
@@ -175,8 +146,8 @@ export function addExports(
     'Live progress, as server-sent events',
     { params: BY_ID, produces: ['text/event-stream'] },
     ({ params: { id } }, reply) => {
-      const read = async () => ({ ...toStatus(await find(id)), progress: await runs.progress(id) });
-      return streams.follow(reply, read, FOLLOWING);
+      const read = async () => ({ ...toStatus(await find(id)), progress: await jobs.progress.read(id) });
+      return follow(reply, read, FOLLOWING);
     },
   );
   add(
@@ -184,9 +155,9 @@ export function addExports(
     'The CSV that an order brought',
     { params: BY_ID, produces: ['text/csv'] },
     async ({ params: { id } }, reply) => {
-      const ledger = await jobs.ledgerOf(id);
+      const ledger = rangeOf(await jobs.runs.get(id));
       if (ledger === undefined) throw new StatusError('notFound', 'nothing to download (yet)');
-      return reply.header('content-type', 'text/csv').send(cutOff(reply, await ledgers.open(reply, ledger)));
+      return reply.header('content-type', 'text/csv').send(cutOff(reply, await openLedger(reply, ledger)));
     },
   );
 }

@@ -5,11 +5,10 @@ import { z } from 'zod';
 import { sharedLoad } from '../../core/shared-load.ts';
 import { enqueueRun } from '../../runs/enqueue.ts';
 import type { JobDeps } from '../../runs/job.ts';
-import type { ProgressLine } from '../../runs/progress/progress-line.ts';
 import { describeRun, isOver } from '../../runs/run-document.ts';
 import { RUN_KINDS, type RunDocument } from '../../runs/run-schema.ts';
 import type { NewRun } from '../../runs/store/run.ts';
-import { type EventStreams, followChanges, goneSignal, limitOpen } from '../http/events.ts';
+import { type FollowEvents, followChanges, goneSignal, limitOpen } from '../http/events.ts';
 import { MIRROR_STATUS, type StatusStore } from '../http/ports.ts';
 import { BY_ID, describeRoutes, named, nameSchemas, TEXT_OR_NULL, UUID } from '../http/routes.ts';
 import { StatusError } from '../http/status-error.ts';
@@ -70,59 +69,22 @@ const LOGS = {
   response: { 200: z.object({ lines: z.array(z.looseObject({})), next: TEXT_OR_NULL }) },
 };
 
-interface Started {
-  readonly runId: string;
-  readonly isNew: boolean;
-}
-
 /** The same name is the same run; `hash` is of what was asked for. */
 type OrderKey = Readonly<Record<'name' | 'hash', string>>;
-export type RunOrders = Pick<RunStarts, keyof RunStarts>;
 
-export class RunStarts {
-  readonly #jobs: JobDeps;
-  readonly #isAttended: (sourceUrl: string | undefined) => Promise<boolean>;
+/** What orders are made with. */
+export interface OrderDeps {
+  readonly jobs: JobDeps;
+  /** Whether a process that works jobs is there, of this source where it is named. */
+  readonly isAttended: (sourceUrl: string | undefined) => Promise<boolean>;
+  readonly status: StatusStore;
+}
 
-  /** @param isAttended whether a process that works jobs is there, of this source where it is named */
-  constructor(jobs: JobDeps, isAttended: (sourceUrl: string | undefined) => Promise<boolean>) {
-    this.#jobs = jobs;
-    this.#isAttended = isAttended;
-  }
-
-  /** @throws StatusError 409, 422 or 503 */
-  async start(order: RunOrder, key: OrderKey | undefined): Promise<Started> {
-    const asksSource = order.kind === 'nightly' || order.kind === 'sync' || order.kind === 'audit';
-    const url = this.#jobs.source?.url;
-    if (asksSource && url === undefined) {
-      const state = 'this process has no SOURCE_URL, so it cannot order what asks the source';
-      throw new StatusError('unavailable', state);
-    }
-    if (!(await this.#isAttended(asksSource ? url : undefined)))
-      throw new StatusError(
-        'unavailable',
-        'no worker is running that could take it; start one and try again',
-      );
-    const [first, second] = runsOf(order);
-    const started = await this.#startOne(first, order, key);
-    if (second === undefined) return started;
-    // Two lists are two runs: each has a key of its own.
-    const { isNew } = await this.#startOne(second, order, key && { ...key, name: `${key.name} 1` });
-    return { ...started, isNew: started.isNew || isNew };
-  }
-
-  /** Has no effect on a run that has ended. */
-  async cancel(runId: string): Promise<void> {
-    await this.#jobs.runs.requestCancel(runId);
-  }
-
-  /** Live counts, for people. */
-  progress(runId: string): Promise<readonly ProgressLine[]> {
-    return this.#jobs.progress.read(runId);
-  }
-
-  async #startOne(wanted: NewRun, { onConflict }: RunOrder, key: OrderKey | undefined): Promise<Started> {
-    const isExclusive = onConflict === 'fail';
-    const { run, found } = await this.#jobs.runs.order(wanted, { key, isExclusive });
+/** @throws StatusError 409, 422 or 503 */
+async function startRun(order: RunOrder, key: OrderKey | undefined, { jobs, isAttended }: OrderDeps) {
+  const startOne = async (wanted: NewRun, ownKey: OrderKey | undefined) => {
+    const isExclusive = order.onConflict === 'fail';
+    const { run, found } = await jobs.runs.order(wanted, { key: ownKey, isExclusive });
     const { runId } = run;
     if (found === 'other') {
       const state = 'it was used for another order; give a new one';
@@ -131,9 +93,25 @@ export class RunStarts {
     if (found === 'open' && isExclusive)
       throw new StatusError('alreadyExists', `run ${runId} does the same already`);
     // Also where its first request was cut off before the job was queued.
-    if (found === 'none' || run.jobId === null) await enqueueRun(run, this.#jobs);
+    if (found === 'none' || run.jobId === null) await enqueueRun(run, jobs);
     return { runId, isNew: found === 'none' };
-  }
+  };
+  const asksSource = order.kind === 'nightly' || order.kind === 'sync' || order.kind === 'audit';
+  const url = jobs.source?.url;
+  if (asksSource && url === undefined)
+    throw unavailable('this process has no SOURCE_URL, so it cannot order what asks the source');
+  if (!(await isAttended(asksSource ? url : undefined)))
+    throw unavailable('no worker is running that could take it; start one and try again');
+  const [first, second] = runsOf(order);
+  const started = await startOne(first, key);
+  if (second === undefined) return started;
+  // Two lists are two runs: each has a key of its own.
+  const { isNew } = await startOne(second, key && { ...key, name: `${key.name} 1` });
+  return { ...started, isNew: started.isNew || isNew };
+}
+
+function unavailable(state: string): StatusError {
+  return new StatusError('unavailable', state);
 }
 
 function runsOf({ kind, list, rebuild, deep }: RunOrder): readonly [NewRun, NewRun?] {
@@ -173,12 +151,8 @@ export function addStatus(server: FastifyInstance, store: StatusStore): () => Pr
   return status;
 }
 
-export function addRuns(
-  server: FastifyInstance,
-  orders: RunOrders,
-  store: StatusStore,
-  streams: EventStreams,
-): void {
+export function addRuns(server: FastifyInstance, deps: OrderDeps, follow: FollowEvents): void {
+  const { jobs, status: store } = deps;
   nameSchemas(server, { RunOrder: RUN_ORDER });
   const add = describeRoutes(server, 'mirror');
   const mayWait = limitOpen(WAITERS_MAX);
@@ -191,7 +165,7 @@ export function addRuns(
     runs: (await store.runs(query)).map(describeRun),
   }));
   add('POST /mirror/runs', 'Start a run', START, async ({ headers, body }, reply) => {
-    const { runId, isNew } = await orders.start(body, keyOf(headers['idempotency-key'], body));
+    const { runId, isNew } = await startRun(body, keyOf(headers['idempotency-key'], body), deps);
     const run = await find(runId);
     reply.code(isNew ? 202 : 200).header('location', `/mirror/runs/${runId}`);
     if (!isOver(run)) reply.header('retry-after', '5');
@@ -218,8 +192,8 @@ export function addRuns(
     'A run as it goes on, as server-sent events',
     { params: BY_ID, produces: ['text/event-stream'] },
     ({ params: { id } }, reply) => {
-      const read = async () => ({ ...describeRun(await find(id)), progress: await orders.progress(id) });
-      return streams.follow(reply, read, FOLLOWING);
+      const read = async () => ({ ...describeRun(await find(id)), progress: await jobs.progress.read(id) });
+      return follow(reply, read, FOLLOWING);
     },
   );
   add('GET /mirror/runs/:id/logs', "A run's log lines, oldest first", LOGS, async ({ params, query }) => {
@@ -232,7 +206,7 @@ export function addRuns(
     { params: BY_ID, response: { 200: RUN, 202: RUN } },
     async ({ params: { id } }, reply) => {
       await find(id);
-      await orders.cancel(id);
+      await jobs.runs.requestCancel(id);
       const run = await find(id);
       return reply.code(isOver(run) ? 200 : 202).send(describeRun(run));
     },

@@ -9,7 +9,7 @@ import { partyName } from '../../ledger/objects/object-keys.ts';
 import { formatInstant, type Micros, SECOND_MICROS } from '../../core/time.ts';
 import type { Log } from '../../core/log.ts';
 import type { LedgerRange } from '../../ledger/ledger-range.ts';
-import type { ObjectLedgerReader } from './ledger-reader.ts';
+import type { Stages } from '../../runs/job.ts';
 import { weightOf } from '../http/compression.ts';
 import { goneSignal, limitOpen } from '../http/events.ts';
 import { readQuery } from '../http/query-text.ts';
@@ -40,43 +40,33 @@ const QUERY = z.object({
 /** Bytes of CSV in one message: a multiple of three, so that only the last carries base64 padding. */
 const MESSAGE_BYTES_MAX = 768 * 1024;
 
-/** Nothing is read before the first chunk is asked for. */
-export type LedgerReader = Pick<ObjectLedgerReader, 'read'>;
+/**
+ * Begins the CSV of a ledger: until its first bytes are there, the status can still tell a failure.
+ * @throws StatusError where nothing can be sent
+ */
+export type OpenLedger = (reply: FastifyReply, question: LedgerRange) => Promise<Readable>;
 
-/** The ledgers that one server sends. */
-export class LedgerStreams {
-  readonly #reader: LedgerReader;
-  readonly #log: Log;
-  readonly #mayOpen = limitOpen(OPEN_EXPORTS_MAX);
-
-  constructor(reader: LedgerReader, log: Log) {
-    this.#reader = reader;
-    this.#log = log;
-  }
-
-  /**
-   * The CSV, begun: until its first bytes are there, the status can still tell a failure.
-   * @throws StatusError where nothing can be sent
-   */
-  async open(reply: FastifyReply, question: LedgerRange): Promise<Readable> {
-    if (!this.#mayOpen(reply))
+/** @param read reads nothing before the first chunk is asked for */
+export function openLedgers(read: Stages['readLedger'], log: Log): OpenLedger {
+  const mayOpen = limitOpen(OPEN_EXPORTS_MAX);
+  return async (reply, question) => {
+    if (!mayOpen(reply))
       throw new StatusError('resourceExhausted', 'client reached max subscription allowed');
     const gone = goneSignal(reply);
-    const rows = Readable.from(this.#reader.read(question, gone), { objectMode: false });
+    const rows = Readable.from(read(question, gone), { objectMode: false });
     rows.once('error', (error) => {
-      if (gone.aborted) return;
-      this.#log.warn({ err: error, partyId: question.partyId }, 'Export to a client failed');
+      if (!gone.aborted) log.warn({ err: error, partyId: question.partyId }, 'Export to a client failed');
     });
     await once(rows, 'readable').catch((error: unknown) => {
       throw exportError(error, question);
     });
     reply.header('content-disposition', `attachment;filename=${fileName(question)}`);
     return rows;
-  }
+  };
 }
 
 /** Adds the route. */
-export function addLedgerExport(server: FastifyInstance, ledgers: LedgerStreams): void {
+export function addLedgerExport(server: FastifyInstance, openLedger: OpenLedger): void {
   describeRoutes(server, 'service')(
     'GET /api/v2/ledgerentry/export',
     'Export the ledger entries of a party as CSV',
@@ -91,7 +81,7 @@ export function addLedgerExport(server: FastifyInstance, ledgers: LedgerStreams)
       const given = readQuery(url, FIELDS);
       try {
         const question = readQuestion(given);
-        const rows = await ledgers.open(reply.header('vary', 'Accept'), question);
+        const rows = await openLedger(reply.header('vary', 'Accept'), question);
         // Messages only for those who name JSON and not CSV, or prefer it; anything else is the service's form.
         const isJson = weightOf(accept, 'application/json') > weightOf(accept, 'text/csv');
         const body = ledgerBody(rows, isJson, (error) => exportError(error, question).body);
@@ -108,7 +98,7 @@ export function addLedgerExport(server: FastifyInstance, ledgers: LedgerStreams)
 
 /** @throws StatusError as the service's handler words it */
 function readQuestion(given: ReturnType<typeof readQuery<typeof FIELDS>>): LedgerRange {
-  const { party_id: text = '', asset_id: asset } = given;
+  const { party_id: text = '', asset_id: asset, ...range } = given;
   const partyId = canonicalPartyId(text);
   const assetId = asset?.toLowerCase();
   if (text === '') throw StatusError.ofHandler('invalidArgument', DETAIL.missingPartyId);
@@ -116,8 +106,8 @@ function readQuestion(given: ReturnType<typeof readQuery<typeof FIELDS>>): Ledge
     throw StatusError.ofHandler('invalidArgument', DETAIL.invalidPartyId);
   if (assetId !== undefined && !isHexId(assetId))
     throw StatusError.ofHandler('invalidArgument', DETAIL.invalidAssetId);
-  const from = wholeSecond(given['date_range.start_timestamp']);
-  return { partyId, assetId, from, to: wholeSecond(given['date_range.end_timestamp']) };
+  const from = wholeSecond(range['date_range.start_timestamp']);
+  return { partyId, assetId, from, to: wholeSecond(range['date_range.end_timestamp']) };
 }
 
 /** The service drops what is below the second from both bounds. */

@@ -31,54 +31,44 @@ interface ReaderDeps {
   readonly objects: Pick<ObjectStore, 'read'>;
 }
 
-export class ObjectLedgerReader {
-  readonly #deps: ReaderDeps;
-
-  constructor(deps: ReaderDeps) {
-    this.#deps = deps;
-  }
-
-  /**
-   * The plain CSV of a party's mirrored ledger: one header line, then the source's lines unchanged, those outside
-   * the question left out. Ending the iteration early, or aborting, releases everything.
-   * @throws PermanentError `LEDGER_NOT_MIRRORED` where what is asked for was never exported, or misses a range: an
-   *   empty answer would read as "no entries"
-   */
-  async *read(question: LedgerQuestion, signal: AbortSignal): AsyncIterable<Buffer> {
-    const scope = { partyId: question.partyId, assetId: question.assetId };
-    const coverage = await this.#deps.exports.coverage(scope);
-    const isProof = ({ open, isFaulty, assetId }: Coverage): boolean =>
-      !open && isFaulty !== true && (assetId === undefined || assetId === question.assetId);
-    refuseHoles(question, question.isProofNeeded === true ? coverage.filter(isProof) : coverage);
-    const range = { from: question.from ?? BEGINNING, to: question.to };
-    const segments = await this.#deps.archive.currentSegments(scope, range);
-    const headers = segments.map((segment) => segment.columns);
-    const columns = segments.length === 0 ? EMPTY_HEADER.split(',') : commonColumns(headers);
-    // Sent with the first rows: until they are read, a failure can still be told by the status.
-    let header = Buffer.from(`${columns.join(',')}\n`);
-    for (const segment of segments) {
-      const rows = this.#rows(segment, question, signal);
+/**
+ * The plain CSV of a party's mirrored ledger: one header line, then the source's lines unchanged, those outside
+ * the question left out. Ending the iteration early, or aborting, releases everything.
+ * @throws PermanentError `LEDGER_NOT_MIRRORED` where what is asked for was never exported, or misses a range: an
+ *   empty answer would read as "no entries"
+ */
+export async function* readLedger(
+  { exports, archive, objects }: ReaderDeps,
+  question: LedgerQuestion,
+  signal: AbortSignal,
+): AsyncGenerator<Buffer> {
+  const { partyId, assetId, from = BEGINNING, to, isProofNeeded } = question;
+  const coverage = await exports.coverage({ partyId, assetId });
+  const isProof = ({ open, isFaulty, assetId: of }: Coverage) =>
+    !open && isFaulty !== true && (of === undefined || of === assetId);
+  refuseHoles(question, isProofNeeded === true ? coverage.filter(isProof) : coverage);
+  const segments = await archive.currentSegments({ partyId, assetId }, { from, to });
+  const headers = segments.map((segment) => segment.columns);
+  const columns = segments.length === 0 ? EMPTY_HEADER.split(',') : commonColumns(headers);
+  // Sent with the first rows: until they are read, a failure can still be told by the status.
+  let header = Buffer.from(`${columns.join(',')}\n`);
+  for (const segment of segments) {
+    const stored = await objects.read(segment.objectKey, signal);
+    const plain = plainStream(stored, compressionOf(segment.objectKey));
+    try {
+      const chunks = withoutHeader(plain as AsyncIterable<Buffer>);
+      const rows = liesWithin(segment, question) ? chunks : keptRows(chunks, segment, question);
       const isAlike = segment.columns.join() === columns.join();
       for await (const chunk of isAlike ? rows : withColumns(rows, segment.columns, columns)) {
         yield header.length > 0 ? Buffer.concat([header, chunk]) : chunk;
         header = Buffer.alloc(0);
       }
-    }
-    if (header.length > 0) yield header;
-  }
-
-  async *#rows(segment: Segment, question: LedgerQuestion, signal: AbortSignal): AsyncGenerator<Buffer> {
-    const isWhole = liesWithin(segment, question);
-    const stored = await this.#deps.objects.read(segment.objectKey, signal);
-    const plain = plainStream(stored, compressionOf(segment.objectKey));
-    try {
-      const chunks = withoutHeader(plain as AsyncIterable<Buffer>);
-      yield* isWhole ? chunks : keptRows(chunks, segment, question);
     } finally {
       plain.destroy();
       stored.destroy();
     }
   }
+  if (header.length > 0) yield header;
 }
 
 /**

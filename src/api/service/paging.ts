@@ -5,11 +5,10 @@
  * Differences from the service, all on the safe side: a page holds at most `PAGE_ROWS_MAX` rows, also
  * where the service would send everything or fail; and a cursor that the mirror has not made is a 400.
  */
-import type { z } from 'zod';
+import { z } from 'zod';
 import type { Given } from '../http/query-text.ts';
 import { DETAIL, StatusError } from '../http/status-error.ts';
 import type { Cursors } from './cursors.ts';
-import type { PAGE_INFO } from './list-schemas.ts';
 
 const PAGE_ROWS_DEFAULT = 1_000;
 /** As in the service's later releases; the contract's limit. */
@@ -22,6 +21,28 @@ export const PAGE_FIELDS = {
   'pagination.before': 'string',
   'pagination.newest_first': 'bool',
 } as const;
+
+const ROWS = z.int32().min(1).optional().meta({ format: 'int32' });
+const CURSOR = z.string().optional();
+/** The same as OpenAPI tells of it. */
+export const PAGING = z.object({
+  'pagination.first': ROWS.describe(
+    'Rows to return behind the cursor in `pagination.after`; more than 5000 are never sent. Default 1000.',
+  ),
+  'pagination.after': CURSOR.describe('Paging forward: the cursor of the previous page’s last row.'),
+  'pagination.last': ROWS.describe(
+    'Rows to return before the cursor in `pagination.before`. Ignored where `pagination.first` is given.',
+  ),
+  'pagination.before': CURSOR.describe('Paging backward: the cursor of the previous page’s first row.'),
+  'pagination.newestFirst': z.boolean().default(true).describe('Newest rows first.'),
+});
+
+export const PAGE_INFO = z.object({
+  hasNextPage: z.boolean(),
+  hasPreviousPage: z.boolean(),
+  startCursor: z.string(),
+  endCursor: z.string(),
+});
 
 export interface PageRequest {
   /** Further down the list as the client reads it. */
@@ -44,7 +65,7 @@ export function readPageRequest(
 ): PageRequest {
   const { 'pagination.first': first, 'pagination.last': last } = given;
   const { 'pagination.after': after, 'pagination.before': before } = given;
-  const newestFirst = given['pagination.newest_first'];
+  const { 'pagination.newest_first': newestFirst } = given;
   if (after !== undefined && before !== undefined) throw invalid('cannot set both a before and after cursor');
   // `first` wins over `last`; a cursor of the other direction is then not even looked at. Neither
   // given: a lone `before` pages backward, and a request that only names the order forward.

@@ -2,7 +2,7 @@
 import { getCompileCacheDir } from 'node:module';
 import { dirname } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { type LakeQueries, type LakeTable, QueryRunner } from '../../api/console/lake-queries.ts';
+import { type LakeQueries, openQueryRunner } from '../../api/console/lake-queries.ts';
 import type { Config } from '../../config/environment.ts';
 import { sharedLoad } from '../../core/shared-load.ts';
 import { objectsAt } from '../data-dir.ts';
@@ -17,14 +17,14 @@ const TABLES_MAX_AGE_MS = 15_000;
 const IN_POSTGRES: ReadonlySet<string> = new Set(['ledger_entries', 'parties', 'checkpoints']);
 
 /** A table as `lake --json` tells it. */
-interface Overview extends Pick<LakeTable, 'version' | 'rows' | 'bytes' | 'committedAt'> {
+interface Overview {
   readonly table: keyof typeof SHAPES;
   readonly path: string;
 }
 
 export function openConsoleLake(config: Config): LakeQueries {
   const compiled = getCompileCacheDir();
-  const runner = new QueryRunner({
+  const runner = openQueryRunner({
     command: [process.execPath, MAIN],
     env: {
       ...config.ambient,
@@ -43,12 +43,11 @@ export function openConsoleLake(config: Config): LakeQueries {
       return found.tables.map(describeTable);
     }, TABLES_MAX_AGE_MS),
     questions: READY_QUESTIONS.map(({ name, title, parameters }) => ({ name, title, parameters })),
-    ask: (question, signal) => runner.ask(question, signal),
-    file: (question, format, signal) => runner.file(question, format, signal),
+    ...runner,
   };
 }
 
-function describeTable({ table, path, ...facts }: Overview): LakeTable {
+function describeTable({ table, path, ...facts }: Overview) {
   const { description } = SHAPES[table];
   const local = path.startsWith('file:') ? fileURLToPath(path) : path;
   return {

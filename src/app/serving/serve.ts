@@ -1,15 +1,9 @@
 /** The read API and console over this mirror, listening. */
 import { statfs } from 'node:fs/promises';
-import { openSessionStore } from '../../api/access/store/session-store.ts';
 import type { ConsoleParts, Upkeep } from '../../api/console/console-data.ts';
 import { addQueueBoard } from '../../api/console/queue-board.ts';
-import { ConsoleLedgers } from '../../api/console/store/console-ledgers.ts';
-import { ConsoleStore } from '../../api/console/store/console-store.ts';
 import { listen, type Listening } from '../../api/http/listen.ts';
 import { buildServer } from '../../api/http/server.ts';
-import { ExportOrders } from '../../api/mirror/exports.ts';
-import { RunStarts } from '../../api/mirror/runs.ts';
-import { ReadStore } from '../../api/service/store/read-store.ts';
 import { shownSettings } from '../../config/secrets.ts';
 import { sharedLoad } from '../../core/shared-load.ts';
 import { version } from '../../core/version.ts';
@@ -17,7 +11,6 @@ import { openRows } from '../../postgres/rows.ts';
 import { QUEUE_NAMES } from '../../queue/backend.ts';
 import { describeNightly } from '../../runs/nightly/nightly-preview.ts';
 import { nextScheduledMs } from '../../runs/nightly/scheduled-times.ts';
-import { exportKey } from '../../runs/progress/progress-hints.ts';
 import type { App } from '../app.ts';
 import { openConsoleLake } from './console-lake.ts';
 
@@ -32,15 +25,13 @@ export async function startApi(app: App): Promise<Listening> {
   const { config, jobs, log, queues, warehouse } = app;
   const server = await buildServer(
     {
-      lists: new ReadStore(openRows(warehouse.pool)),
-      ledger: { read: (question, signal) => jobs.stages.readLedger(question, signal) },
+      rows: openRows(warehouse.pool),
+      jobs,
+      isAttended: (url) => app.workers.anyAlive(url),
       status: app.status,
-      runs: new RunStarts(jobs, (url) => app.workers.anyAlive(url)),
-      jobs: new ExportOrders(jobs),
       console: openConsole(app),
       probes: app.probes,
       metrics: app.metrics(),
-      sessions: openSessionStore(warehouse.db),
       log,
     },
     {
@@ -55,18 +46,13 @@ export async function startApi(app: App): Promise<Listening> {
   return listen(server, { host: config.apiHost, port: config.apiPort, token: config.apiToken });
 }
 
-/** The console's parts: its store, live progress, what a run would ask, and what needs looking after. */
+/** The console's parts: its lake, what a run would ask, and what needs looking after. */
 function openConsole(app: App): ConsoleParts {
-  const { config, jobs, warehouse } = app;
-  const rows = openRows(warehouse.pool);
+  const { config, jobs } = app;
   return {
-    store: new ConsoleStore(rows),
-    ledgers: new ConsoleLedgers(rows),
     lake: openConsoleLake(config),
     settings: shownSettings(config),
     nextNightlyRun: () => nextTime(app, config.schedule),
-    progress: (runId) => jobs.progress.read(runId),
-    exportProgress: (partyId) => jobs.progress.read(exportKey(partyId)),
     preview: () => describeNightly(jobs, config),
     upkeep: sharedLoad(() => measureUpkeep(app), UPKEEP_MAX_AGE_MS),
   };

@@ -4,7 +4,7 @@ import type { AddressInfo } from 'node:net';
 import { fastify } from 'fastify';
 import { Registry } from 'prom-client';
 import { isAskedLocally, isLoopback } from '../../api/access/hosts.ts';
-import { bearerOf, roleOfToken } from '../../api/access/keys.ts';
+import { bearerOf, roleOfToken } from '../../api/access/tokens.ts';
 import { errorCode, PermanentError } from '../../core/errors.ts';
 import type { App } from '../app.ts';
 

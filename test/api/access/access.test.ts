@@ -170,7 +170,7 @@ describe('the read token', () => {
 describe('a session', () => {
   it('ends with the logout, even for a client that kept its cookie', async () => {
     const sessions = sessionsInMemory();
-    const server = await apiWithoutDatabase({ token: TOKEN, sessions });
+    const server = await apiWithoutDatabase({ token: TOKEN, answers: sessions });
     const [mine, other] = [await sessionCookie(server, TOKEN), await sessionCookie(server, TOKEN)];
     const out = await server.inject({ method: 'POST', url: '/logout', headers: { cookie: mine } });
     expect(out.statusCode).toBe(204);
@@ -178,14 +178,14 @@ describe('a session', () => {
     expect(await statusOf(server, { headers: { cookie: mine } })).toBe(401);
     expect(await statusOf(server, { headers: { cookie: other } })).toBe(200);
     // Another process of the same mirror knows of it, too.
-    const sibling = await apiWithoutDatabase({ token: TOKEN, sessions });
+    const sibling = await apiWithoutDatabase({ token: TOKEN, answers: sessions });
     expect(await statusOf(sibling, { headers: { cookie: mine } })).toBe(401);
     expect(await statusOf(sibling, { headers: { cookie: other } })).toBe(200);
   });
 
   it('is valid for one mirror only, even where another has the same token', async () => {
-    const server = await apiWithoutDatabase({ token: TOKEN, sessions: sessionsInMemory(1) });
-    const another = await apiWithoutDatabase({ token: TOKEN, sessions: sessionsInMemory(2) });
+    const server = await apiWithoutDatabase({ token: TOKEN, answers: sessionsInMemory(1) });
+    const another = await apiWithoutDatabase({ token: TOKEN, answers: sessionsInMemory(2) });
     const cookie = await sessionCookie(server, TOKEN);
     expect(await statusOf(server, { headers: { cookie } })).toBe(200);
     expect(await statusOf(another, { headers: { cookie } })).toBe(401);
@@ -195,10 +195,10 @@ describe('a session', () => {
 
   it('ends when either token is rotated', async () => {
     const sessions = sessionsInMemory();
-    const server = await apiWithoutDatabase({ token: TOKEN, readToken: 'reader', sessions });
+    const server = await apiWithoutDatabase({ token: TOKEN, readToken: 'reader', answers: sessions });
     const cookie = await sessionCookie(server, TOKEN);
     for (const rotated of [{ token: `${TOKEN}!` }, { token: TOKEN, readToken: 'other' }]) {
-      const after = await apiWithoutDatabase({ ...rotated, sessions });
+      const after = await apiWithoutDatabase({ ...rotated, answers: sessions });
       expect(await statusOf(after, { headers: { cookie } })).toBe(401);
     }
   });

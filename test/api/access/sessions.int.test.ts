@@ -1,6 +1,7 @@
 /** Sessions over a real database: every process of a mirror knows which were ended. */
 import { describe, expect, it } from 'vitest';
-import { openSessionStore } from '../../../src/api/access/store/session-store.ts';
+import { readSessionSecret } from '../../../src/api/access/store/ended-sessions.ts';
+import { openRows } from '../../../src/postgres/rows.ts';
 import { apiWithoutDatabase, freshWarehouse } from '../mirror.ts';
 
 const TOKEN = 'correct-horse-battery';
@@ -10,7 +11,7 @@ const another = await freshWarehouse();
 describe('the sessions of two processes', () => {
   it('are opened by one, accepted by the other and ended for both', async () => {
     const [first, second] = await Promise.all(
-      [1, 2].map(() => apiWithoutDatabase({ token: TOKEN, sessions: openSessionStore(warehouse.db) })),
+      [1, 2].map(() => apiWithoutDatabase({ token: TOKEN, rows: openRows(warehouse.pool) })),
     );
     const login = await first?.inject({ method: 'POST', url: '/login', payload: { token: TOKEN } });
     const cookie = String(login?.headers['set-cookie']).split(';', 1)[0] ?? '';
@@ -23,8 +24,8 @@ describe('the sessions of two processes', () => {
 
   it('are signed with a secret of this mirror that is not the one of the cursors', async () => {
     const [secret, theirs] = await Promise.all([
-      openSessionStore(warehouse.db).secret(),
-      openSessionStore(another.db).secret(),
+      readSessionSecret(openRows(warehouse.pool)),
+      readSessionSecret(openRows(another.pool)),
     ]);
     expect(secret).toHaveLength(32);
     expect(secret.equals(theirs)).toBe(false);

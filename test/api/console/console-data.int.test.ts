@@ -1,9 +1,6 @@
 /** The console's own routes over a real warehouse: pages by key, charts' numbers, what is refused. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { ConsoleLedgers } from '../../../src/api/console/store/console-ledgers.ts';
-import { ConsoleStore } from '../../../src/api/console/store/console-store.ts';
-import { openRows } from '../../../src/postgres/rows.ts';
-import { freshWarehouse, startApi, type TestApi, NO_CONSOLE } from '../mirror.ts';
+import { freshWarehouse, startApi, type TestApi } from '../mirror.ts';
 import { addEntries, addExports, addParties, addSegment, type Row } from '../../support/mirror-arrange.ts';
 import { ensurePartitions } from '../../../src/load/store/copy-sink.ts';
 
@@ -73,12 +70,7 @@ beforeAll(async () => {
       ...to(theirs, 'EXTERNAL', 20),
     },
   ]);
-  const rows = openRows(pool);
-  api = opened.use(
-    await startApi(warehouse, {
-      console: { ...NO_CONSOLE, store: new ConsoleStore(rows), ledgers: new ConsoleLedgers(rows) },
-    }),
-  );
+  api = opened.use(await startApi(warehouse));
 });
 afterAll(() => opened.disposeAsync());
 

@@ -1,19 +1,27 @@
 /** A console over facts that a test sets and changes, for states that a real mirror seldom shows. */
 import type { ConsoleParts } from '../../../src/api/console/console-data.ts';
-import type { LiveFacts } from '../../../src/api/console/store/console-store.ts';
+import type { LiveFacts } from '../../../src/api/console/store/work-statements.ts';
 import { listen } from '../../../src/api/http/listen.ts';
 import type { MirrorFacts } from '../../../src/api/http/ports.ts';
+import type { PlainRow } from '../../../src/postgres/rows.ts';
 import type { RunDocument } from '../../../src/runs/run-schema.ts';
-import { EMPTY_FACTS, apiWithoutDatabase, CALM, NO_LAKE } from '../mirror.ts';
+import { type Answers, EMPTY_FACTS, apiWithoutDatabase, jobsOf, NO_CONSOLE } from '../mirror.ts';
+import type { ProgressLine } from '../../../src/runs/progress/progress-line.ts';
 
 export const PARTY = 'ab'.repeat(32);
 const NOW = '2026-03-01T06:00:00.000000Z';
 
 export interface Facts {
-  live: LiveFacts;
+  live: LiveFacts & { readonly quarantined: readonly PlainRow[] };
   status: MirrorFacts;
   runs: readonly RunDocument[];
   settings: ConsoleParts['settings'];
+}
+
+/** Beside the facts: what the database answers, and how far runs and exports in flight have come. */
+export interface FixedParts extends Partial<ConsoleParts> {
+  readonly answers?: Answers;
+  readonly progress?: (key: string) => Promise<readonly ProgressLine[]>;
 }
 
 export interface FixedConsole extends AsyncDisposable {
@@ -25,7 +33,7 @@ export interface FixedConsole extends AsyncDisposable {
   resume(): Promise<void>;
 }
 
-export function quiet(): LiveFacts {
+export function quiet(): Facts['live'] {
   return {
     now: NOW,
     workers: 1,
@@ -54,39 +62,30 @@ export function wholeFacts(): MirrorFacts {
 export async function openFixedConsole(
   facts: Facts,
   everyMs: number,
-  parts: Partial<ConsoleParts> = {},
+  { answers, progress = async () => [], ...parts }: FixedParts = {},
 ): Promise<FixedConsole> {
   const moving: ConsoleParts = {
-    lake: NO_LAKE,
-    store: {
-      live: async () => facts.live,
-      lines: async () => [],
-      history: async () => ({ growth: [], nightlyRuns: [] }),
-      quarantined: async (rowsMax) => facts.live.quarantined.slice(0, rowsMax),
-      costs: async () => [],
-    },
-    ledgers: {
-      parties: async () => ({ parties: [], next: null }),
-      party: async () => undefined,
-      flows: async () => [],
-      balance: async () => [],
-      entries: async () => ({ entries: [], next: null }),
-    },
+    ...NO_CONSOLE,
     get settings() {
       return facts.settings;
     },
     nextNightlyRun: () => '2026-03-02T02:00:00.000Z',
-    progress: async () => [],
-    exportProgress: async () => [],
     preview: async () => {
       throw new Error('this console previews nothing');
     },
-    upkeep: async () => CALM,
     ...parts,
   };
   const start = async (port: number): ReturnType<typeof listen> => {
     const server = await apiWithoutDatabase({
       console: moving,
+      jobs: jobsOf({
+        progress: { read: progress },
+      }),
+      answers: {
+        'read what is going on': () => [{ found: facts.live }],
+        'list what was quarantined': ([rowsMax]: [number]) => facts.live.quarantined.slice(0, rowsMax),
+        ...answers,
+      },
       consoleEveryMs: everyMs,
       status: {
         facts: async () => facts.status,

@@ -1,6 +1,6 @@
 /** SQL from the console: real statements in real processes over a real lake, and what none of them may do. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { QueryRunner } from '../../../src/api/console/lake-queries.ts';
+import { openQueryRunner } from '../../../src/api/console/lake-queries.ts';
 import { openConsoleLake } from '../../../src/app/serving/console-lake.ts';
 import { readConfig } from '../../../src/config/environment.ts';
 import { type Sandbox, startSandbox } from '../../support/sandbox.ts';
@@ -25,13 +25,20 @@ afterAll(async () => {
   await sandbox.stop();
 });
 
+interface LakeTable {
+  readonly name: string;
+  readonly rows: string;
+  readonly columns: readonly { readonly name: string; readonly comment: string }[];
+  readonly access: readonly { readonly engine: string }[];
+}
+
 function desk(): ReturnType<typeof openConsoleLake> {
   return openConsoleLake(readConfig({ env: { DATA_DIR: home.dataDir }, cwd: home.dir }));
 }
 
 describe('the Data view', () => {
   test('shows every table with its columns, and how to read it from elsewhere', async () => {
-    const tables = await desk().tables();
+    const tables = (await desk().tables()) as LakeTable[];
     const entries = tables.find(({ name }) => name === 'ledger_entries');
     expect(entries?.columns.find(({ name }) => name === 'quantity')?.comment).toMatch(/\w/);
     expect(entries?.access.map(({ engine }) => engine)).toEqual(['DuckDB', 'Python', 'Spark', 'psql']);
@@ -95,7 +102,7 @@ describe('the Data view', () => {
   test('tells that a statement was ended, wherever in a row its process was killed', async () => {
     for (const written of ['', '{"a": 1}\n', '{"a": 1}\n{"a']) {
       const script = `process.stdout.write(${JSON.stringify(written)}, () => process.kill(process.pid, 'SIGKILL'))`;
-      const runner = new QueryRunner({ command: [process.execPath, '-e', script, '--'], env: {} });
+      const runner = openQueryRunner({ command: [process.execPath, '-e', script, '--'], env: {} });
       await expect(runner.ask({ sql: 'select 1' }, signal)).rejects.toMatchObject({
         statusCode: 400,
         message: expect.stringContaining('the statement was ended') as unknown,
@@ -104,7 +111,7 @@ describe('the Data view', () => {
   });
 
   test('asks two statements at once, and tells a third to come again', async () => {
-    const runner = new QueryRunner({ command: ['sleep', '30'], env: { PATH: '/usr/bin:/bin' } });
+    const runner = openQueryRunner({ command: ['sleep', '30'], env: { PATH: '/usr/bin:/bin' } });
     const stop = new AbortController();
     const open = [1, 2].map(() => runner.ask({ sql: 'select 1' }, stop.signal));
     await expect(runner.ask({ sql: 'select 1' }, signal)).rejects.toMatchObject({ statusCode: 503 });

@@ -1,12 +1,12 @@
 /** What the status and the pages of the console read of a large mirror: plans and blocks, no times. */
 import { expect, test } from 'vitest';
-import { ConsoleLedgers } from '../../../src/api/console/store/console-ledgers.ts';
-import { ConsoleStore } from '../../../src/api/console/store/console-store.ts';
+import { readLive } from '../../../src/api/console/store/work-statements.ts';
 import { openRows } from '../../../src/postgres/rows.ts';
 import { openWarehouse } from '../../../src/postgres/database.ts';
 import { readNightlyScope } from '../../../src/runs/nightly/nightly-exports.ts';
 import { NightlyPlans } from '../../../src/runs/store/nightly/nightly-plans.ts';
 import { openStatusStore } from '../../../src/runs/store/status-store.ts';
+import { apiWithoutDatabase } from '../mirror.ts';
 import { freshDatabase, openTestPool } from '../../support/database.ts';
 import { explainStatements } from '../../support/measure/explain-statements.ts';
 import { fillMirror } from '../../support/measure/large-mirror.ts';
@@ -25,24 +25,31 @@ const { busy, idle, assetId, runId } = await fillMirror(database.pool, {
 });
 const warehouse = openWarehouse({ url: database.url, onIdleError: () => undefined });
 const rows = openRows(warehouse.pool);
-const page = new ConsoleStore(rows);
-const ledgers = new ConsoleLedgers(rows);
+const server = await apiWithoutDatabase({ rows });
 const plans = new NightlyPlans(warehouse.db);
+/** What a route of the console answers. */
+async function ask(path: string): Promise<void> {
+  const { statusCode, body } = await server.inject({
+    url: `/console/${path}`,
+    headers: { host: 'localhost' },
+  });
+  if (statusCode !== 200) throw new Error(body);
+}
 const night = { plans, nightlyParties: { kind: 'all' } as const };
 
 test.each([
-  ['what is going on', () => page.live(), 60],
-  ['the time lines', () => page.lines(), PAGE_BLOCKS],
-  ['a page of parties', () => ledgers.parties({ view: 'id', search: '' }), PAGE_BLOCKS],
-  ['the parties of the newest entries', () => ledgers.parties({ view: 'recent', search: '' }), PAGE_BLOCKS],
-  ['a busy party', () => ledgers.party(busy), 1_300],
-  ['an idle party', () => ledgers.party(idle), 200],
-  ['its flows', () => ledgers.flows(busy, assetId, 'UTC'), 425],
-  ['its balance', () => ledgers.balance(busy, { asset: assetId, type: 'GENERAL' }), 425],
-  ['its entries', () => ledgers.entries(busy, {}), 200],
-  ['its entries until a day', () => ledgers.entries(busy, { until: '2023-03-10' }), 200],
-  ['what a run cost', () => page.costs(runId), 200],
-  ['how the mirror grew', () => page.history(), COUNTED_BLOCKS],
+  ['what is going on', () => readLive(rows), 60],
+  ['the time lines', () => ask('lines'), PAGE_BLOCKS],
+  ['a page of parties', () => ask('parties?view=id'), PAGE_BLOCKS],
+  ['the parties of the newest entries', () => ask('parties?view=recent'), PAGE_BLOCKS],
+  ['a busy party', () => ask(`parties/${busy}`), 1_300],
+  ['an idle party', () => ask(`parties/${idle}`), 200],
+  ['its flows', () => ask(`parties/${busy}/flows?asset=${assetId}`), 425],
+  ['its balance', () => ask(`parties/${busy}/balance?asset=${assetId}&type=GENERAL`), 425],
+  ['its entries', () => ask(`parties/${busy}/entries`), 200],
+  ['its entries until a day', () => ask(`parties/${busy}/entries?until=2023-03-10`), 200],
+  ['what a run cost', () => ask(`runs/${runId}/costs`), 200],
+  ['how the mirror grew', () => ask('history'), COUNTED_BLOCKS],
   ['the status', () => openStatusStore(warehouse).facts(), COUNTED_BLOCKS],
   ['what a nightly run would ask', async () => plans.preview((await readNightlyScope(night)).scope), 250],
 ])('%s reads no table of entries from end to end, and few blocks', async (_, work, blocksMax) => {

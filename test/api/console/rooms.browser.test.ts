@@ -25,12 +25,17 @@ const ENTRY = {
   toAccount: 'GENERAL',
   toBalance: BIG,
 };
+/** Of a nightly run: its exports, and a request for the source's time. */
 const COST = {
-  stage: 'exports, and 1 for the source’s time',
+  kind: 'nightly',
+  subject: 'scheduled',
+  isOwn: true,
+  startedMs: 0,
+  endedMs: 12_345_000,
   requests: '12345678',
+  listRequests: '1',
   retries: '1234',
   bytes: '123456789012',
-  seconds: 12_345,
 };
 const ROW = {
   party_id: PARTY,
@@ -58,13 +63,13 @@ beforeAll(async () => {
       },
       ask: async () => ({ rows: [ROW, ROW], isCut: false, tookMs: 1 }),
     },
-    store: { ...world.store, costs: async () => [COST] },
-    ledgers: {
-      ...world.ledgers,
-      party: async () => LEDGER,
-      flows: async () => [{ day: '2026-03-01', received: BIG, sent: '0', entries: '1' }],
-      balance: async () => [{ at: ENTRY.at, balance: BIG }],
-      entries: async () => ({ entries: [ENTRY, ENTRY], next: null }),
+    answers: {
+      ...world.answers,
+      ...LEDGER,
+      'read what a run cost': () => [COST],
+      "sum up a ledger's flows": () => [{ day: '2026-03-01', received: BIG, sent: '0', entries: '1' }],
+      "read an account's balance": () => [{ at: ENTRY.at, balance: BIG }],
+      "list a party's entries": () => [ENTRY, ENTRY],
     },
   });
 });

@@ -1,9 +1,6 @@
 /** How fast the console is where the mirror is large and much happens. Measured and told; the limits here are far off. */
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { ConsoleLedgers } from '../../../src/api/console/store/console-ledgers.ts';
-import { ConsoleStore } from '../../../src/api/console/store/console-store.ts';
-import { openRows } from '../../../src/postgres/rows.ts';
-import { freshWarehouse, startApi, type TestApi, NO_CONSOLE } from '../mirror.ts';
+import { freshWarehouse, startApi, type TestApi } from '../mirror.ts';
 import { type ConsolePage, openPage } from './browser.ts';
 import { openFixedConsole, PARTY, quiet, wholeFacts } from './fixed-console.ts';
 import { EMPTY_FACTS } from '../mirror.ts';
@@ -20,12 +17,7 @@ let [api, view]: [TestApi?, ConsolePage?] = [];
 beforeAll(async () => {
   opened.use(warehouse);
   await fillParties();
-  const rows = openRows(warehouse.pool);
-  api = opened.use(
-    await startApi(warehouse, {
-      console: { ...NO_CONSOLE, store: new ConsoleStore(rows), ledgers: new ConsoleLedgers(rows) },
-    }),
-  );
+  api = opened.use(await startApi(warehouse));
   view = opened.use(await openPage());
 });
 afterAll(() => opened.disposeAsync());

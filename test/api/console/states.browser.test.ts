@@ -3,19 +3,22 @@ import { Readable } from 'node:stream';
 import { afterEach, describe, expect, it } from 'vitest';
 import { accessibilityFaults } from './accessibility.ts';
 import { type ConsolePage, openPage } from './browser.ts';
-import { type Facts, type FixedConsole, openFixedConsole, quiet, wholeFacts } from './fixed-console.ts';
-import type { ConsoleParts, Upkeep } from '../../../src/api/console/console-data.ts';
+import {
+  type FixedParts,
+  type Facts,
+  type FixedConsole,
+  openFixedConsole,
+  quiet,
+  wholeFacts,
+} from './fixed-console.ts';
+import type { Upkeep } from '../../../src/api/console/console-data.ts';
 import { StatusError } from '../../../src/api/http/status-error.ts';
 import { CALM, EMPTY_FACTS, NO_LAKE } from '../mirror.ts';
 
 const EVERY_MS = 50;
 let opened: { readonly console: FixedConsole; readonly view: ConsolePage };
 
-async function open(
-  facts: Partial<Facts>,
-  path = '/',
-  parts: Partial<ConsoleParts> = {},
-): Promise<typeof opened> {
+async function open(facts: Partial<Facts>, path = '/', parts: FixedParts = {}): Promise<typeof opened> {
   const all = { live: quiet(), status: EMPTY_FACTS, runs: [], settings: [], ...facts };
   const fixed = await openFixedConsole(all, EVERY_MS, parts);
   const view = await openPage();

@@ -1,10 +1,10 @@
 /** What is shown while answers come late, fail, or come again. */
 import { afterEach, describe, expect, it } from 'vitest';
-import type { ConsoleParts } from '../../../src/api/console/console-data.ts';
 import { StatusError } from '../../../src/api/http/status-error.ts';
 import { type ConsolePage, openPage } from './browser.ts';
 import { type Facts, type FixedConsole, openFixedConsole } from './fixed-console.ts';
-import { calmFacts, idOf, ledgerOf, worldParts } from './world.ts';
+import type { Answers } from '../mirror.ts';
+import { calmFacts, idOf, ledgerOf, listParties, worldParts } from './world.ts';
 
 const PARTY = idOf('party 0');
 const ASSETS = [idOf('slow asset'), idOf('quick asset')] as const;
@@ -16,14 +16,13 @@ afterEach(async () => {
 
 async function open(
   path: string,
-  stubs: Partial<ConsoleParts['store'] & ConsoleParts['ledgers']> = {},
+  answers: Answers = {},
 ): Promise<{ page: ConsolePage['page']; facts: Facts; problems: ConsolePage['problems'] }> {
   const facts = calmFacts();
   const parts = worldParts(facts);
   const console = await openFixedConsole(facts, 50, {
     ...parts,
-    store: { ...parts.store, ...stubs },
-    ledgers: { ...parts.ledgers, ...stubs },
+    answers: { ...parts.answers, ...answers },
   });
   const view = await openPage();
   opened = { console, view };
@@ -55,11 +54,13 @@ async function countListeners(page: ConsolePage['page']): Promise<() => Promise<
 it('draws one chart in its place, however often it is brought up to date and whatever the theme', async () => {
   let asked = 0;
   const growth = [1, 2, 3].map((day) => ({ at: `2026-02-0${day}T00:00:00Z`, rows: '10', bytes: '1000' }));
-  const history: ConsoleParts['store']['history'] = async () => {
-    asked += 1;
-    return { growth, nightlyRuns: [] };
-  };
-  const { page, facts } = await open('/runs', { history });
+  const { page, facts } = await open('/runs', {
+    'read how the mirror grew': () => {
+      asked += 1;
+      return growth;
+    },
+    'read the nightly runs': () => [],
+  });
   await page.locator('#growth .uplot').waitFor();
   await page.locator('[data-connection=live]').waitFor();
   const listening = await countListeners(page);
@@ -81,10 +82,9 @@ it('shows the flows of the asset that is chosen, also where those of another com
     { day: '2026-03-01', received, sent: '0', entries: '1' },
   ];
   const { page } = await open(`/data#party/${PARTY}`, {
-    party: async () => ledgerOf(...ASSETS),
-    balance: async () => [],
-    entries: async () => ({ entries: [], next: null }),
-    flows: async (_partyId, assetId) => (assetId === ASSETS[0] ? slow.promise : dayOf('222')),
+    ...ledgerOf(...ASSETS),
+    "sum up a ledger's flows": ([, assetId]: [string, string]) =>
+      assetId === ASSETS[0] ? slow.promise : dayOf('222'),
   });
   const dialog = page.getByRole('dialog');
   const asset = dialog.locator('select').first();
@@ -102,12 +102,10 @@ it('shows the flows of the asset that is chosen, also where those of another com
 describe('a page of parties that could not be had', () => {
   it('leaves those before it where they are, and comes when it is asked for again', async () => {
     let isAway = false;
-    const { ledgers } = worldParts(calmFacts());
     const { page } = await open('/data', {
-      parties: async (question) => {
+      'list parties': (values: readonly unknown[]) => {
         if (isAway) throw new StatusError('unavailable', 'the database is away');
-        const found = await ledgers.parties(question);
-        return question.after === undefined ? found : { parties: found.parties.slice(0, 5), next: null };
+        return values.includes('25') ? listParties().slice(0, 5) : listParties();
       },
     });
     const rows = page.locator('#parties tr');

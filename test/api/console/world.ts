@@ -1,11 +1,12 @@
 /** A mirror that stands still: eleven weeks old, all of it made up and the same every time. For pictures of the console. */
 import { createHash } from 'node:crypto';
 import type { ConsoleParts } from '../../../src/api/console/console-data.ts';
+import type { LakeQueries } from '../../../src/api/console/lake-queries.ts';
 import type { RunDocument } from '../../../src/runs/run-schema.ts';
 import { LAKE_TABLES } from '../../../src/lake/tables/columns.ts';
 import { SHAPES } from '../../../src/lake/tables/tables.ts';
-import { NO_CONSOLE, NO_LAKE } from '../mirror.ts';
-import { type Facts, quiet, wholeFacts } from './fixed-console.ts';
+import { type Answers, CALM, NO_LAKE } from '../mirror.ts';
+import { type Facts, type FixedParts, quiet, wholeFacts } from './fixed-console.ts';
 
 const DAY_MS = 86_400_000;
 const LAST_RUN_MS = Date.parse('2026-03-01T02:00:00Z');
@@ -50,21 +51,19 @@ const SUMMARIES = Array.from({ length: 25 }, (_, n) => ({
 }));
 
 /** The ledger of `party 0`, with an account of each asset. */
-export function ledgerOf(...assetIds: readonly string[]): Readonly<Record<string, unknown>> {
+export function ledgerOf(...assetIds: readonly string[]): Answers {
+  const party = { ...SUMMARIES[0], firstSeenAt: '2025-12-16T02:01:00Z', isSentOnly: false, covered: [] };
   return {
-    ...SUMMARIES[0],
-    firstSeenAt: '2025-12-16T02:01:00Z',
-    isSentOnly: false,
-    covered: [],
-    summedMax: 20_000,
-    accounts: assetIds.map((assetId) => ({
-      assetId,
-      accountType: 'GENERAL',
-      marketId: null,
-      entries: '30850',
-      lastAt: '2026-03-01T01:59:00Z',
-    })),
-    transferTypes: ['TRANSFER_FUNDS_DISTRIBUTE'],
+    'read a party': () => [party],
+    "list a party's accounts": () =>
+      assetIds.map((assetId) => ({
+        assetId,
+        accountType: 'GENERAL',
+        marketId: null,
+        entries: '30850',
+        lastAt: '2026-03-01T01:59:00Z',
+      })),
+    "list a party's transfer types": () => [{ type: 'TRANSFER_FUNDS_DISTRIBUTE' }],
   };
 }
 
@@ -257,22 +256,24 @@ export function busyFacts(): Facts {
   };
 }
 
+/** The parties that there are, and one more, so that there is a page behind. */
+export function listParties(): readonly object[] {
+  return [...SUMMARIES, ...SUMMARIES.slice(0, 1)].map((row) => ({ ...row, key: '25' }));
+}
+
 /** The console's parts over this world; what moves comes from the facts. */
-export function worldParts(facts: Facts): ConsoleParts {
+export function worldParts(facts: Facts): FixedParts & { readonly lake: LakeQueries } {
   return {
-    ...NO_CONSOLE,
-    settings: facts.settings,
     lake: {
       ...NO_LAKE,
       tables: async () => TABLES,
       questions: [{ name: 'top-parties', title: 'who has the most entries', parameters: ['since'] }],
     },
-    store: {
-      ...NO_CONSOLE.store,
-      live: async () => facts.live,
-      quarantined: async () => facts.live.quarantined,
-      history: async () => ({ growth: GROWTH, nightlyRuns: NIGHTLY_RUNS }),
-      lines: async () =>
+    answers: {
+      'read how the mirror grew': () => GROWTH,
+      'read the nightly runs': () => NIGHTLY_RUNS,
+      'list parties': listParties,
+      'read the time lines of ledgers': () =>
         SUMMARIES.slice(0, 8).map(({ partyId }, n) => ({
           partyId,
           assetId: null,
@@ -289,12 +290,11 @@ export function worldParts(facts: Facts): ConsoleParts {
           ],
         })),
     },
-    ledgers: { ...NO_CONSOLE.ledgers, parties: async () => ({ parties: SUMMARIES, next: '25' }) },
     nextNightlyRun: () => at(LAST_RUN_MS + DAY_MS),
-    exportProgress: async () => [{ label: 'exporting', done: '4194304', unit: 'bytes' }],
+    progress: async (key) =>
+      key.startsWith('export.') ? [{ label: 'exporting', done: '4194304', unit: 'bytes' }] : [],
     upkeep: async () => ({
-      jobsWaiting: 0,
-      oldestSeconds: 0,
+      ...CALM,
       nextAudit: '2026-03-08T04:00:00Z',
       diskFreeBytes: '84825604096',
       diskBytes: '210000000000',

@@ -4,9 +4,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { gunzipSync } from 'node:zlib';
 import { afterAll, describe, expect, it } from 'vitest';
 import { listen } from '../../../src/api/http/listen.ts';
-import type { ListStore } from '../../../src/api/service/store/read-store.ts';
 import { waitFor } from '../../support/wait-for.ts';
-import { apiWithoutDatabase } from '../mirror.ts';
+import { apiWithoutDatabase, jobsOf } from '../mirror.ts';
 
 const IDS = Array.from({ length: 200 }, (_, at) => at.toString(16).padStart(64, '0'));
 const PARTY = 'ab'.repeat(32);
@@ -14,28 +13,31 @@ const ROW = Buffer.from('2023-05-01T00:00:00Z,1,MARGIN\n');
 let released = 0;
 let isEndless = false;
 
-const lists: ListStore = {
-  state: async () => ({ epoch: 1, headHeight: '7', headNanos: '1000', isComplete: true, hasNetwork: false }),
-  slice: async (_list, { rowsMax }) => IDS.slice(0, rowsMax).map((id, at) => ({ id, pos: `${at}` })) as never,
-  party: async (_epoch, id) => ({ id, pos: '1' }),
-  cursorSecret: async () => Buffer.alloc(32, 1),
-};
 const server = await apiWithoutDatabase({
-  lists,
-  ledger: {
-    read: async function* () {
-      try {
-        yield Buffer.from('vega_time,quantity,transfer_type\n');
-        const rowsMax = isEndless ? Number.POSITIVE_INFINITY : 5_000;
-        for (let rows = 0; rows < rowsMax; rows += 1) {
-          yield ROW;
-          if (isEndless) await sleep(1);
-        }
-      } finally {
-        released += 1;
-      }
-    },
+  answers: {
+    'read how a list stands': () => [
+      { epoch: 1, headHeight: '7', headNanos: '1000', isComplete: true, hasNetwork: false },
+    ],
+    'read a page of parties': ([, rowsMax]: [number, number]) =>
+      IDS.slice(0, rowsMax).map((id, at) => ({ id, pos: `${at}` })),
+    'look a party up': ([, id]: [number, string]) => [{ id, pos: '1' }],
   },
+  jobs: jobsOf({
+    stages: {
+      readLedger: async function* () {
+        try {
+          yield Buffer.from('vega_time,quantity,transfer_type\n');
+          const rowsMax = isEndless ? Number.POSITIVE_INFINITY : 5_000;
+          for (let rows = 0; rows < rowsMax; rows += 1) {
+            yield ROW;
+            if (isEndless) await sleep(1);
+          }
+        } finally {
+          released += 1;
+        }
+      },
+    },
+  }),
 });
 const api = await listen(server, { host: '127.0.0.1', port: 0, token: undefined });
 afterAll(() => api[Symbol.asyncDispose]());

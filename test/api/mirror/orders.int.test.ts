@@ -4,74 +4,70 @@ import { text } from 'node:stream/consumers';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeEach, describe, expect, it } from 'vitest';
 import { listen } from '../../../src/api/http/listen.ts';
-import type {
-  ExportJobs,
-  ExportOrder,
-  ExportStatus,
-  OrderRecord,
-  OrdersQuestion,
-} from '../../../src/api/mirror/exports.ts';
-import type { LedgerRange } from '../../../src/ledger/ledger-range.ts';
 import { waitFor } from '../../support/wait-for.ts';
 import type { ProgressLine } from '../../../src/runs/progress/progress-line.ts';
-import type { RunDocument } from '../../../src/runs/run-schema.ts';
-import { apiWithoutDatabase, EMPTY_STATUS } from '../mirror.ts';
+import type { Run } from '../../../src/runs/store/run.ts';
+import { apiWithoutDatabase, EMPTY_STATUS, jobsOf } from '../mirror.ts';
+import { toDocument } from '../../../src/runs/run-document.ts';
 
 const PARTY = 'ab'.repeat(32);
 const ID = '0199a000-0000-7000-8000-000000000001';
 const OTHER_ID = '0199a000-0000-7000-8000-000000000002';
 const CONTENT = Buffer.from('a,b\n1,2\n3,4\n');
 
-const RUN: RunDocument = {
+const RUN: Run = {
   runId: ID,
   parentRunId: null,
   kind: 'export',
   subject: PARTY,
+  sourceUrl: null,
   state: 'queued',
   verdict: null,
   evidence: {},
+  params: {},
+  scheduleKey: null,
+  jobId: null,
+  cancelRequested: false,
   queuedAt: '2023-05-01T00:00:00Z',
   startedAt: null,
   finishedAt: null,
+  heartbeatAt: null,
   attempts: 1,
 };
 
 /** One order, worked by the test itself. */
-class OneOrder implements ExportJobs {
-  submitted: ExportOrder[] = [];
-  status: ExportStatus = { id: ID, state: 'queued', verdict: null, evidence: {} };
-  ledger: LedgerRange | undefined;
+class OneOrder {
+  /** What a run was made for: its subject, and its parameters. */
+  submitted: unknown[] = [];
+  status: Pick<Run, 'state' | 'verdict' | 'evidence'> = { state: 'queued', verdict: null, evidence: {} };
   failure: { readonly after: number; readonly error: Error; readonly isSudden?: boolean } | undefined;
   held: Promise<void> = Promise.resolve();
   downloads = 0;
   readings = 0;
-  questions: OrdersQuestion[] = [];
-  records: readonly OrderRecord[] = [];
+  questions: unknown[] = [];
+  records: readonly Run[] = [];
   /** Told one after another; the order ends with the last. */
   steps: ProgressLine[][] = [];
 
-  async submit(order: ExportOrder): Promise<{ id: string }> {
-    this.submitted.push(order);
-    return { id: ID };
+  order({ subject, params }: { readonly subject: string; readonly params?: object | undefined }): Run {
+    this.submitted.push({ partyId: subject, ...params });
+    return RUN;
   }
-  async list(question: OrdersQuestion): Promise<readonly OrderRecord[]> {
+  list(question: unknown): readonly Run[] {
     this.questions.push(question);
     return this.records;
   }
-  async run(id: string): Promise<RunDocument | undefined> {
+  run(id: string): Run | undefined {
     this.readings += 1;
     return id === ID ? { ...RUN, ...this.status } : undefined;
   }
-  async cancel(): Promise<void> {
+  cancel(): undefined {
     this.status = { ...this.status, state: 'cancelled' };
   }
-  async progress(): Promise<readonly ProgressLine[]> {
+  progress(): readonly ProgressLine[] {
     const step = this.steps.shift() ?? [];
     if (this.steps.length === 1) this.status = { ...this.status, state: 'done', verdict: 'complete' };
     return step;
-  }
-  async ledgerOf(id: string): Promise<LedgerRange | undefined> {
-    return id === ID ? this.ledger : undefined;
   }
   async *read(): AsyncGenerator<Buffer> {
     this.downloads += 1;
@@ -86,17 +82,23 @@ class OneOrder implements ExportJobs {
 
 let jobs = new OneOrder();
 const server = await apiWithoutDatabase({
-  jobs: {
-    submit: (order) => jobs.submit(order),
-    list: (question) => jobs.list(question),
-    ledgerOf: (id) => jobs.ledgerOf(id),
-  },
-  ledger: { read: () => jobs.read() },
-  status: { ...EMPTY_STATUS, run: (id) => jobs.run(id) },
-  runs: {
-    start: () => Promise.reject(new Error('nothing is started here')),
-    cancel: () => jobs.cancel(),
-    progress: () => jobs.progress(),
+  jobs: jobsOf({
+    runs: {
+      openOrders: async () => 0,
+      order: async (fresh) => ({ run: jobs.order(fresh), found: 'open' }),
+      list: async (question) => jobs.list(question),
+      get: async (id) => jobs.run(id),
+      requestCancel: async () => jobs.cancel(),
+    },
+    progress: { read: async () => jobs.progress() },
+    stages: { readLedger: () => jobs.read() },
+  }),
+  status: {
+    ...EMPTY_STATUS,
+    run: async (id) => {
+      const run = jobs.run(id);
+      return run && toDocument(run);
+    },
   },
 });
 const api = await listen(server, { host: '127.0.0.1', port: 0, token: undefined });
@@ -131,13 +133,14 @@ describe('an order of an export', () => {
         assetId: 'c0'.repeat(32),
         from: '2023-05-01T00:00:00.000000Z',
         to: '2023-05-01T22:00:00.000000Z',
+        isOrdered: true,
       },
     ]);
   });
 
   it('passes on that it distrusts what is covered', async () => {
     expect((await order({ partyId: PARTY, again: true })).status).toBe(202);
-    expect(jobs.submitted).toEqual([{ partyId: PARTY, again: true }]);
+    expect(jobs.submitted).toEqual([{ partyId: PARTY, again: true, isOrdered: true }]);
   });
 
   it.each([
@@ -180,7 +183,7 @@ describe('an order of an export', () => {
       verdict: 'complete',
       evidence: { rows: '7', ranges: [{ from: 'a' }] },
     };
-    expect(await (await fetch(`${api.url}/mirror/exports/${ID}`)).json()).toEqual(jobs.status);
+    expect(await (await fetch(`${api.url}/mirror/exports/${ID}`)).json()).toEqual({ id: ID, ...jobs.status });
     expect((await fetch(`${api.url}/mirror/exports/${ID}`, { method: 'DELETE' })).status).toBe(204);
     expect(jobs.status.state).toBe('cancelled');
   });
@@ -196,25 +199,24 @@ describe('an order of an export', () => {
 
 describe('the history of orders', () => {
   it('tells what was ordered and how it ended', async () => {
-    jobs.records = [
-      {
-        ...jobs.status,
-        evidence: { rows: '7' },
-        partyId: PARTY.toLowerCase(),
-        assetId: null,
-        from: null,
-        to: '2023-05-01T00:00:00Z',
-        queuedAt: '2023-05-01T00:00:00.5Z',
-        finishedAt: null,
-      },
-    ];
+    const to = '2023-05-01T00:00:00Z';
+    const queuedAt = '2023-05-01T00:00:00.5Z';
+    jobs.records = [{ ...RUN, queuedAt, evidence: { rows: '7' }, params: { to, isOrdered: true } }];
     const answer = await fetch(
       `${api.url}/mirror/exports?partyId=${PARTY.toUpperCase()}&before=${ID}&limit=7`,
     );
-    expect(await answer.json()).toEqual({ exports: jobs.records });
-    expect(jobs.questions).toEqual([{ partyId: PARTY.toLowerCase(), before: ID, limit: 7 }]);
+    const told = {
+      id: ID,
+      state: 'queued',
+      verdict: null,
+      evidence: { rows: '7' },
+      partyId: PARTY.toLowerCase(),
+    };
+    const asked = { assetId: null, from: null, to, queuedAt, finishedAt: null };
+    expect(await answer.json()).toEqual({ exports: [{ ...told, ...asked }] });
+    expect(jobs.questions).toEqual([{ kind: 'export', subject: PARTY.toLowerCase(), before: ID, limit: 7 }]);
     await fetch(`${api.url}/mirror/exports`);
-    expect(jobs.questions.at(-1)).toEqual({ limit: 50 });
+    expect(jobs.questions.at(-1)).toEqual({ kind: 'export', limit: 50 });
   });
 
   it.each(['limit=0', 'limit=501', 'before=1', 'partyId=network', 'party=x'])(
@@ -276,7 +278,7 @@ describe('the events of an order', () => {
 describe('the download of an order', () => {
   const download = (): Promise<Response> => fetch(`${api.url}/mirror/exports/${ID}/download`);
   beforeEach(() => {
-    jobs.ledger = { partyId: PARTY };
+    jobs.status = { ...jobs.status, state: 'done', verdict: 'complete' };
   });
 
   it('is the CSV, named', async () => {
@@ -289,8 +291,13 @@ describe('the download of an order', () => {
   });
 
   it('is a 404 while the order has brought nothing', async () => {
-    jobs.ledger = undefined;
-    expect((await download()).status).toBe(404);
+    for (const [state, verdict] of [
+      ['running', null],
+      ['done', 'failed'],
+    ] as const) {
+      jobs.status = { ...jobs.status, state, verdict };
+      expect((await download()).status).toBe(404);
+    }
   });
 
   it('is the status of what fails before its first bytes, and cut off by what fails behind them', async () => {

@@ -6,7 +6,7 @@ import type { LedgerQuestion } from '../../../src/ledger/ledger-range.ts';
 import { PermanentError } from '../../../src/core/errors.ts';
 import { listen } from '../../../src/api/http/listen.ts';
 import { waitFor } from '../../support/wait-for.ts';
-import { apiWithoutDatabase, type TestApi } from '../mirror.ts';
+import { apiWithoutDatabase, jobsOf, type TestApi } from '../mirror.ts';
 
 const PARTY = 'AB'.repeat(32);
 const PATH = `/api/v2/ledgerentry/export?partyId=${PARTY}`;
@@ -15,7 +15,7 @@ const JSON_ACCEPTED = { headers: { accept: 'application/json' } };
 type Chunks = (question: LedgerQuestion, signal: AbortSignal) => AsyncIterable<Buffer>;
 
 async function serving(read: Chunks): Promise<TestApi> {
-  return listen(await apiWithoutDatabase({ ledger: { read } }), {
+  return listen(await apiWithoutDatabase({ jobs: jobsOf({ stages: { readLedger: read } }) }), {
     host: '127.0.0.1',
     port: 0,
     token: undefined,

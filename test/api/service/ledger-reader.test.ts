@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { gzipSync, zstdCompressSync } from 'node:zlib';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { ObjectLedgerReader } from '../../../src/api/service/ledger-reader.ts';
+import { readLedger } from '../../../src/api/service/ledger-reader.ts';
 import type { LedgerQuestion } from '../../../src/ledger/ledger-range.ts';
 import { BEGINNING, parseInstant, type Micros } from '../../../src/core/time.ts';
 import type { Coverage } from '../../../src/export/store/coverage-rows.ts';
@@ -45,8 +45,10 @@ interface Part {
 
 let made = 0;
 
-/** A reader of a ledger that is known in these parts. */
-async function readerOf(parts: readonly Part[]): Promise<ObjectLedgerReader> {
+type ReaderDeps = Parameters<typeof readLedger>[0];
+
+/** A ledger that is known in these parts. */
+async function readerOf(parts: readonly Part[]): Promise<ReaderDeps> {
   const coverage: Coverage[] = [];
   const segments: Segment[] = [];
   for (const part of parts) {
@@ -80,13 +82,13 @@ async function readerOf(parts: readonly Part[]): Promise<ObjectLedgerReader> {
     currentSegments: async (_unit: unknown, range: { from: Micros; to?: Micros | undefined }) =>
       segments.filter(({ from, to }) => to > range.from && (range.to === undefined || from < range.to)),
   };
-  return new ObjectLedgerReader({ exports, archive, objects });
+  return { exports, archive, objects };
 }
 
-async function textOf(reader: ObjectLedgerReader, question: Partial<LedgerQuestion> = {}): Promise<string> {
+async function textOf(reader: ReaderDeps, question: Partial<LedgerQuestion> = {}): Promise<string> {
   const chunks: Buffer[] = [];
   const whole = { partyId: PARTY, assetId: undefined, from: undefined, to: undefined, ...question };
-  for await (const chunk of reader.read(whole, signal)) chunks.push(chunk);
+  for await (const chunk of readLedger(reader, whole, signal)) chunks.push(chunk);
   return Buffer.concat(chunks).toString();
 }
 

@@ -2,7 +2,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { openRows } from '../../../src/postgres/rows.ts';
 import { Cursors } from '../../../src/api/service/cursors.ts';
-import { ReadStore } from '../../../src/api/service/store/read-store.ts';
+import { readCursorSecret } from '../../../src/api/service/store/list-rows.ts';
 import { freshWarehouse, startApi } from '../mirror.ts';
 import { addCheckpoints, addEpoch, addGeneration, addParties } from '../../support/mirror-arrange.ts';
 
@@ -66,8 +66,7 @@ describe('pages of the lists', () => {
   });
 
   it('refuse cursors of an earlier epoch with a reason', async () => {
-    const store = new ReadStore(openRows(pool));
-    const old = new Cursors(await store.cursorSecret(), 'parties').write('1', '');
+    const old = new Cursors(await readCursorSecret(openRows(pool)), 'parties').write('1', '');
     const response = await fetch(`${api.url}/api/v2/parties?pagination.after=${old}`);
     expect(response.status).toBe(400);
     expect(await response.text()).toContain('earlier life of the chain');

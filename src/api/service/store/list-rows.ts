@@ -3,17 +3,7 @@
  * same at any depth.
  */
 import { NETWORK_PARTY } from '../../../core/ids.ts';
-import type { Rows } from '../../../postgres/rows.ts';
-
-/** A slice of a list in one direction from a position, in the order in which it is read. */
-interface SliceQuestion {
-  readonly epoch: number;
-  /** true: towards higher positions (newer rows). */
-  readonly ascending: boolean;
-  /** The position of a row, in the order of the list: rows strictly beyond it. Absent: from the list's end. */
-  readonly beyond: readonly string[] | undefined;
-  readonly rowsMax: number;
-}
+import { onlyRow, type Rows } from '../../../postgres/rows.ts';
 
 export interface PartyRow {
   readonly id: string;
@@ -25,6 +15,16 @@ interface ListRows {
   readonly parties: PartyRow;
   /** `copy` counts the equal ones that the source lists, so that every row of the list has a position of its own. */
   readonly checkpoints: Readonly<Record<'atBlock' | 'hash' | 'blockHash' | 'copy', string>>;
+}
+export type ListName = keyof ListRows;
+
+/** A slice of a list in one direction from a position, in the order in which it is read. */
+interface Slice {
+  /** true: towards higher positions (newer rows). */
+  readonly ascending: boolean;
+  /** The position of a row, in the order of the list: rows strictly beyond it. Absent: from the list's end. */
+  readonly beyond: readonly string[] | undefined;
+  readonly rowsMax: number;
 }
 
 /** How the served lists stand: which life of the chain they are of, and as of which block. */
@@ -39,8 +39,6 @@ export interface ListState {
   readonly hasNetwork: boolean;
 }
 
-export type ListStore = Pick<ReadStore, keyof ReadStore>;
-
 const STATE = `
   select n.epoch, coalesce(g.head_height, 0)::text as "headHeight",
     trunc(coalesce(extract(epoch from g.head_time), 0) * 1000000000)::text as "headNanos",
@@ -54,10 +52,10 @@ const PARTY = `
   select party_id as id, pos::text from mirror.parties
   where party_id = $2 and (party_id = '${NETWORK_PARTY}' or (epoch = $1 and pos is not null))`;
 
-type Slice = (isBeyond: boolean, side: '>' | '<', order: 'asc' | 'desc') => string;
+type Statement = (isBeyond: boolean, side: '>' | '<', order: 'asc' | 'desc') => string;
 
 /** $1 is the epoch, $2 how many rows, and what follows the position. */
-const SLICES: Readonly<Record<keyof ListRows, Slice>> = {
+const SLICES: Readonly<Record<ListName, Statement>> = {
   parties: (isBeyond, side, order) => `
     select party_id as id, pos::text from mirror.parties
     where epoch = $1 and ${isBeyond ? `pos ${side} $3::bigint` : 'pos is not null'} order by parties.pos ${order} limit $2::int`,
@@ -71,43 +69,34 @@ const SLICES: Readonly<Record<keyof ListRows, Slice>> = {
     order by at_block ${order}, hash ${order}, block_hash ${order}, nth ${order} limit $2::int`,
 };
 
-export class ReadStore {
-  readonly #rows: Rows;
+export function readListState(rows: Rows, list: ListName): Promise<ListState> {
+  return onlyRow(rows<ListState>('read how a list stands', STATE, [list]));
+}
 
-  constructor(rows: Rows) {
-    this.#rows = rows;
-  }
+export function readSlice<List extends ListName>(
+  rows: Rows,
+  list: List,
+  epoch: number,
+  { ascending, beyond = [], rowsMax }: Slice,
+): Promise<readonly ListRows[List][]> {
+  const [side, order] = ascending ? (['>', 'asc'] as const) : (['<', 'desc'] as const);
+  const isBeyond = beyond.length > 0;
+  const statement = SLICES[list](isBeyond, side, order);
+  return rows(
+    `read a page of ${list}`,
+    statement,
+    [epoch, rowsMax, ...beyond],
+    `${list} ${order} ${isBeyond}`,
+  );
+}
 
-  state(list: keyof ListRows): Promise<ListState> {
-    return this.#row('read how a list stands', STATE, [list]);
-  }
+/** undefined where no such party is in the list that is served. */
+export async function readParty(rows: Rows, epoch: number, id: string): Promise<PartyRow | undefined> {
+  return (await rows<PartyRow>('look a party up', PARTY, [epoch, id]))[0];
+}
 
-  slice<List extends keyof ListRows>(
-    list: List,
-    { epoch, ascending, beyond = [], rowsMax }: SliceQuestion,
-  ): Promise<readonly ListRows[List][]> {
-    const [side, order] = ascending ? (['>', 'asc'] as const) : (['<', 'desc'] as const);
-    const isBeyond = beyond.length > 0;
-    const statement = SLICES[list](isBeyond, side, order);
-    const name = `${list} ${order} ${isBeyond}`;
-    return this.#rows(`read a page of ${list}`, statement, [epoch, rowsMax, ...beyond], name);
-  }
-
-  /** undefined where no such party is in the list that is served. */
-  async party(epoch: number, id: string): Promise<PartyRow | undefined> {
-    const [row] = await this.#rows<PartyRow>('look a party up', PARTY, [epoch, id]);
-    return row;
-  }
-
-  /** 32 bytes that no client knows, the same for every process of this mirror: without them nobody can forge. */
-  async cursorSecret(): Promise<Buffer> {
-    const statement = 'select cursor_secret as secret from mirror.identity';
-    return (await this.#row<{ secret: Buffer }>("read the cursors' secret", statement)).secret;
-  }
-
-  async #row<Row extends object>(action: string, text: string, values?: unknown[]): Promise<Row> {
-    const [row] = await this.#rows<Row>(action, text, values);
-    if (row === undefined) throw new TypeError(`no row to ${action}`);
-    return row;
-  }
+/** 32 bytes that no client knows, the same for every process of this mirror: without them nobody can forge. */
+export async function readCursorSecret(rows: Rows): Promise<Buffer> {
+  const statement = 'select cursor_secret as secret from mirror.identity';
+  return (await onlyRow(rows<{ secret: Buffer }>("read the cursors' secret", statement))).secret;
 }

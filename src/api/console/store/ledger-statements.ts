@@ -2,45 +2,9 @@
  * The console's questions about parties and their ledgers. Pages go by key, never by offset; sizes are
  * summed for the rows of a page only, so that a million parties cost what fifty do.
  */
-import { z } from 'zod';
-import { PARTY_ID_BYTES_MAX, splitCutId } from '../../../core/ids.ts';
-import type { PlainRow, Rows } from '../../../postgres/rows.ts';
 
-const ID = z.string().max(66);
-const WORD = z.string().max(100);
-const DAY = z.string().meta({ format: 'date' }).optional();
-const INSTANT_AND_ROWS = /^\d{4}-\d\d-\d\dT[\d:.]{8,15}Z~\d{1,9}$/;
-
-/** What the page asks of parties and their ledgers. */
-export const ASKED = {
-  parties: z.strictObject({
-    view: z.enum(['recent', 'id', 'quarantined']).default('id'),
-    /** A whole id, or as it is shown cut; only with the view `id`. */
-    search: ID.default(''),
-    /** `next` of the page before. */
-    after: z.string().max(PARTY_ID_BYTES_MAX).optional(),
-  }),
-  flows: z.strictObject({ asset: ID, zone: WORD.default('UTC') }),
-  balance: z.strictObject({ asset: ID, type: WORD, market: ID.optional() }),
-  entries: z.strictObject({
-    asset: ID.optional(),
-    type: WORD.optional(),
-    /** Days of UTC, both included. */
-    since: DAY,
-    until: DAY,
-    /** `next` of the page before: the instant that it ended at, and how many of its rows were shown. */
-    after: z.string().regex(INSTANT_AND_ROWS).optional(),
-  }),
-};
-type Asked<Name extends keyof typeof ASKED> = z.infer<(typeof ASKED)[Name]>;
-
-const PARTIES_PAGE = 25;
-const ENTRIES_PAGE = 50;
+export const ENTRIES_PAGE = 50;
 const BALANCE_POINTS_MAX = 600;
-
-type Page<Name extends string> = Readonly<Record<Name, readonly PlainRow[]>> & {
-  readonly next: string | null;
-};
 
 /** For each row of `page`, which has a party_id: what is mirrored of its ledger. */
 const SUMMARY = `
@@ -65,12 +29,7 @@ const BY_ID = `
       and right(party_id, length($4)) = $4 order by party_id limit $3)
   ${SUMMARY} order by page.key`;
 
-const EXPORT_PAGES = {
-  recent: 'last_entry_at',
-  quarantined: 'quarantined_at',
-} as const;
-
-function byExport(column: (typeof EXPORT_PAGES)[keyof typeof EXPORT_PAGES]): string {
+function byExport(column: 'last_entry_at' | 'quarantined_at'): string {
   return `
   with page as materialized (
     select party_id, export_id::text as key, ${column} as at, export_id from mirror.exports
@@ -80,7 +39,14 @@ function byExport(column: (typeof EXPORT_PAGES)[keyof typeof EXPORT_PAGES]): str
   ${SUMMARY} order by page.at desc, page.export_id desc`;
 }
 
-const PARTY = `
+/** A page of parties in each order: their ids, or their exports. */
+export const PARTIES = {
+  id: BY_ID,
+  recent: byExport('last_entry_at'),
+  quarantined: byExport('quarantined_at'),
+} as const;
+
+export const PARTY = `
   with page as (select $1::text as party_id, '' as key)
   select summary.*, pa.first_seen_at as "firstSeenAt",
     exists (select from mirror.coverage where party_id = $1 and sides = 'from') as "isSentOnly",
@@ -92,7 +58,7 @@ const PARTY = `
   where pa.party_id is not null or summary."knownTo" is not null`;
 
 /** A party may have millions of entries: accounts and charts are of its newest ones, which an index finds. */
-const SUMMED_MAX = 20_000;
+export const SUMMED_MAX = 20_000;
 const NEWEST = `newest as (
     select vega_time, transfer_type, asset_id, quantity, account_from_party_id, account_from_account_type,
       account_from_market_id, account_from_balance, account_to_party_id, account_to_account_type, account_to_market_id,
@@ -100,7 +66,7 @@ const NEWEST = `newest as (
     from mirror.ledger_entries where party_id = $1 order by vega_time desc limit ${SUMMED_MAX})`;
 
 /** Its own accounts, as they stand in its own exports. */
-const ACCOUNTS = `
+export const ACCOUNTS = `
   with ${NEWEST}
   select asset_id as "assetId", account_type as "accountType", market_id as "marketId",
     count(*)::text as entries, max(vega_time) as "lastAt"
@@ -110,13 +76,13 @@ const ACCOUNTS = `
   where side.party_id = $1 and account_type is not null
   group by 1, 2, 3 order by count(*) desc, 1, 2, 3 limit 200`;
 
-const TYPES = `with ${NEWEST} select distinct transfer_type as type from newest order by 1 limit 200`;
+export const TYPES = `with ${NEWEST} select distinct transfer_type as type from newest order by 1 limit 200`;
 
 /**
  * Movements between two of its own accounts are neither received nor sent. The first day of what is read may lack
  * entries, where the ledger began before it.
  */
-const FLOWS = `
+export const FLOWS = `
   with ${NEWEST}
   select to_char(vega_time at time zone $3, 'YYYY-MM-DD') as day, count(*)::text as entries,
     coalesce(sum(quantity) filter (where account_to_party_id = $1 and account_from_party_id is distinct from $1), 0)::text as received,
@@ -127,7 +93,7 @@ const FLOWS = `
   group by 1 order by 1`;
 
 /** The last balance of each of as many equal parts of the account's time. */
-const BALANCE = `
+export const BALANCE = `
   with ${NEWEST},
   moved as (
     select vega_time, case when account_to_party_id = $1 and account_to_account_type = $3
@@ -145,7 +111,7 @@ const BALANCE = `
   order by part, at desc`;
 
 /** What is equal is told apart by nothing: within an instant a page goes on after so many rows. */
-const ENTRIES = `
+export const ENTRIES = `
   select to_char(vega_time at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as at, transfer_type as "transferType",
     asset_id as "assetId", quantity::text as quantity,
     account_from_party_id as "fromParty", account_from_account_type as "fromAccount", account_from_balance::text as "fromBalance",
@@ -156,69 +122,3 @@ const ENTRIES = `
     and vega_time < coalesce(($5::date + 1)::timestamp at time zone 'UTC', 'infinity')
     and vega_time <= coalesce($6::timestamptz, 'infinity')
   order by vega_time desc, segment_id, tableoid, ctid offset $7::int limit ${ENTRIES_PAGE + 1}`;
-
-/** Parties and what is mirrored of their ledgers; no page costs more than the first. */
-export class ConsoleLedgers {
-  readonly #rows: Rows;
-
-  constructor(rows: Rows) {
-    this.#rows = rows;
-  }
-
-  async parties({ view, search, after }: Asked<'parties'>): Promise<Page<'parties'>> {
-    const { prefix, suffix } = splitCutId(toListed(search));
-    const found = await this.#rows<PlainRow & { readonly partyId: string; readonly key: string }>(
-      'list parties',
-      view === 'id' ? BY_ID : byExport(EXPORT_PAGES[view]),
-      view === 'id' ? [prefix, after ?? '', PARTIES_PAGE + 1, suffix] : [after, PARTIES_PAGE + 1],
-    );
-    const shown = found.slice(0, PARTIES_PAGE);
-    // A party whose assets are asked one by one has an export for each.
-    const parties = [...new Map(shown.map((party) => [party.partyId, party])).values()];
-    return { parties, next: found.length > PARTIES_PAGE ? (shown.at(-1)?.key ?? null) : null };
-  }
-
-  async party(partyId: string): Promise<PlainRow | undefined> {
-    const [[party], accounts, types] = await Promise.all([
-      this.#rows('read a party', PARTY, [partyId]),
-      this.#rows("list a party's accounts", ACCOUNTS, [partyId]),
-      this.#rows("list a party's transfer types", TYPES, [partyId]),
-    ]);
-    const transferTypes = types.map(({ type }) => type);
-    return party && { ...party, summedMax: SUMMED_MAX, accounts, transferTypes };
-  }
-
-  /** @param zone an IANA time zone, whose days are meant */
-  flows(partyId: string, assetId: string, zone: string): Promise<readonly PlainRow[]> {
-    return this.#rows("sum up a ledger's flows", FLOWS, [partyId, assetId, zone]);
-  }
-
-  balance(partyId: string, { asset, type, market }: Asked<'balance'>): Promise<readonly PlainRow[]> {
-    return this.#rows("read an account's balance", BALANCE, [partyId, asset, type, market]);
-  }
-
-  /** Newest first. */
-  async entries(partyId: string, question: Asked<'entries'>): Promise<Page<'entries'>> {
-    const { asset, type, since, until, after } = question;
-    const [from, seenBefore = '0'] = after?.split('~') ?? [];
-    const values = [partyId, asset, type, since, until, from, seenBefore];
-    const found = await this.#rows<PlainRow & { readonly at: string }>(
-      "list a party's entries",
-      ENTRIES,
-      values,
-    );
-    const entries = found.slice(0, ENTRIES_PAGE);
-    const last = entries.at(-1);
-    if (found.length <= ENTRIES_PAGE || last === undefined) return { entries, next: null };
-    const seen = entries.filter(({ at }) => at === last.at).length;
-    // A page that is all of one instant goes on within it.
-    const before = entries[0]?.at === last.at && from === last.at ? Number(seenBefore) : 0;
-    return { entries, next: `${last.at}~${before + seen}` };
-  }
-}
-
-/** Ids are listed in small letters, words as they are. */
-function toListed(search: string): string {
-  const id = search.trim().replace(/^0x/i, '');
-  return /^[0-9a-f….]*$/i.test(id) ? id.toLowerCase() : id;
-}

@@ -1,29 +1,17 @@
 /** The console's questions about the mirror's work: what runs, what was published, what was quarantined. */
-import type { PlainRow, Rows } from '../../../postgres/rows.ts';
+import { onlyRow, type PlainRow, type Rows } from '../../../postgres/rows.ts';
 
 const LINES_MAX = 16;
 
-type OpenRun = PlainRow & Readonly<{ runId: string; state: string; parentRunId: string | null }>;
-
 /** What is going on now, in one consistent reading that costs the same however large the mirror is. */
-export interface LiveFacts {
-  readonly now: string;
+export interface LiveFacts extends PlainRow {
   /** Processes that work jobs and were heard of lately. */
   readonly workers: number;
   /** Runs that have not ended, oldest first; no more than a page can show. */
-  readonly openRuns: readonly OpenRun[];
+  readonly openRuns: readonly (PlainRow &
+    Readonly<{ runId: string; state: string; parentRunId: string | null }>)[];
   /** Those at the source first; the others wait for their turn. */
-  readonly inFlight: readonly {
-    readonly partyId: string;
-    readonly assetId: string | null;
-    readonly isAtSource: boolean;
-  }[];
-  /** The first of them. */
-  readonly quarantined: readonly PlainRow[];
-  /** How far a nightly run has come with its list of parties. */
-  readonly nightly: PlainRow | null;
-  /** Another text whenever a run began or ended, or something was published. */
-  readonly revision: string;
+  readonly inFlight: readonly (PlainRow & { readonly partyId: string })[];
 }
 
 /** One statement, so that all of it is of one instant. Every part of it is found by an index. */
@@ -62,7 +50,7 @@ const LIVE = `
         select run_id, state from mirror.runs order by queued_at desc limit 50) last)))) as found`;
 
 /** Ledgers that are in flight, quarantined, or were published last, in this order. */
-const LINES = `
+export const LINES = `
   with chosen as (
     (select party_id, asset_id, 1 as rank, 'in flight' as state, lease_until as at from mirror.exports
       where lease_until > clock_timestamp() order by lease_until limit 8)
@@ -85,41 +73,32 @@ const LINES = `
   from shown order by rank, at desc`;
 
 /** Parts of the time that there is, so that a first nightly run shows as well as a year of them. */
-const GROWTH = `
+export const GROWTH = `
   with bounds as (
     select min(published_at) as first, greatest(extract(epoch from max(published_at) - min(published_at)) / 120, 1) as step
     from mirror.segments)
   select date_bin(make_interval(secs => step), published_at, first) as at, sum(rows)::text as rows, sum(bytes)::text as bytes
   from mirror.segments, bounds where status = 'current' group by 1 order by 1`;
 
-const NIGHTLY_RUNS = `
+export const NIGHTLY_RUNS = `
   select run_id as "runId", coalesce(started_at, queued_at) as at, finished_at as "finishedAt", state, verdict
   from mirror.runs where kind = 'nightly' and queued_at > clock_timestamp() - interval '120 days'
   order by queued_at desc limit 1000`;
 
 /** Those quarantined last come first. */
-const QUARANTINED = `
+export const QUARANTINED = `
   select export_id::text as "exportId", party_id as "partyId", asset_id as "assetId", quarantined_at as since, attempts,
     quarantine_reason as reason
   from mirror.exports
   where quarantined_at is not null order by quarantined_at desc, export_id desc limit $1`;
 
-/** What a stage of a run asked the source, and how long it took. Counts are decimal text. */
-export interface StageCost {
-  readonly stage: string;
-  readonly requests: string;
-  readonly retries: string;
-  readonly bytes: string;
-  readonly seconds: number;
-}
-
-interface CostRow extends Omit<StageCost, 'stage' | 'seconds'> {
-  readonly kind: string;
-  readonly subject: string;
+/** What the statement below tells of a run; counts are decimal text. */
+interface CostRow extends Readonly<
+  Record<'kind' | 'subject' | 'requests' | 'listRequests' | 'retries' | 'bytes', string>
+> {
   readonly isOwn: boolean;
   readonly startedMs: number | null;
   readonly endedMs: number;
-  readonly listRequests: string;
 }
 
 const COSTS = `
@@ -133,42 +112,13 @@ const COSTS = `
   where r.run_id = $1 or r.parent_run_id = $1
   group by r.run_id order by r.queued_at`;
 
-export class ConsoleStore {
-  readonly #rows: Rows;
-
-  constructor(rows: Rows) {
-    this.#rows = rows;
-  }
-
-  async live(): Promise<LiveFacts> {
-    const [row] = await this.#rows<{ found: LiveFacts }>('read what is going on', LIVE);
-    if (row === undefined) throw new TypeError('a statement without a from clause gave no row');
-    return row.found;
-  }
-
-  lines(): Promise<readonly PlainRow[]> {
-    return this.#rows('read the time lines of ledgers', LINES);
-  }
-
-  async history(): Promise<Readonly<Record<'growth' | 'nightlyRuns', readonly PlainRow[]>>> {
-    const [growth, nightlyRuns] = await Promise.all([
-      this.#rows('read how the mirror grew', GROWTH),
-      this.#rows('read the nightly runs', NIGHTLY_RUNS),
-    ]);
-    return { growth, nightlyRuns };
-  }
-
-  quarantined(rowsMax: number): Promise<readonly PlainRow[]> {
-    return this.#rows('list what was quarantined', QUARANTINED, [rowsMax]);
-  }
-
-  /** In the order of the stages; none of an unknown run. */
-  async costs(runId: string): Promise<readonly StageCost[]> {
-    return toStages(await this.#rows<CostRow>('read what a run cost', COSTS, [runId]));
-  }
+export async function readLive(rows: Rows): Promise<LiveFacts> {
+  return (await onlyRow(rows<{ found: LiveFacts }>('read what is going on', LIVE))).found;
 }
 
-function toStages(found: readonly CostRow[]): readonly StageCost[] {
+/** What each stage of a run asked the source, and how long it took, in their order; none of an unknown run. */
+export async function readCosts(rows: Rows, runId: string): Promise<readonly PlainRow[]> {
+  const found = await rows<CostRow>('read what a run cost', COSTS, [runId]);
   const own = found.find(({ isOwn }) => isOwn);
   if (own === undefined) return [];
   if (own.kind !== 'nightly') return [costOf(own, own.kind)];
@@ -189,7 +139,7 @@ function toStages(found: readonly CostRow[]): readonly StageCost[] {
   ];
 }
 
-function costOf({ startedMs, endedMs, requests, retries, bytes }: CostRow, stage: string): StageCost {
+function costOf({ startedMs, endedMs, requests, retries, bytes }: CostRow, stage: string) {
   const seconds = startedMs === null ? 0 : Math.max(0, Math.round(endedMs - startedMs) / 1_000);
   return { stage, requests, retries, bytes, seconds };
 }

@@ -1,0 +1,119 @@
+/** What the console asks of parties and their ledgers. */
+import type { FastifyInstance } from 'fastify';
+import { z } from 'zod';
+import { timeZone } from '../../config/value-forms.ts';
+import { canonicalPartyId, PARTY_ID_BYTES_MAX, splitCutId } from '../../core/ids.ts';
+import type { PlainRow, Rows } from '../../postgres/rows.ts';
+import { hideRoutes } from '../http/routes.ts';
+import { StatusError } from '../http/status-error.ts';
+import * as statements from './store/ledger-statements.ts';
+
+const PARTIES_PAGE = 25;
+const { ENTRIES_PAGE, SUMMED_MAX } = statements;
+const ID = z.string().max(66);
+const WORD = z.string().max(100);
+const DAY = z.string().meta({ format: 'date' }).optional();
+const INSTANT_AND_ROWS = /^\d{4}-\d\d-\d\dT[\d:.]{8,15}Z~\d{1,9}$/;
+
+const PARTIES = z.strictObject({
+  view: z.enum(['recent', 'id', 'quarantined']).default('id'),
+  /** A whole id, or as it is shown cut; only with the view `id`. */
+  search: ID.default(''),
+  /** `next` of the page before. */
+  after: z.string().max(PARTY_ID_BYTES_MAX).optional(),
+});
+const FLOWS = z.strictObject({ asset: ID, zone: WORD.default('UTC') });
+const BALANCE = z.strictObject({ asset: ID, type: WORD, market: ID.optional() });
+const ENTRIES = z.strictObject({
+  asset: ID.optional(),
+  type: WORD.optional(),
+  /** Days of UTC, both included. */
+  since: DAY,
+  until: DAY,
+  /** `next` of the page before: the instant that it ended at, and how many of its rows were shown. */
+  after: z.string().regex(INSTANT_AND_ROWS).optional(),
+});
+
+/** Adds the routes; no page costs more than the first. */
+export function addConsoleLedgers(server: FastifyInstance, rows: Rows): void {
+  const add = hideRoutes(server);
+  add('GET /console/parties', { querystring: PARTIES }, async ({ query: { view, search, after } }) => {
+    if (view !== 'id' && !/^\d{1,18}$/.test(after ?? '0'))
+      throw new StatusError('invalidArgument', 'after: no such page');
+    const { prefix, suffix } = splitCutId(toListed(search));
+    const values =
+      view === 'id' ? [prefix, after ?? '', PARTIES_PAGE + 1, suffix] : [after, PARTIES_PAGE + 1];
+    const found = await rows<PlainRow & Readonly<Record<'partyId' | 'key', string>>>(
+      'list parties',
+      statements.PARTIES[view],
+      values,
+    );
+    const shown = found.slice(0, PARTIES_PAGE);
+    // A party whose assets are asked one by one has an export for each.
+    const parties = [...new Map(shown.map((party) => [party.partyId, party])).values()];
+    return { parties, next: found.length > PARTIES_PAGE ? shown.at(-1)?.key : null };
+  });
+  const params = z.strictObject({ id: z.string().max(PARTY_ID_BYTES_MAX) });
+  add('GET /console/parties/:id', { params }, async ({ params: { id } }) => {
+    const values = [readPartyId(id)];
+    const [[party = unknownParty()], accounts, types] = await Promise.all([
+      rows('read a party', statements.PARTY, values),
+      rows("list a party's accounts", statements.ACCOUNTS, values),
+      rows("list a party's transfer types", statements.TYPES, values),
+    ]);
+    return { ...party, summedMax: SUMMED_MAX, accounts, transferTypes: types.map(({ type }) => type) };
+  });
+  add(
+    'GET /console/parties/:id/flows',
+    { params, querystring: FLOWS },
+    async ({ params: { id }, query: { asset, zone } }) => {
+      if (timeZone.parse(zone) === undefined)
+        throw new StatusError('invalidArgument', `zone: give ${timeZone.accepted}`);
+      const values = [readPartyId(id), asset, zone];
+      return { days: await rows("sum up a ledger's flows", statements.FLOWS, values) };
+    },
+  );
+  add(
+    'GET /console/parties/:id/balance',
+    { params, querystring: BALANCE },
+    async ({ params: { id }, query: { asset, type, market } }) => {
+      const values = [readPartyId(id), asset, type, market];
+      return { points: await rows("read an account's balance", statements.BALANCE, values) };
+    },
+  );
+  // Newest first.
+  add(
+    'GET /console/parties/:id/entries',
+    { params, querystring: ENTRIES },
+    async ({ params: { id }, query: { asset, type, since, until, after } }) => {
+      const [from, seenBefore = '0'] = after?.split('~') ?? [];
+      const found = await rows<PlainRow & { readonly at: string }>(
+        "list a party's entries",
+        statements.ENTRIES,
+        [readPartyId(id), asset, type, since, until, from, seenBefore],
+      );
+      const entries = found.slice(0, ENTRIES_PAGE);
+      const last = entries.at(-1);
+      if (found.length <= ENTRIES_PAGE || last === undefined) return { entries, next: null };
+      const seen = entries.filter(({ at }) => at === last.at).length;
+      // A page that is all of one instant goes on within it.
+      const before = entries[0]?.at === last.at && from === last.at ? Number(seenBefore) : 0;
+      return { entries, next: `${last.at}~${before + seen}` };
+    },
+  );
+}
+
+/** Ids are listed in small letters, words as they are. */
+function toListed(search: string): string {
+  const id = search.trim().replace(/^0x/i, '');
+  return /^[0-9a-f….]*$/i.test(id) ? id.toLowerCase() : id;
+}
+
+/** @throws StatusError 404 for what can be no party */
+function readPartyId(text: string): string {
+  return canonicalPartyId(text) ?? unknownParty();
+}
+
+function unknownParty(): never {
+  throw new StatusError('notFound', 'no party has this id');
+}
