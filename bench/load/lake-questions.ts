@@ -111,16 +111,16 @@ export class BenchWarehouse implements LakeRepository {
     return Promise.resolve();
   }
 
-  decidedCommit(): never {
+  decidedCommits(): never {
     throw new Error('a folder decides commits by itself');
   }
 
   decideCommit(): never {
-    return this.decidedCommit();
+    return this.decidedCommits();
   }
 
   forgetContent(): never {
-    return this.decidedCommit();
+    return this.decidedCommits();
   }
 
   /** Seconds that DuckDB alone, unlimited, takes to write what lies here as Parquet of the same types. */

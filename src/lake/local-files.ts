@@ -9,13 +9,12 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { absent } from '../core/byte-sums.ts';
 import { PermanentError } from '../core/errors.ts';
-import type { ObjectStore } from '../objects/object-store.ts';
 import type { LakeTable } from './tables/columns.ts';
 import type { AddFile } from './delta/actions.ts';
 import { fileKey } from './delta/listing.ts';
 import type { LakeAccess } from './local/duckdb.ts';
 import { fetchObject } from './local/scratch.ts';
-import { rootOf } from './tables/tables.ts';
+import { rootOf, SHAPES } from './tables/tables.ts';
 
 const KEPT_FOLDER = 'fetched';
 /** Of kept files, over all readers; those not used for the longest go first. */
@@ -43,45 +42,43 @@ export interface StoredFile {
 }
 
 /** @throws PermanentError `LAKE_PATH_REFUSED` */
-export function storedFile(table: LakeTable, add: AddFile): StoredFile {
-  const { month } = add.partitionValues;
-  const sha256 = add.tags?.['sha256'];
+export function storedFile(table: LakeTable, { path, size, tags, partitionValues }: AddFile): StoredFile {
+  const { month = '' } = partitionValues;
+  const sha256 = tags?.['sha256'];
+  const partition = `month=${MONTH.test(month) ? month : '__HIVE_DEFAULT_PARTITION__'}`;
   return {
-    key: fileKey(rootOf(table), add.path),
-    bytes: BigInt(add.size),
+    key: fileKey(rootOf(table), path),
+    bytes: BigInt(size),
     sha256: sha256 !== undefined && SHA256.test(sha256) ? sha256 : undefined,
-    partition: month === undefined ? '' : partitionFolder(month),
+    partition: SHAPES[table].isWhole ? '' : partition,
   };
 }
 
-function partitionFolder(month: string | null): string {
-  return month !== null && MONTH.test(month) ? `month=${month}` : 'month=__HIVE_DEFAULT_PARTITION__';
-}
-
 /** Where a builder finds the file: in a local store itself, or a kept copy. */
-export async function builderPath(file: StoredFile, access: FileAccess): Promise<string> {
+export async function builderPath(table: LakeTable, add: AddFile, access: FileAccess): Promise<string> {
   const { url } = access.objects;
-  if (url.startsWith('file:')) return fileURLToPath(`${url}/${file.key}`);
-  const [path = ''] = await bringFiles([file], access);
+  if (url.startsWith('file:')) return fileURLToPath(`${url}/${storedFile(table, add).key}`);
+  const [path = ''] = await bringFiles(table, [add], access);
   return path;
 }
 
 /**
- * Copies of the files, in their order; below the reader's own folder where they cannot be kept.
+ * Copies of a table's files, in their order; below the reader's own folder where they cannot be kept.
  * @throws PermanentError `LAKE_FILE_CORRUPT` where a file is not what the log says, `OBJECT_MISSING`
  */
 export async function bringFiles(
-  files: readonly StoredFile[],
-  { objects, scratchDir, folder, signal }: FileAccess,
+  table: LakeTable,
+  adds: readonly AddFile[],
+  access: FileAccess,
 ): Promise<readonly string[]> {
-  const kept = join(scratchDir, KEPT_FOLDER);
+  const kept = join(access.scratchDir, KEPT_FOLDER);
   const paths: string[] = [];
-  for (const file of files) {
+  for (const file of adds.map((add) => storedFile(table, add))) {
     const isKept = file.sha256 !== undefined;
-    const parent = join(isKept ? kept : folder, file.partition);
+    const parent = join(isKept ? kept : access.folder, file.partition);
     await mkdir(parent, { recursive: true });
     const path = join(parent, `${file.sha256 ?? randomUUID()}.parquet`);
-    if (!isKept || !(await isUsable(path, file.bytes))) await bring(objects, file, path, signal);
+    if (!isKept || !(await isUsable(path, file.bytes))) await bring(access, file, path);
     paths.push(path);
   }
   await trim(kept, KEPT_BYTES_MAX);
@@ -117,12 +114,7 @@ async function isUsable(path: string, bytes: bigint): Promise<boolean> {
   }
 }
 
-async function bring(
-  objects: ObjectStore,
-  file: StoredFile,
-  path: string,
-  signal: AbortSignal,
-): Promise<void> {
+async function bring({ objects, signal }: FileAccess, file: StoredFile, path: string): Promise<void> {
   const partial = `${path}.${randomUUID()}`;
   try {
     const { bytes, sha256 } = await fetchObject(objects, file.key, partial, signal);

@@ -1,65 +1,39 @@
 /** The lake as an operator sees it: its tables, what is wrong with their logs, and going back to a moment. */
 import { PermanentError, UsageError } from '../core/errors.ts';
-import { statesOf, TableWriter } from './build/table-writer.ts';
+import { openTable, statesOf, type TableWriter } from './build/table-writer.ts';
 import { inWorkshop, type LakeDeps, publishTables, whoDecides, type Workshop } from './build/workshop.ts';
-import { type FilesTotal, type TableState, totalOfFiles } from './delta/actions.ts';
+import { type TableState, totalOfFiles } from './delta/actions.ts';
 import { findBrokenCheckpoints } from './delta/checkpoint.ts';
-import { checkpointKey, listObjects, logAmong } from './delta/listing.ts';
+import { listObjects, logAmong } from './delta/listing.ts';
 import { readTable } from './delta/log.ts';
-import { openEngine } from './local/duckdb.ts';
+import { type LakeAccess, openEngine } from './local/duckdb.ts';
 import { storedFile } from './local-files.ts';
 import { momentsAmong, readMoment } from './moment.ts';
 import { removeUnnamed } from './retention.ts';
 import { LAKE_TABLES, type LakeTable } from './tables/columns.ts';
 import { LAKE_PREFIX, rootOf } from './tables/tables.ts';
 
-export interface TableOverview extends FilesTotal {
-  readonly table: LakeTable;
-  readonly path: string;
-  readonly version: number;
-  /** The oldest version that its log still tells. */
-  readonly oldestVersion: number;
-  readonly committedAt: string | undefined;
-  /** Checkpoints and hints that made the table unreadable, and were taken away. */
-  readonly mended: number;
-}
-
 export interface LakeOverview {
   readonly store: string;
   /** Numbers of the moments that can be asked for or restored. */
   readonly moments: readonly number[];
-  readonly tables: readonly TableOverview[];
+  readonly tables: readonly NonNullable<Awaited<ReturnType<typeof describeTable>>>[];
   /** `database` where the store would let two writers put one commit; undefined to who may only read the store. */
   readonly commitsDecidedBy: 'store' | 'database' | undefined;
 }
 
-/** Also takes away broken checkpoints: the commits say the same. */
+/** Also takes away broken checkpoints, and hints to them, that make a table unreadable: the commits say the same. */
 export async function describeLake(
   { objects, scratchDir }: Pick<LakeDeps, 'objects' | 'scratchDir'>,
   signal: AbortSignal,
 ): Promise<LakeOverview> {
   await using engine = await openEngine(scratchDir);
-  const access = { ...engine, objects, signal };
-  const tables: TableOverview[] = [];
   const listed = await listObjects(objects, LAKE_PREFIX, signal);
+  const access = { ...engine, objects, signal, listed };
+  const tables = [];
   for (const table of LAKE_TABLES) {
-    const log = logAmong(rootOf(table), listed);
-    const broken = (await findBrokenCheckpoints(access, log)).map(({ key }) => key);
-    for (const key of broken) await objects.remove(key, signal);
-    const checkpoints = log.checkpoints.filter(
-      (version) => !broken.includes(checkpointKey(log.root, version)),
-    );
-    const state = await readTable(access, { ...log, checkpoints });
-    if (state === undefined) continue;
-    tables.push({
-      table,
-      path: `${objects.url}/${log.root}`,
-      version: state.version,
-      oldestVersion: log.commits[0] === 0 ? 0 : (checkpoints[0] ?? state.version),
-      ...totalOfFiles([...state.live.values()]),
-      committedAt: state.committedMs === 0 ? undefined : new Date(state.committedMs).toISOString(),
-      mended: broken.length,
-    });
+    const described = await describeTable(access, table);
+    if (described !== undefined) tables.push(described);
   }
   const moments = momentsAmong(listed).map(({ number }) => number);
   const commitsDecidedBy = await whoDecides(objects, signal).catch((error: unknown) => {
@@ -67,6 +41,29 @@ export async function describeLake(
     throw error;
   });
   return { store: objects.url, moments, tables, commitsDecidedBy };
+}
+
+async function describeTable(access: LakeAccess, table: LakeTable) {
+  const { objects, signal } = access;
+  const root = rootOf(table);
+  const broken = (await findBrokenCheckpoints(access, root)).map(({ key }) => key);
+  for (const key of broken) await objects.remove(key, signal);
+  const listed = access.listed.filter(({ key }) => !broken.includes(key));
+  const state = await readTable({ ...access, listed }, root);
+  const oldest = logAmong(root, listed).find(({ kind, version }) => kind === 'checkpoint' || version === 0);
+  return (
+    state && {
+      table,
+      path: `${objects.url}/${root}`,
+      version: state.version,
+      /** The oldest version that its log still tells. */
+      oldestVersion: oldest?.version ?? state.version,
+      ...totalOfFiles([...state.live.values()]),
+      committedAt: state.committedMs === 0 ? undefined : new Date(state.committedMs).toISOString(),
+      /** Checkpoints and hints that were taken away. */
+      mended: broken.length,
+    }
+  );
 }
 
 /** @returns how many objects were removed */
@@ -77,24 +74,23 @@ export async function vacuumLake(deps: LakeDeps, signal: AbortSignal): Promise<n
     const access = { ...engine, ...deps, signal, listed };
     const states = new Map<LakeTable, TableState>();
     for (const table of LAKE_TABLES) {
-      const state = await readTable(access, logAmong(rootOf(table), listed));
+      const state = await readTable(access, rootOf(table));
       if (state !== undefined) states.set(table, state);
     }
     return await removeUnnamed(access, states);
   }, signal);
 }
 
-export interface LakeRestore {
-  /** The new moment. */
-  readonly version: number;
-  readonly tables: readonly LakeTable[];
-}
-
 /**
  * Makes every table what it was at a moment, by a commit on top; the next load brings it up to date again.
+ * @returns the new moment, and what changed
  * @throws UsageError where there is no such moment, PermanentError `LAKE_VERSION_GONE` where its files are gone
  */
-export async function restoreLake(deps: LakeDeps, number: number, signal: AbortSignal): Promise<LakeRestore> {
+export async function restoreLake(
+  deps: LakeDeps,
+  number: number,
+  signal: AbortSignal,
+): Promise<{ readonly version: number; readonly tables: readonly LakeTable[] }> {
   return inWorkshop(deps, signal, async (shop) => {
     const moment = await readMoment(deps.objects, signal, number, shop.listed);
     if (moment === undefined)
@@ -103,9 +99,8 @@ export async function restoreLake(deps: LakeDeps, number: number, signal: AbortS
     for (const table of LAKE_TABLES) {
       const named = moment.tables[table];
       if (named === undefined) continue;
-      const writer = await TableWriter.open(table, shop);
-      const then = await readTable(shop, logAmong(rootOf(table), shop.listed), named.version);
-      await restoreTable(shop, writer, then);
+      const writer = await openTable(table, shop);
+      await restoreTable(shop, writer, await readTable(shop, rootOf(table), named.version));
       writers.push(writer);
     }
     const version = await publishTables(shop, statesOf(writers));
@@ -114,26 +109,22 @@ export async function restoreLake(deps: LakeDeps, number: number, signal: AbortS
 }
 
 async function restoreTable(
-  { objects, signal }: Workshop,
+  shop: Workshop,
   writer: TableWriter,
   then: TableState | undefined,
 ): Promise<void> {
   const { state, table } = writer;
-  if (then === undefined || state === undefined || then.metaData.id !== state.metaData.id) {
-    throw new PermanentError(
-      `Cannot restore ${rootOf(table)}: it is not the table that the moment names; load builds it again`,
-      { code: 'LAKE_VERSION_GONE', meta: { table } },
-    );
-  }
+  const gone = (action: string, meta: object): PermanentError =>
+    new PermanentError(`Cannot restore ${action}`, { code: 'LAKE_VERSION_GONE', meta: { table, ...meta } });
+  if (then === undefined || then.metaData.id !== state?.metaData.id)
+    throw gone(`${rootOf(table)}: it is not the table that the moment names; load builds it again`, {});
   const add = [...then.live.values()].filter(({ path }) => !state.live.has(path));
   const remove = [...state.live.values()].filter(({ path }) => !then.live.has(path));
   for (const file of add) {
     const { key, bytes } = storedFile(table, file);
-    if ((await objects.head(key, signal))?.bytes === bytes) continue;
-    throw new PermanentError(
-      `Cannot restore version ${then.version} of ${rootOf(table)}: its file ${key} is gone; choose a newer moment`,
-      { code: 'LAKE_VERSION_GONE', meta: { table, key } },
-    );
+    if ((await shop.objects.head(key, shop.signal))?.bytes === bytes) continue;
+    const version = `version ${then.version} of ${rootOf(table)}`;
+    throw gone(`${version}: its file ${key} is gone; choose a newer moment`, { key });
   }
-  await writer.commit('RESTORE', { add, remove });
+  await writer.commit('RESTORE', add, remove);
 }

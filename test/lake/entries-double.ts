@@ -85,24 +85,23 @@ export class WarehouseDouble implements LakeRepository {
     return Promise.resolve([...this.#recorded.values()]);
   }
 
-  decidedCommit(store: string, table: string): Promise<DecidedCommit | undefined> {
-    return Promise.resolve(this.#decided.get(`${store} ${table}`));
+  decidedCommits(store: string): Promise<readonly DecidedCommit[]> {
+    const ofStore = [...this.#decided].filter(([key]) => key.startsWith(`${store} `));
+    return Promise.resolve(ofStore.map(([, commit]) => commit));
   }
 
-  decideCommit(
-    store: string,
-    table: string,
-    commit: DecidedCommit,
-    after: number | undefined,
-  ): Promise<boolean> {
-    const isNext = this.#decided.get(`${store} ${table}`)?.version === after;
-    if (isNext) this.#decided.set(`${store} ${table}`, commit);
+  decideCommit(store: string, commit: DecidedCommit, after: number | undefined): Promise<boolean> {
+    const key = `${store} ${commit.table}`;
+    const isNext = this.#decided.get(key)?.version === after;
+    if (isNext) this.#decided.set(key, commit);
     return Promise.resolve(isNext);
   }
 
-  async forgetContent(store: string, table: string, version: number): Promise<void> {
-    const decided = await this.decidedCommit(store, table);
-    if (decided?.version === version) this.#decided.set(`${store} ${table}`, { version, content: null });
+  forgetContent(store: string, { table, version }: DecidedCommit): Promise<void> {
+    const key = `${store} ${table}`;
+    if (this.#decided.get(key)?.version === version)
+      this.#decided.set(key, { table, version, content: null });
+    return Promise.resolve();
   }
 
   /** As a database that was lost and made anew. */

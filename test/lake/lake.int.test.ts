@@ -171,18 +171,19 @@ describe('the lake', () => {
 
   it('has one content for a version where the database decides it, whoever asks at once', async () => {
     const register = new LakeStore(warehouse.pool);
+    const table = 'parties';
     const decide = (version: number, content: string, after?: number): Promise<boolean> =>
-      register.decideCommit('s3://b/p', 'parties', { version, content: Buffer.from(content) }, after);
+      register.decideCommit('s3://b/p', { table, version, content: Buffer.from(content) }, after);
     const isWon = (ends: readonly boolean[]): number => ends.filter(Boolean).length;
     expect(isWon(await Promise.all(['a', 'b', 'c'].map((content) => decide(0, content))))).toBe(1);
     expect(isWon(await Promise.all(['a', 'b', 'c'].map((content) => decide(1, content, 0))))).toBe(1);
-    const decided = await register.decidedCommit('s3://b/p', 'parties');
-    expect(decided).toMatchObject({ version: 1, content: expect.any(Buffer) as Buffer });
-    await register.forgetContent('s3://b/p', 'parties', 0);
-    expect(await register.decidedCommit('s3://b/p', 'parties')).toEqual(decided);
-    await register.forgetContent('s3://b/p', 'parties', 1);
-    expect(await register.decidedCommit('s3://b/p', 'parties')).toEqual({ version: 1, content: null });
-    expect(await register.decidedCommit('s3://another/p', 'parties')).toBeUndefined();
+    const decided = await register.decidedCommits('s3://b/p');
+    expect(decided).toMatchObject([{ table, version: 1, content: expect.any(Buffer) as Buffer }]);
+    await register.forgetContent('s3://b/p', { table, version: 0, content: null });
+    expect(await register.decidedCommits('s3://b/p')).toEqual(decided);
+    await register.forgetContent('s3://b/p', { table, version: 1, content: null });
+    expect(await register.decidedCommits('s3://b/p')).toEqual([{ table, version: 1, content: null }]);
+    expect(await register.decidedCommits('s3://another/p')).toEqual([]);
   });
 
   it('fetches only the files that a statement can reach, each once', async () => {

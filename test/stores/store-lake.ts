@@ -28,10 +28,8 @@ class Warehouse extends WarehouseDouble {
     this.#register = new LakeStore(pool);
   }
 
-  override decidedCommit(
-    ...given: Parameters<LakeStore['decidedCommit']>
-  ): Promise<DecidedCommit | undefined> {
-    return this.#register.decidedCommit(...given);
+  override decidedCommits(store: string): Promise<readonly DecidedCommit[]> {
+    return this.#register.decidedCommits(store);
   }
 
   override decideCommit(...given: Parameters<LakeStore['decideCommit']>): Promise<boolean> {

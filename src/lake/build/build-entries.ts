@@ -7,11 +7,10 @@ import { errorCode, RetryableError } from '../../core/errors.ts';
 import { LINE_COLUMNS } from '../../ledger/canonical.ts';
 import { ROW_BYTES_MAX } from '../../ledger/row-splitter.ts';
 import { type AddFile, rowsOfFile } from '../delta/actions.ts';
-import { queryRows } from '../local/duckdb.ts';
 import type { SegmentMonth } from '../store/warehouse-reader.ts';
 import { ENTRIES, namesOf } from '../tables/columns.ts';
 import { rowsOf } from '../tables/tables.ts';
-import { type Content, type EntriesFile, entriesTags, taggedFile } from './entries-file.ts';
+import { type Content, countBySegment, type EntriesFile, entriesTags, taggedFile } from './entries-file.ts';
 import type { Build } from './table-writer.ts';
 import { fetchCsv, LINE_BYTES, selectCsv } from './workshop.ts';
 
@@ -45,7 +44,8 @@ export async function buildEntries(build: Build): Promise<readonly EntriesFile[]
   for (const alike of Map.groupBy(missing.values(), ({ month, isOpen }) => `${month} ${isOpen}`).values())
     for (const segments of cutByRows(alike, BATCH_ROWS_MAX, BATCH_SEGMENTS_MAX))
       add.push(await append(build, segments));
-  await writer.commit('WRITE', { add, remove: writer.files.filter(({ path }) => !stay.has(path)) });
+  const remove = writer.files.filter(({ path }) => !stay.has(path));
+  await writer.commit('WRITE', add, remove);
   await compact(build);
   return describeFiles(build);
 }
@@ -65,8 +65,7 @@ async function compact(build: Build): Promise<void> {
       remove.push(...group.map((file) => file.add));
     }
   }
-  if (add.length > 0)
-    await build.writers.ledger_entries.commit('OPTIMIZE', { add, remove, dataChange: false });
+  if (add.length > 0) await build.writers.ledger_entries.commit('OPTIMIZE', add, remove, false);
 }
 
 /** By their tags, or where another writer made a file, by a look into it. */
@@ -78,22 +77,18 @@ async function describeFiles(build: Build): Promise<readonly EntriesFile[]> {
 }
 
 async function inspect(build: Build, add: AddFile): Promise<EntriesFile> {
-  const rows = rowsOf('ledger_entries', [await build.writers.ledger_entries.find(add)], false);
-  const sql = `select segment_id, count(*) as rows from ${rows} group by 1`;
-  const counts = (await queryRows(build, `look into ${add.path}`, sql)) as readonly [bigint, bigint][];
-  return {
-    add,
-    month: add.partitionValues['month'] ?? '',
-    rows: sumOfRows(counts.map(([, count]) => ({ rows: count }))),
-    isOpen: false,
-    segments: new Set(counts.map(([id]) => id)),
-  };
+  const counts = await countBySegment(build, [await build.writers.ledger_entries.find(add)], false);
+  const month = add.partitionValues['month'] ?? '';
+  const segments = new Set(counts.map(({ segmentId }) => segmentId));
+  return { add, month, rows: sumOfRows(counts), isOpen: false, segments };
 }
 
 async function append(build: Build, segments: readonly SegmentMonth[]): Promise<AddFile> {
   const content = contentOf(segments);
-  const rows = build.warehouse.rows(content.month, [...content.segments], build.signal);
-  const { path } = await fetchCsv(build, rows);
+  const { path } = await fetchCsv(
+    build,
+    build.warehouse.rows(content.month, [...content.segments], build.signal),
+  );
   const write = (lineBytesMax: number): Promise<AddFile> =>
     writeFile(build, selectCsv(path, ENTRIES, LINE_COLUMNS, lineBytesMax), content);
   try {
@@ -127,7 +122,7 @@ async function rewrite(build: Build, files: readonly EntriesFile[], content: Con
 /** @throws RetryableError `LAKE_ROWS_DIFFER` where other rows came than the warehouse counts */
 async function writeFile({ writers, onProgress }: Build, select: string, content: Content): Promise<AddFile> {
   const { month, rows } = content;
-  const file = await writers.ledger_entries.write(select, { month, tags: entriesTags(content) });
+  const file = await writers.ledger_entries.write(select, entriesTags(content), month);
   const came = rowsOfFile(file);
   if (came !== rows) {
     throw new RetryableError(
@@ -154,12 +149,11 @@ function cutByRows<Part extends { readonly rows: bigint }>(
   for (const part of parts) {
     const group = groups.at(-1);
     rows += part.rows;
-    if (group !== undefined && rows <= rowsMax && group.length < partsMax) {
-      group.push(part);
-      continue;
+    if (group !== undefined && rows <= rowsMax && group.length < partsMax) group.push(part);
+    else {
+      groups.push([part]);
+      rows = part.rows;
     }
-    groups.push([part]);
-    rows = part.rows;
   }
   return groups;
 }

@@ -1,15 +1,12 @@
 /**
  * Keeps each file of entries and its summaries together. A summary of counted entries is also made anew where
- * the coverage of other parties changed which rows of the file count.
+ * the coverage of other parties may have changed which rows of the file count.
  */
-import type { DuckDBValue } from '@duckdb/node-api';
 import type { AddFile } from '../delta/actions.ts';
-import { logAmong } from '../delta/listing.ts';
 import { readTable } from '../delta/log.ts';
 import { queryRows } from '../local/duckdb.ts';
 import { literals } from '../local/sql.ts';
 import { COVERAGE } from '../tables/columns.ts';
-import { countedEntries, isCounted, rangesByParty } from '../tables/counted.ts';
 import {
   SUMMARIES,
   SUMMARY_FORM,
@@ -17,7 +14,7 @@ import {
   type SummaryTable,
   summaryOf,
 } from '../tables/summaries.ts';
-import { rootOf, rowsOf } from '../tables/tables.ts';
+import { countedEntries, rootOf, rowsOf } from '../tables/tables.ts';
 import type { EntriesFile } from './entries-file.ts';
 import type { Build } from './table-writer.ts';
 import { selectCsv } from './workshop.ts';
@@ -53,9 +50,9 @@ export async function buildSummaries(
         [BUILD_TAG]: String(await build.buildNumber()),
       };
       const select = summaryOf(table, isOfCounted ? countedEntries(rows, coverage) : rows);
-      add.push(await writer.write(select, { month: file.month, tags }));
+      add.push(await writer.write(select, tags, file.month));
     }
-    await writer.commit('WRITE', { add, remove });
+    await writer.commit('WRITE', add, remove);
   }
 }
 
@@ -65,42 +62,39 @@ function isOfThisForm({ before }: Build, table: SummaryTable, { tags }: AddFile)
   return !SUMMARIES[table].isOfCounted || Number(tags[BUILD_TAG]) <= (before?.moment ?? -1);
 }
 
-/** Paths of files in which other rows count than at the last moment. */
+/** Paths of files that hold an entry, received from a party, at an instant of which the party's coverage changed. */
 async function findFlippedFiles(
   build: Build,
   entries: readonly EntriesFile[],
   now: string,
 ): Promise<ReadonlySet<string>> {
-  const old = entries.map(({ add }) => add).filter(({ path }) => !build.written.has(path));
+  const old = entries.filter(({ add }) => !build.written.has(add.path));
   const formerPath = await findFormerCoverage(build);
-  if (formerPath === undefined || old.length === 0) return new Set(old.map(({ path }) => path));
-  const former = rowsOf('coverage', [formerPath], false);
-  const run = (sql: string): Promise<readonly (readonly DuckDBValue[])[]> =>
-    queryRows(build, 'see which entries count now', sql);
-  await run(`create or replace temp table changed as ${changedRanges(former, now)}`);
-  const [[fromMs, toMs] = []] = await run(
-    `select cast(epoch_ms(min(from_time)) as double), cast(epoch_ms(max(to_time)) as double) from changed`,
+  if (formerPath === undefined || old.length === 0) return new Set(old.map(({ add }) => add.path));
+  const run = (sql: string) => queryRows(build, 'see which entries count now', sql);
+  await run(`create or replace temp table changed as
+    ${changedRanges(rowsOf('coverage', [formerPath], false), now)}`);
+  const [[first, last] = []] = await run(
+    `select strftime(min(from_time), '%Y-%m'), strftime(max(to_time), '%Y-%m') from changed`,
   );
-  if (typeof fromMs !== 'number' || typeof toMs !== 'number') return new Set();
   const byPath = new Map<string, string>();
-  for (const add of old)
-    if (mayHold(add, fromMs, toMs)) byPath.set(await build.writers.ledger_entries.find(add), add.path);
+  for (const { add, month } of old) {
+    if (typeof first !== 'string' || typeof last !== 'string' || month < first || month > last) continue;
+    byPath.set(await build.writers.ledger_entries.find(add), add.path);
+  }
   if (byPath.size === 0) return new Set();
-  const found = await run(`with entry as (
-      select * from read_parquet(${literals([...byPath.keys()])}, filename = true, hive_partitioning = false, union_by_name = true)
-       where vega_time >= (select min(from_time) from changed) and vega_time < (select max(to_time) from changed)
-         and side = 'to' and account_from_party_id in (select party_id from changed))
-    select distinct filename from entry
-      left join ${rangesByParty(former)} former on former.covered_party = entry.account_from_party_id
-      left join ${rangesByParty(now)} present on present.covered_party = entry.account_from_party_id
-     where ${isCounted('entry', 'former.ranges')} <> ${isCounted('entry', 'present.ranges')}`);
+  const found = await run(`select distinct filename
+    from read_parquet(${literals([...byPath.keys()])}, filename = true, hive_partitioning = false, union_by_name = true) entry
+      join changed on changed.party_id = account_from_party_id and from_time <= vega_time and to_time > vega_time
+        and (changed.asset_id is null or changed.asset_id = entry.asset_id)
+    where side = 'to' and vega_time >= (select min(from_time) from changed) and vega_time < (select max(to_time) from changed)`);
   return new Set(found.map(([path]) => byPath.get(String(path)) ?? ''));
 }
 
 /** Ranges in which a party's coverage may differ: where only an end moved, what lies between both ends. */
 function changedRanges(former: string, now: string): string {
   const keys = 'party_id, asset_id, from_time';
-  return `select party_id,
+  return `select party_id, asset_id,
       case when count(*) = 2 then min(to_time) else min(from_time) end as from_time, max(to_time) as to_time
     from (
       (select ${keys}, to_time from ${former} except select ${keys}, to_time from ${now})
@@ -108,21 +102,14 @@ function changedRanges(former: string, now: string): string {
     group by ${keys}`;
 }
 
-/** By the statistics of the file's times; without them it may. */
-function mayHold({ stats }: AddFile, fromMs: number, toMs: number): boolean {
-  const times = [...(stats ?? '').matchAll(/"vega_time":"([^"]{20,30})"/g)];
-  const [minMs = NaN, maxMs = NaN] = times.map(([, text = '']) => Date.parse(text));
-  return !(maxMs < fromMs || minMs > toMs);
-}
-
 /** The coverage at the last moment; undefined where there is none, or it is no longer there. */
 async function findFormerCoverage(build: Build): Promise<string | undefined> {
   const named = build.before?.tables.coverage;
   if (named === undefined) return undefined;
-  const { former } = build.writers.coverage;
-  const log = logAmong(rootOf('coverage'), build.listed);
-  const state = former?.version === named.version ? former : await readTable(build, log, named.version);
+  const { former, find } = build.writers.coverage;
+  const state =
+    former?.version === named.version ? former : await readTable(build, rootOf('coverage'), named.version);
   const [file, ...others] = [...(state?.live.values() ?? [])];
   if (state?.metaData.id !== named.id || file === undefined || others.length > 0) return undefined;
-  return build.writers.coverage.find(file);
+  return find(file);
 }

@@ -2,7 +2,7 @@
  * Brings the lake up to date with the warehouse: one commit for each table that changed, then the moment that
  * names their versions. Whatever a killed build has left, the next one goes on from what the logs say.
  */
-import { type FilesTotal, type TableState, totalOfFiles } from '../delta/actions.ts';
+import { type TableState, totalOfFiles } from '../delta/actions.ts';
 import type { Moment } from '../moment.ts';
 import { removeUnnamed } from '../retention.ts';
 import { LAKE_TABLES, type LakeTable } from '../tables/columns.ts';
@@ -10,22 +10,11 @@ import type { WholeTable } from '../store/warehouse-reader.ts';
 import { rootOf, SHAPES } from '../tables/tables.ts';
 import { buildEntries } from './build-entries.ts';
 import { buildSummaries } from './build-summaries.ts';
-import { type Build, type LakeProgress, statesOf, TableWriter } from './table-writer.ts';
+import { type Build, type LakeProgress, openTable, statesOf, type TableWriter } from './table-writer.ts';
 import { fetchCsv, inWorkshop, type LakeDeps, publishTables, selectCsv, type Workshop } from './workshop.ts';
 
 export type { LakeProgress } from './table-writer.ts';
 export type { LakeDeps } from './workshop.ts';
-
-/** Its files, rows and bytes are of all tables, summaries and coverage among them. */
-export interface LakeBuild extends FilesTotal {
-  /** The moment's number. */
-  readonly version: number;
-  /** Tables that changed. */
-  readonly changed: readonly LakeTable[];
-  /** Files that nothing names any more and whose time was over. */
-  readonly removedFiles: number;
-  readonly commitsDecidedBy: Workshop['committer']['decidedBy'];
-}
 
 /**
  * Publishes a lake that holds exactly the warehouse's loaded rows of one moment.
@@ -35,13 +24,13 @@ export async function buildLake(
   deps: LakeDeps,
   signal: AbortSignal,
   onProgress: (progress: LakeProgress) => void = () => undefined,
-): Promise<LakeBuild> {
+): ReturnType<typeof run> {
   return inWorkshop(deps, signal, (shop) => run(shop, onProgress));
 }
 
-async function run(shop: Workshop, onProgress: Build['onProgress']): Promise<LakeBuild> {
+async function run(shop: Workshop, onProgress: Build['onProgress']) {
   const opened: TableWriter[] = [];
-  for (const table of LAKE_TABLES) opened.push(await TableWriter.open(table, shop));
+  for (const table of LAKE_TABLES) opened.push(await openTable(table, shop));
   const writers = Object.fromEntries(opened.map((writer) => [writer.table, writer])) as Build['writers'];
   const build: Build = { ...shop, writers, onProgress };
   await buildWhole(build, 'parties');
@@ -52,14 +41,19 @@ async function run(shop: Workshop, onProgress: Build['onProgress']): Promise<Lak
 
   const changed = opened.filter(({ isChanged }) => isChanged).map(({ table }) => table);
   const states = statesOf(opened);
-  const isNew = changed.length > 0 || shop.before === undefined || !isNamed(shop.before, states);
-  const version = isNew ? await publishTables(shop, states) : shop.before.moment;
+  const { before, decidedBy } = shop;
+  const isKept = before !== undefined && changed.length === 0 && isNamed(before, states);
+  const version = isKept ? before.moment : await publishTables(shop, states);
   return {
+    /** The moment's number. */
     version,
+    /** Tables that changed. */
     changed,
+    /** Files, rows and bytes of all tables, summaries and coverage among them. */
     ...totalOfFiles(opened.flatMap((writer) => writer.files)),
+    /** Files that nothing names any more and whose time was over. */
     removedFiles: await removeUnnamed(shop, states),
-    commitsDecidedBy: shop.committer.decidedBy,
+    commitsDecidedBy: decidedBy,
   };
 }
 
@@ -67,15 +61,13 @@ const CONTENT_TAG = 'content';
 
 /** A table that is written whole, and only where it changed. @returns its rows as CSV on the local disk */
 async function buildWhole(build: Build, table: WholeTable): Promise<string> {
-  const { warehouse, signal, onProgress } = build;
   const writer = build.writers[table];
-  const { path, sha256 } = await fetchCsv(build, warehouse.whole(table, signal));
+  const { path, sha256 } = await fetchCsv(build, build.warehouse.whole(table, build.signal));
   const before = writer.files;
   if (before.length === 1 && before[0]?.tags?.[CONTENT_TAG] === sha256) return path;
-  const tags = { [CONTENT_TAG]: sha256 };
-  const file = await writer.write(selectCsv(path, SHAPES[table].columns), { tags });
-  await writer.commit('WRITE', { add: [file], remove: before });
-  onProgress({ partition: rootOf(table), rows: totalOfFiles([file]).rows });
+  const file = await writer.write(selectCsv(path, SHAPES[table].columns), { [CONTENT_TAG]: sha256 });
+  await writer.commit('WRITE', [file], before);
+  build.onProgress({ partition: rootOf(table), rows: totalOfFiles([file]).rows });
   return path;
 }
 

@@ -1,5 +1,8 @@
 /** What a file of `ledger_entries` holds, by its tags in the log. */
 import { type AddFile, rowsOfFile } from '../delta/actions.ts';
+import { type LakeAccess, queryRows } from '../local/duckdb.ts';
+import type { SegmentMonth } from '../store/warehouse-reader.ts';
+import { rowsOf } from '../tables/tables.ts';
 
 export interface EntriesFile {
   readonly add: AddFile;
@@ -27,6 +30,22 @@ export function taggedFile(add: AddFile): EntriesFile | undefined {
   const rows = rowsOfFile(add);
   if (!month || segments === undefined || rows === undefined) return undefined;
   return { add, month, rows, isOpen: add.tags?.[OPEN_TAG] === 'true', segments };
+}
+
+/** How many rows of each segment and month lie in the files. @param hasMonth whether their folders say it */
+export async function countBySegment(
+  access: Pick<LakeAccess, 'connection' | 'signal'>,
+  paths: readonly string[],
+  hasMonth: boolean,
+): Promise<readonly Pick<SegmentMonth, 'month' | 'segmentId' | 'rows'>[]> {
+  const files = rowsOf('ledger_entries', paths, hasMonth);
+  const sql = `select ${hasMonth ? 'month' : `''`}, segment_id, count(*) from ${files} group by 1, 2`;
+  const counts = await queryRows(access, 'count the rows of segments', sql);
+  return (counts as readonly [string, bigint, bigint][]).map(([month, segmentId, rows]) => ({
+    month,
+    segmentId,
+    rows,
+  }));
 }
 
 /** Ids as short text: `1-7,9`. */

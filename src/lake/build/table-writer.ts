@@ -2,14 +2,13 @@
 import { randomUUID } from 'node:crypto';
 import { copyFile, unlink } from 'node:fs/promises';
 import { PermanentError } from '../../core/errors.ts';
-import { type Action, type AddFile, removalOf, replay, type TableState } from '../delta/actions.ts';
+import { type Action, type AddFile, replay, type TableState } from '../delta/actions.ts';
 import { findBrokenCheckpoints, writeCheckpoint } from '../delta/checkpoint.ts';
-import { logAmong } from '../delta/listing.ts';
-import { readTable } from '../delta/log.ts';
+import { encodeCommit, readTable } from '../delta/log.ts';
 import { statisticsJson } from '../delta/statistics.ts';
 import { interruptible } from '../local/duckdb.ts';
 import { fileFacts } from '../local/scratch.ts';
-import { builderPath, storedFile } from '../local-files.ts';
+import { builderPath } from '../local-files.ts';
 import { hasStatistics, type LakeTable } from '../tables/columns.ts';
 import { copyStatement, newMetaData, rootOf, SHAPES, withNewColumns } from '../tables/tables.ts';
 import { APP_PREFIX, SPOOL_PREFIX, type Workshop } from './workshop.ts';
@@ -26,120 +25,128 @@ export interface Build extends Workshop {
   readonly onProgress: (progress: LakeProgress) => void;
 }
 
-/** What a commit brings and takes. */
-export interface Change {
-  readonly add: readonly AddFile[];
-  readonly remove: readonly AddFile[];
-  /** False where the same rows stand in other files. */
-  readonly dataChange?: boolean;
+/** Reads the table's log, and takes away a checkpoint or hint that would make it unreadable for others. */
+export async function openTable(table: LakeTable, shop: Workshop): Promise<TableWriter> {
+  const root = rootOf(table);
+  const former = await readTable(shop, root);
+  if (former !== undefined) refuseForeign(table, former, shop.appId);
+  // The reading passed over those that are newer than the one that it took.
+  for (const { key } of await findBrokenCheckpoints(shop, root, former?.checkpoint))
+    await shop.objects.remove(key, shop.signal);
+  return writerOf(table, shop, former);
 }
 
-export class TableWriter {
-  readonly table: LakeTable;
-  /** The table before; undefined where there was none. */
-  readonly former: TableState | undefined;
-  /** Undefined before its first commit. */
-  state: TableState | undefined;
-  readonly #shop: Workshop;
+export type TableWriter = ReturnType<typeof writerOf>;
 
-  private constructor(table: LakeTable, shop: Workshop, former: TableState | undefined) {
-    this.table = table;
-    this.#shop = shop;
-    this.former = former;
-    this.state = former;
-  }
+function writerOf(table: LakeTable, shop: Workshop, former: TableState | undefined) {
+  const { appId, buildNumber, warehouse } = shop;
+  let state = former;
+  const lastBuild = former?.txns.get(appId)?.version ?? Infinity;
+  return {
+    table,
+    /** The table before; undefined where there was none. */
+    former,
+    /** Whether the segments that the table names are those of this warehouse. */
+    isTrusted: former === undefined || lastBuild <= warehouse.lastBuild,
+    /** Undefined before its first commit. */
+    get state() {
+      return state;
+    },
+    get files(): readonly AddFile[] {
+      return [...(state?.live.values() ?? [])];
+    },
+    get isChanged() {
+      return state !== former;
+    },
+    /** Where DuckDB finds a file that the table's log names. */
+    find: async (add: AddFile) => shop.written.get(add.path) ?? builderPath(table, add, shop),
+    write: (select: string, tags: Tags, month?: string) => writeFile(shop, table, select, tags, month),
+    /**
+     * Commits where something changes, or the table is new.
+     * @param dataChange false where the same rows stand in other files
+     */
+    commit: async (
+      operation: string,
+      add: readonly AddFile[],
+      remove: readonly AddFile[],
+      dataChange = true,
+    ) => {
+      if (add.length + remove.length === 0 && state !== undefined) return;
+      const nowMs = Date.now();
+      const actions: Action[] = [
+        ...schemaActions(table, state, shop.retentionMs),
+        { txn: { appId, version: await buildNumber(), lastUpdated: nowMs } },
+        ...remove.map(({ path, partitionValues, size }) => ({
+          remove: {
+            path,
+            deletionTimestamp: nowMs,
+            dataChange,
+            extendedFileMetadata: true,
+            partitionValues,
+            size,
+          },
+        })),
+        ...add.map((file) => ({ add: { ...file, dataChange } })),
+      ];
+      const { version, checkpoint } = {
+        version: (state?.version ?? -1) + 1,
+        checkpoint: state?.checkpoint ?? -1,
+      };
+      await shop.commit({ table, version, content: encodeCommit(operation, actions) });
+      state = replay([...actions, { commitInfo: { timestamp: nowMs } }], { version, checkpoint }, state);
+      if (state === undefined || version - checkpoint < COMMITS_BETWEEN_CHECKPOINTS) return;
+      await writeCheckpoint(shop, rootOf(table), state);
+      state = { ...state, checkpoint: version };
+    },
+  };
+}
 
-  /** Reads the table's log, and takes away a checkpoint or hint that would make it unreadable for others. */
-  static async open(table: LakeTable, shop: Workshop): Promise<TableWriter> {
-    const log = await shop.committer.settle(table, logAmong(rootOf(table), shop.listed));
-    const state = await readTable(shop, log);
-    if (state !== undefined) refuseForeign(table, state, shop.appId);
-    // The reading passed over those that are newer than the one that it took.
-    for (const { key } of await findBrokenCheckpoints(shop, log, state?.checkpoint))
-      await shop.objects.remove(key, shop.signal);
-    return new TableWriter(table, shop, state);
-  }
+type Tags = Readonly<Record<string, string>>;
 
-  get files(): readonly AddFile[] {
-    return [...(this.state?.live.values() ?? [])];
-  }
+/** Writes and publishes one file; until a commit names it, it is nobody's. */
+async function writeFile(
+  { objects, signal, connection, folder, written }: Workshop,
+  table: LakeTable,
+  select: string,
+  tags: Tags,
+  month?: string,
+): Promise<AddFile> {
+  const name = `${randomUUID()}.parquet`;
+  const path = `${month === undefined ? '' : `month=${month}/`}part-${name}`;
+  const key = `${rootOf(table)}/${path}`;
+  const spooled = await objects.spoolPath(`${SPOOL_PREFIX}${name}`);
+  const copied = await interruptible(connection, `write ${key}`, signal, () =>
+    connection.runAndReadAll(copyStatement(table, select, spooled)),
+  );
+  const facts = await fileFacts(spooled, signal);
+  await objects.publishFile(key, spooled, facts, signal);
+  // The spool is anyone's to clear, and may be on another disk.
+  await copyFile(spooled, `${folder}/${name}`);
+  await unlink(spooled);
+  written.set(path, `${folder}/${name}`);
+  return {
+    path,
+    partitionValues: month === undefined ? {} : { month },
+    size: Number(facts.bytes),
+    modificationTime: Date.now(),
+    dataChange: true,
+    stats: statisticsJson(copied.getRowObjectsJson()[0], SHAPES[table].columns.filter(hasStatistics)),
+    tags: { ...tags, sha256: facts.sha256 },
+  };
+}
 
-  get isChanged(): boolean {
-    return this.state !== this.former;
-  }
-
-  /** Whether the segments that the table names are those of this warehouse. */
-  get isTrusted(): boolean {
-    if (this.former === undefined) return true;
-    const txn = this.former.txns.get(this.#shop.appId);
-    return txn !== undefined && txn.version <= this.#shop.warehouse.lastBuild;
-  }
-
-  /** Where DuckDB finds a file that the table's log names. */
-  async find(add: AddFile): Promise<string> {
-    return this.#shop.written.get(add.path) ?? builderPath(storedFile(this.table, add), this.#shop);
-  }
-
-  /** Writes and publishes one file; until a commit names it, it is nobody's. */
-  async write(
-    select: string,
-    { month, tags }: { readonly month?: string; readonly tags: Readonly<Record<string, string>> },
-  ): Promise<AddFile> {
-    const { objects, signal, connection, folder, written } = this.#shop;
-    const name = `${randomUUID()}.parquet`;
-    const path = `${month === undefined ? '' : `month=${month}/`}part-${name}`;
-    const key = `${rootOf(this.table)}/${path}`;
-    const spooled = await objects.spoolPath(`${SPOOL_PREFIX}${name}`);
-    const copied = await interruptible(connection, `write ${key}`, signal, () =>
-      connection.runAndReadAll(copyStatement(this.table, select, spooled)),
-    );
-    const { bytes, sha256 } = await fileFacts(spooled, signal);
-    await objects.publishFile(key, spooled, { bytes, sha256 }, signal);
-    // The spool is anyone's to clear, and may be on another disk.
-    await copyFile(spooled, `${folder}/${name}`);
-    await unlink(spooled);
-    written.set(path, `${folder}/${name}`);
-    return {
-      path,
-      partitionValues: month === undefined ? {} : { month },
-      size: Number(bytes),
-      modificationTime: Date.now(),
-      dataChange: true,
-      stats: statisticsJson(copied.getRowObjectsJson()[0], SHAPES[this.table].columns.filter(hasStatistics)),
-      tags: { ...tags, sha256 },
-    };
-  }
-
-  /** Commits where something changes, or the table is new. */
-  async commit(operation: string, { add, remove, dataChange = true }: Change): Promise<void> {
-    const before = this.state;
-    if (add.length + remove.length === 0 && before !== undefined) return;
-    const { committer, appId, buildNumber } = this.#shop;
-    const nowMs = Date.now();
-    const actions: Action[] = [
-      ...this.#schemaActions(),
-      { txn: { appId, version: await buildNumber(), lastUpdated: nowMs } },
-      ...remove.map((file) => removalOf(file, dataChange, nowMs)),
-      ...add.map((file) => ({ add: { ...file, dataChange } })),
+function schemaActions(
+  table: LakeTable,
+  state: TableState | undefined,
+  retentionMs: number,
+): readonly Action[] {
+  if (state === undefined)
+    return [
+      { protocol: { minReaderVersion: 1, minWriterVersion: 2 } },
+      { metaData: newMetaData(table, retentionMs) },
     ];
-    const version = (before?.version ?? -1) + 1;
-    await committer.commit(this.table, version, { operation, actions });
-    const at = { version, checkpoint: before?.checkpoint ?? -1 };
-    const state = replay([...actions, { commitInfo: { timestamp: nowMs } }], at, before);
-    this.state = state;
-    if (state === undefined || version - state.checkpoint < COMMITS_BETWEEN_CHECKPOINTS) return;
-    await writeCheckpoint(this.#shop, rootOf(this.table), state);
-    this.state = { ...state, checkpoint: version };
-  }
-
-  #schemaActions(): readonly Action[] {
-    if (this.state === undefined) {
-      const metaData = newMetaData(this.table, this.#shop.retentionMs);
-      return [{ protocol: { minReaderVersion: 1, minWriterVersion: 2 } }, { metaData }];
-    }
-    const metaData = withNewColumns(this.table, this.state.metaData);
-    return metaData === undefined ? [] : [{ metaData }];
-  }
+  const metaData = withNewColumns(table, state.metaData);
+  return metaData === undefined ? [] : [{ metaData }];
 }
 
 /** Tables that never had a commit are left out. */

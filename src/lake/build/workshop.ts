@@ -6,16 +6,16 @@ import { pipeline } from 'node:stream/promises';
 import { ByteSums, type FileFacts } from '../../core/byte-sums.ts';
 import type { ListedObject, ObjectStore } from '../../objects/object-store.ts';
 import type { TableState } from '../delta/actions.ts';
-import { BUILD_MEMORY_LIMIT, type LakeAccess, openEngine } from '../local/duckdb.ts';
-import { type Commit, encodeCommit, putCommit, secondWriter } from '../delta/log.ts';
+import { listObjects, logAmong } from '../delta/listing.ts';
+import { putCommit, secondWriter } from '../delta/log.ts';
+import { BUILD_MEMORY_LIMIT, type Engine, openEngine } from '../local/duckdb.ts';
 import { sweepScratch } from '../local/scratch.ts';
-import { type Moment, publishMoment, readMoment } from '../moment.ts';
-import type { LakeRepository } from '../store/lake-store.ts';
-import type { WarehouseReader } from '../store/warehouse-reader.ts';
 import { literal } from '../local/sql.ts';
+import { publishMoment, readMoment } from '../moment.ts';
+import type { DecidedCommit, LakeRepository } from '../store/lake-store.ts';
+import type { WarehouseReader } from '../store/warehouse-reader.ts';
 import { type LakeColumn, type LakeTable, selected } from '../tables/columns.ts';
 import { LAKE_PREFIX, rootOf } from '../tables/tables.ts';
-import { listObjects, type LogListing, newestVersion } from '../delta/listing.ts';
 
 /** What a build writes into the spool, and may find there after a crash. */
 export const SPOOL_PREFIX = 'lake-';
@@ -29,48 +29,46 @@ export interface LakeDeps {
   readonly retentionMs: number;
 }
 
-export interface Workshop extends LakeDeps, LakeAccess {
-  readonly warehouse: WarehouseReader;
-  /** The lake before, listed once. */
-  readonly listed: readonly ListedObject[];
-  readonly before: Moment | undefined;
-  readonly committer: Committer;
-  /** Local copies of what was written here, by their paths in the log; they stay to the end. */
-  readonly written: Map<string, string>;
-  /** The application that commits, and the number of its build. */
-  readonly appId: string;
-  readonly buildNumber: () => Promise<number>;
-}
-
 /** Runs `work` while nobody else builds or tidies the lake. */
 export async function inWorkshop<Result>(
   deps: LakeDeps,
   signal: AbortSignal,
   work: (shop: Workshop) => Promise<Result>,
 ): Promise<Result> {
-  const { repository, objects, scratchDir } = deps;
-  return repository.exclusively(async (warehouse) => {
-    const decidedBy = await whoDecides(objects, signal);
-    await objects.clearSpool(SPOOL_PREFIX);
-    await sweepScratch(scratchDir);
-    await using engine = await openEngine(scratchDir, BUILD_MEMORY_LIMIT);
-    await engine.connection.run('set preserve_insertion_order = false');
-    const listed = await listObjects(objects, LAKE_PREFIX, signal);
-    const before = await readMoment(objects, signal, undefined, listed);
-    let number: Promise<number> | undefined;
-    return await work({
-      ...deps,
-      ...engine,
-      signal,
-      warehouse,
-      listed,
-      before,
-      committer: new Committer({ ...deps, signal }, decidedBy),
-      written: new Map(),
-      appId: appIdOf(warehouse.mirrorId),
-      buildNumber: () => (number ??= repository.beginBuild((before?.moment ?? 0) + 1)),
-    });
+  return deps.repository.exclusively(async (warehouse) => {
+    const decidedBy = await whoDecides(deps.objects, signal);
+    await deps.objects.clearSpool(SPOOL_PREFIX);
+    await sweepScratch(deps.scratchDir);
+    await using engine = await openEngine(deps.scratchDir, BUILD_MEMORY_LIMIT);
+    return await work(await setUp({ ...deps, ...engine, warehouse, signal }, decidedBy));
   }, signal);
+}
+
+type Shop = LakeDeps & Engine & { readonly warehouse: WarehouseReader; readonly signal: AbortSignal };
+
+export type Workshop = Awaited<ReturnType<typeof setUp>>;
+
+/** @param decidedBy what the store was found to honour when it was tried out */
+async function setUp(shop: Shop, decidedBy: 'store' | 'database') {
+  const { objects, repository, connection, signal, warehouse } = shop;
+  await connection.run('set preserve_insertion_order = false');
+  const found = await listObjects(objects, LAKE_PREFIX, signal);
+  const committer = await openCommitter(shop, decidedBy, found);
+  // The lake before, listed once where no dead builder's commit may have come to it.
+  const listed = decidedBy === 'store' ? found : await listObjects(objects, LAKE_PREFIX, signal);
+  const before = await readMoment(objects, signal, undefined, listed);
+  let number: Promise<number> | undefined;
+  return {
+    ...shop,
+    ...committer,
+    listed,
+    before,
+    /** Local copies of what was written here, by their paths in the log; they stay to the end. */
+    written: new Map<string, string>(),
+    /** The application that commits, and the number of its build. */
+    appId: appIdOf(warehouse.mirrorId),
+    buildNumber: () => (number ??= repository.beginBuild((before?.moment ?? 0) + 1)),
+  };
 }
 
 export function appIdOf(mirrorId: string): string {
@@ -79,7 +77,7 @@ export function appIdOf(mirrorId: string): string {
 
 /** Makes these versions of the tables the lake. @returns the moment's number */
 export async function publishTables(
-  { objects, repository, warehouse, buildNumber, signal, appId }: Workshop,
+  { objects, repository, warehouse: { mirrorId }, buildNumber, signal, appId }: Workshop,
   states: ReadonlyMap<LakeTable, TableState>,
 ): Promise<number> {
   const moment = await buildNumber();
@@ -87,7 +85,7 @@ export async function publishTables(
     [...states].map(([table, { metaData, version }]) => [table, { id: metaData.id, version }]),
   );
   const builtAt = new Date().toISOString();
-  await publishMoment(objects, { moment, mirrorId: warehouse.mirrorId, builtAt, tables }, signal);
+  await publishMoment(objects, { moment, mirrorId, builtAt, tables }, signal);
   await repository.record(
     [...states].map(([table, { metaData, version, txns }]) => ({
       table,
@@ -106,7 +104,7 @@ export async function whoDecides(objects: ObjectStore, signal: AbortSignal): Pro
 
 /** Brings what the warehouse sends to the local disk. */
 export async function fetchCsv(
-  { folder }: Workshop,
+  { folder }: Engine,
   csv: AsyncIterable<Buffer>,
 ): Promise<FileFacts & { readonly path: string }> {
   const path = join(folder, `${randomUUID()}.csv`);
@@ -130,53 +128,42 @@ export function selectCsv(
     max_line_size = ${lineBytesMax}, buffer_size = ${lineBytesMax}, columns = {${types}})`;
 }
 
-type CommitterDeps = Pick<LakeDeps & LakeAccess, 'objects' | 'repository' | 'signal'>;
+interface Commit extends DecidedCommit {
+  readonly content: Buffer;
+}
 
 /**
  * Who decides that a commit is the next version of a table: the store, where it writes a key once; otherwise the
  * database. There a version has one content, which is kept until it lies in the store: a builder that was frozen
- * beyond its lock, and the one that came after it, can only put the same bytes.
+ * beyond its lock, and the one that came after it, can only put the same bytes. What a dead builder had decided and
+ * not put is put first.
  */
-class Committer {
-  readonly decidedBy: 'store' | 'database';
-  readonly #deps: CommitterDeps;
-  /** Undefined where the store decides. */
-  readonly #register: LakeRepository | undefined;
-  readonly #decided = new Map<LakeTable, number>();
-
-  /** @param decidedBy what the store was found to honour when it was tried out */
-  constructor(deps: CommitterDeps, decidedBy: 'store' | 'database') {
-    this.decidedBy = decidedBy;
-    this.#deps = deps;
-    this.#register = decidedBy === 'database' ? deps.repository : undefined;
-  }
-
-  /** Before a table is read: puts what a dead builder had decided and not put. @returns the log with it */
-  async settle(table: LakeTable, log: LogListing): Promise<LogListing> {
-    const decided = await this.#register?.decidedCommit(this.#deps.objects.url, table);
-    if (decided === undefined) return log;
-    const { version, content } = decided;
-    this.#decided.set(table, version);
+async function openCommitter(
+  { objects, repository, signal }: Shop,
+  decidedBy: 'store' | 'database',
+  listed: readonly ListedObject[],
+) {
+  const register = decidedBy === 'database' ? repository : undefined;
+  const decided = new Map<LakeTable, number>();
+  const put = async (commit: Commit): Promise<void> => {
+    const { table, version, content } = commit;
+    decided.set(table, version);
+    await putCommit({ objects, signal }, rootOf(table), version, content);
+    await register?.forgetContent(objects.url, commit);
+  };
+  for (const { table, version, content } of (await register?.decidedCommits(objects.url)) ?? []) {
+    decided.set(table, version);
     // A log that ends elsewhere was restored or removed since: it is built on as it is.
-    if (content === null || version !== newestVersion(log) + 1) return log;
-    await this.#put(table, version, content);
-    return { ...log, commits: [...log.commits, version] };
+    const last = logAmong(rootOf(table), listed).at(-1)?.version ?? -1;
+    if (content !== null && version === last + 1) await put({ table, version, content });
   }
-
-  /** @throws PermanentError `LAKE_SECOND_WRITER` where the version is another writer's */
-  async commit(table: LakeTable, version: number, commit: Commit): Promise<void> {
-    const { url } = this.#deps.objects;
-    const content = encodeCommit(commit);
-    const after = this.#decided.get(table);
-    const isOurs = await this.#register?.decideCommit(url, table, { version, content }, after);
-    if (isOurs === false) throw secondWriter(rootOf(table), version);
-    this.#decided.set(table, version);
-    await this.#put(table, version, content);
-  }
-
-  async #put(table: LakeTable, version: number, content: Buffer): Promise<void> {
-    const { objects, signal } = this.#deps;
-    await putCommit(objects, rootOf(table), version, content, signal);
-    await this.#register?.forgetContent(objects.url, table, version);
-  }
+  return {
+    decidedBy,
+    /** @throws PermanentError `LAKE_SECOND_WRITER` where the version is another writer's */
+    commit: async (commit: Commit): Promise<void> => {
+      const isOurs = await register?.decideCommit(objects.url, commit, decided.get(commit.table));
+      if (isOurs === false) throw secondWriter(rootOf(commit.table), commit.version);
+      await put(commit);
+    },
+  };
 }

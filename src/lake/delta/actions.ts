@@ -2,66 +2,54 @@
 import { z } from 'zod';
 
 const strings = z.record(z.string(), z.string());
-/** A checkpoint has every field of every action; those that are not there are null. */
-const optional = <Schema extends z.ZodType>(schema: Schema): z.ZodOptional<z.ZodNullable<Schema>> =>
-  z.optional(z.nullable(schema));
+const number = z.coerce.number();
 
-const partitionValues = z.record(z.string(), z.nullable(z.string()));
-const add = z.object({
-  path: z.string(),
-  partitionValues,
-  size: z.coerce.number(),
-  modificationTime: z.coerce.number(),
-  dataChange: z.boolean().default(true),
-  stats: optional(z.string()),
-  tags: optional(strings),
-  deletionVector: optional(z.unknown()),
-});
-const remove = z.object({
-  path: z.string(),
-  deletionTimestamp: optional(z.coerce.number()),
-  dataChange: z.boolean().default(true),
-  extendedFileMetadata: optional(z.boolean()),
-  partitionValues: optional(partitionValues),
-  size: optional(z.coerce.number()),
-});
-const protocol = z.object({ minReaderVersion: z.number(), minWriterVersion: z.number() });
-const metaData = z.object({
-  id: z.string(),
-  name: optional(z.string()),
-  description: optional(z.string()),
-  format: z.object({ provider: z.string(), options: optional(strings) }),
-  schemaString: z.string(),
-  partitionColumns: z.array(z.string()),
-  configuration: optional(strings),
-  createdTime: optional(z.coerce.number()),
-});
-const txn = z.object({
-  appId: z.string(),
-  version: z.coerce.number(),
-  lastUpdated: optional(z.coerce.number()),
-});
-const commitInfo = z.object({ timestamp: optional(z.coerce.number()) });
+const action = z
+  .object({
+    add: z.object({
+      path: z.string(),
+      partitionValues: strings,
+      size: number,
+      modificationTime: number,
+      dataChange: z.boolean().default(true),
+      stats: z.string().optional(),
+      tags: strings.optional(),
+      deletionVector: z.unknown().optional(),
+    }),
+    remove: z.object({
+      path: z.string(),
+      deletionTimestamp: number.optional(),
+      dataChange: z.boolean().default(true),
+      extendedFileMetadata: z.boolean().optional(),
+      partitionValues: strings.optional(),
+      size: number.optional(),
+    }),
+    protocol: z.object({ minReaderVersion: z.number(), minWriterVersion: z.number() }),
+    metaData: z.object({
+      id: z.string(),
+      name: z.string().optional(),
+      description: z.string().optional(),
+      format: z.object({ provider: z.string(), options: strings.optional() }),
+      schemaString: z.string(),
+      partitionColumns: z.array(z.string()),
+      configuration: strings.optional(),
+      createdTime: number.optional(),
+    }),
+    txn: z.object({ appId: z.string(), version: number, lastUpdated: number.optional() }),
+    commitInfo: z.object({ timestamp: number.optional() }),
+  })
+  .partial();
 
-const action = z.object({
-  add: optional(add),
-  remove: optional(remove),
-  protocol: optional(protocol),
-  metaData: optional(metaData),
-  txn: optional(txn),
-  commitInfo: optional(commitInfo),
-});
-
-export type AddFile = z.output<typeof add>;
-export type RemoveFile = z.output<typeof remove>;
-export type Protocol = z.output<typeof protocol>;
-export type MetaData = z.output<typeof metaData>;
-export type Transaction = z.output<typeof txn>;
 export type Action = z.output<typeof action>;
+export type AddFile = NonNullable<Action['add']>;
+export type MetaData = NonNullable<Action['metaData']>;
 
-/** @throws SyntaxError | z.ZodError where the line is no action */
+/**
+ * A checkpoint has every field of every action: what is null is not there.
+ * @throws SyntaxError | z.ZodError where the line is no action
+ */
 export function parseAction(line: string): Action {
-  return action.parse(JSON.parse(line));
+  return action.parse(JSON.parse(line, (_key, value: unknown) => value ?? undefined));
 }
 
 /** A table at one version. */
@@ -69,13 +57,13 @@ export interface TableState {
   readonly version: number;
   /** When that version was committed, ms; 0 where the commit says nothing. */
   readonly committedMs: number;
-  readonly protocol: Protocol;
+  readonly protocol: NonNullable<Action['protocol']>;
   readonly metaData: MetaData;
   /** By application. */
-  readonly txns: ReadonlyMap<string, Transaction>;
+  readonly txns: ReadonlyMap<string, NonNullable<Action['txn']>>;
   /** By path, as the log has it. */
   readonly live: ReadonlyMap<string, AddFile>;
-  readonly gone: ReadonlyMap<string, RemoveFile>;
+  readonly gone: ReadonlyMap<string, NonNullable<Action['remove']>>;
   /** Of the checkpoint that was read; -1 where none was. */
   readonly checkpoint: number;
 }
@@ -93,41 +81,25 @@ export function replay(
   const [live, gone, txns] = [new Map(from?.live), new Map(from?.gone), new Map(from?.txns)];
   let { protocol, metaData } = from ?? {};
   let committedMs = 0;
-  for (const { add: added, remove: removed, ...others } of actions) {
+  for (const { add, remove, txn, ...others } of actions) {
     protocol = others.protocol ?? protocol;
     metaData = others.metaData ?? metaData;
     committedMs = others.commitInfo?.timestamp ?? committedMs;
-    if (others.txn) txns.set(others.txn.appId, others.txn);
-    if (added) {
-      live.set(added.path, added);
-      gone.delete(added.path);
+    if (txn) txns.set(txn.appId, txn);
+    if (add) {
+      live.set(add.path, add);
+      gone.delete(add.path);
     }
-    if (removed) {
-      live.delete(removed.path);
-      gone.set(removed.path, removed);
+    if (remove) {
+      live.delete(remove.path);
+      gone.set(remove.path, remove);
     }
   }
   return protocol && metaData && { ...at, committedMs, protocol, metaData, txns, live, gone };
 }
 
-/** What takes a file out of the table. */
-export function removalOf(
-  { path, partitionValues: values, size }: AddFile,
-  dataChange: boolean,
-  nowMs: number,
-): Action {
-  const details = { extendedFileMetadata: true, partitionValues: values, size };
-  return { remove: { path, deletionTimestamp: nowMs, dataChange, ...details } };
-}
-
-export interface FilesTotal {
-  readonly files: number;
-  readonly rows: bigint;
-  readonly bytes: bigint;
-}
-
-/** By what the log says of them. */
-export function totalOfFiles(files: readonly AddFile[]): FilesTotal {
+/** By what the log says of the files. */
+export function totalOfFiles(files: readonly AddFile[]): { files: number; rows: bigint; bytes: bigint } {
   return {
     files: files.length,
     rows: files.reduce((sum, file) => sum + (rowsOfFile(file) ?? 0n), 0n),
@@ -137,6 +109,6 @@ export function totalOfFiles(files: readonly AddFile[]): FilesTotal {
 
 /** Undefined where another writer made the file and left them out. */
 export function rowsOfFile({ stats }: AddFile): bigint | undefined {
-  const match = /"numRecords":\s*(\d{1,18})\b/.exec(stats ?? '');
-  return match?.[1] === undefined ? undefined : BigInt(match[1]);
+  const [, rows] = /"numRecords":\s*(\d{1,18})\b/.exec(stats ?? '') ?? [];
+  return rows === undefined ? undefined : BigInt(rows);
 }

@@ -7,6 +7,7 @@ import { randomUUID } from 'node:crypto';
 import { rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
+import { isDeepStrictEqual } from 'node:util';
 import type { DuckDBConnection } from '@duckdb/node-api';
 import { z } from 'zod';
 import { errorCode, isRetryable, PermanentError } from '../../core/errors.ts';
@@ -14,7 +15,7 @@ import type { LakeAccess } from '../local/duckdb.ts';
 import { fetchObject, fileFacts } from '../local/scratch.ts';
 import { literal } from '../local/sql.ts';
 import { type Action, parseAction, type TableState } from './actions.ts';
-import { checkpointKey, hintKey, type LogListing } from './listing.ts';
+import { checkpointKey, logAmong, logPrefix } from './listing.ts';
 
 const CHECKPOINT_SPOOL_PREFIX = 'lake-checkpoint-';
 const MAP = 'MAP(VARCHAR, VARCHAR)';
@@ -32,12 +33,11 @@ const LINE_BYTES_MAX = 16 * 2 ** 20;
 /** Its actions; undefined where it is not there or cannot be read. */
 export async function readCheckpoint(
   { objects, connection, folder, signal }: LakeAccess,
-  root: string,
-  version: number,
+  key: string,
 ): Promise<readonly Action[] | undefined> {
   const path = join(folder, `${randomUUID()}.checkpoint.parquet`);
   try {
-    await fetchObject(objects, checkpointKey(root, version), path, signal);
+    await fetchObject(objects, key, path, signal);
     return await actionsIn(connection, path);
   } catch (error) {
     signal.throwIfAborted();
@@ -67,7 +67,8 @@ export async function writeCheckpoint(access: LakeAccess, root: string, state: T
     await writeFile(jsonPath, lines.join('\n'));
     await connection.run(`copy (select * from read_json(${literal(jsonPath)}, format = 'newline_delimited',
       maximum_object_size = ${LINE_BYTES_MAX}, columns = ${COLUMNS})) to ${literal(path)} (format parquet, compression snappy)`);
-    if (!isSame(await actionsIn(connection, path), lines)) {
+    const plain = (actions: readonly Action[]) => actions.map((action) => JSON.stringify(action)).toSorted();
+    if (!isDeepStrictEqual(plain(await actionsIn(connection, path)), plain(lines.map(parseAction)))) {
       throw new PermanentError(
         `Cannot write a checkpoint of ${root}: it does not read back as it was written`,
         { code: 'LAKE_CHECKPOINT_BROKEN', meta: { root, version } },
@@ -89,9 +90,8 @@ export async function writeCheckpoint(access: LakeAccess, root: string, state: T
 }
 
 function linesOf({ protocol, metaData, txns, gone, live }: TableState): readonly string[] {
-  const { minReaderVersion, minWriterVersion } = protocol;
   const actions: Action[] = [
-    { protocol: { minReaderVersion, minWriterVersion } },
+    { protocol },
     { metaData },
     ...[...txns.values()].map((txn) => ({ txn })),
     ...[...gone.values()].map((remove) => ({ remove: { ...remove, dataChange: false } })),
@@ -100,18 +100,8 @@ function linesOf({ protocol, metaData, txns, gone, live }: TableState): readonly
   return actions.map((action) => JSON.stringify(action));
 }
 
-/** Every action once, whatever its order; what is absent on one side is null on the other. */
-function isSame(back: readonly Action[], lines: readonly string[]): boolean {
-  const plain = (action: Action): string => JSON.stringify(action, sortedWithoutNull);
-  const written = lines.map((line) => plain(parseAction(line))).toSorted();
-  const found = back.map(plain).toSorted();
-  return written.length === found.length && written.every((line, index) => line === found[index]);
-}
-
-function sortedWithoutNull(_key: string, value: unknown): unknown {
-  if (value === null || typeof value !== 'object' || Array.isArray(value)) return value;
-  const entries = Object.entries(value).filter(([, field]) => field !== null && field !== undefined);
-  return Object.fromEntries(entries.toSorted(([a], [b]) => (a < b ? -1 : 1)));
+function hintKey(root: string): string {
+  return `${logPrefix(root)}_last_checkpoint`;
 }
 
 const hintShape = z.object({ version: z.number().int() });
@@ -126,30 +116,26 @@ async function readHint({ objects, signal }: LakeAccess, root: string): Promise<
   }
 }
 
-/** What makes a table unreadable although its commits are there. */
-export interface BrokenCheckpoint {
-  readonly key: string;
-  readonly state: string;
-}
-
 /**
- * Checkpoints that cannot be read, and a hint that names none that can: this first, so that nobody follows it to a
- * checkpoint that was taken away.
+ * What makes a table unreadable although its commits are there: checkpoints that cannot be read, and a hint that
+ * names none that can. The hint comes first, so that nobody follows it to a checkpoint that was taken away.
  * @param after only checkpoints of later versions are read
  */
 export async function findBrokenCheckpoints(
   access: LakeAccess,
-  { root, checkpoints, hasHint }: LogListing,
+  root: string,
   after = -1,
-): Promise<readonly BrokenCheckpoint[]> {
-  const usable = new Set(checkpoints);
-  const found: BrokenCheckpoint[] = [];
-  for (const version of checkpoints.filter((number) => number > after)) {
-    if ((await readCheckpoint(access, root, version)) !== undefined) continue;
+): Promise<readonly { readonly key: string; readonly state: string }[]> {
+  const checkpoints = logAmong(root, access.listed).filter(({ kind }) => kind === 'checkpoint');
+  const usable = new Set(checkpoints.map(({ version }) => version));
+  const found: { readonly key: string; readonly state: string }[] = [];
+  for (const { key, version } of checkpoints) {
+    if (version <= after || (await readCheckpoint(access, key)) !== undefined) continue;
     usable.delete(version);
-    found.push({ key: checkpointKey(root, version), state: `checkpoint ${version} cannot be read` });
+    found.push({ key, state: `checkpoint ${version} cannot be read` });
   }
-  const hint = hasHint ? await readHint(access, root) : undefined;
-  if (!hasHint || (hint !== undefined && usable.has(hint))) return found;
-  return [{ key: hintKey(root), state: '_last_checkpoint names none that can be read' }, ...found];
+  const key = hintKey(root);
+  if (!access.listed.some((object) => object.key === key)) return found;
+  const isUsable = usable.has((await readHint(access, root)) ?? -1);
+  return isUsable ? found : [{ key, state: '_last_checkpoint names none that can be read' }, ...found];
 }

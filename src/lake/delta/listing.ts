@@ -1,6 +1,5 @@
 /** What lies in a store: the logs among it, as their names tell, and the keys that a log stands for. */
 import { PermanentError } from '../../core/errors.ts';
-import type { Micros } from '../../core/time.ts';
 import { checkKey } from '../../ledger/objects/object-keys.ts';
 import type { ListedObject, ObjectStore } from '../../objects/object-store.ts';
 
@@ -24,10 +23,6 @@ export function checkpointKey(root: string, version: number): string {
   return `${logPrefix(root)}${padded(version)}.checkpoint.parquet`;
 }
 
-export function hintKey(root: string): string {
-  return `${logPrefix(root)}_last_checkpoint`;
-}
-
 /**
  * The key of a file that the log names. A log is written by whoever can write to the store: what does not
  * lie below the table is refused.
@@ -44,37 +39,28 @@ export function fileKey(root: string, path: string): string {
   }
 }
 
-/** What lies in a log's folder. */
-export interface LogListing {
-  readonly root: string;
-  /** In order. */
-  readonly commits: readonly number[];
-  readonly checkpoints: readonly number[];
-  /** Of commits. */
-  readonly modifiedAt: ReadonlyMap<number, Micros>;
-  readonly hasHint: boolean;
+/** A commit or a checkpoint. */
+interface LogObject extends ListedObject {
+  readonly version: number;
+  readonly kind: 'commit' | 'checkpoint';
 }
 
-/** @param listed may hold objects from outside of the log, too */
-export function logAmong(root: string, listed: readonly ListedObject[]): LogListing {
+/**
+ * What lies in the log of a table, in the order of versions.
+ * @param listed may hold objects from outside of the log, too
+ */
+export function logAmong(root: string, listed: readonly ListedObject[]): readonly LogObject[] {
   const prefix = logPrefix(root);
-  const found = listed.flatMap(({ key, bytes, modifiedAt }) => {
-    const name = key.startsWith(prefix) ? key.slice(prefix.length) : '';
+  const found = listed.flatMap((object): LogObject[] => {
+    const name = object.key.startsWith(prefix) ? object.key.slice(prefix.length) : '';
     const [, digits, ending] = LOG_NAME.exec(name) ?? [];
     if (ending === undefined) return [];
-    const [version, kind] = [Number(digits), ending === 'json' ? 'commit' : 'checkpoint'];
-    if (bytes > COMMIT_BYTES_MAX) throw brokenLog(root, version, `its ${kind} has ${bytes} bytes`);
-    return [{ version, kind, modifiedAt }];
+    const [version, kind] = [Number(digits), ending === 'json' ? 'commit' : 'checkpoint'] as const;
+    if (object.bytes > COMMIT_BYTES_MAX)
+      throw brokenLog(root, version, `its ${kind} has ${object.bytes} bytes`);
+    return [{ ...object, version, kind }];
   });
-  const inOrder = found.toSorted((a, b) => a.version - b.version);
-  const commits = inOrder.filter(({ kind }) => kind === 'commit');
-  return {
-    root,
-    commits: commits.map(({ version }) => version),
-    checkpoints: inOrder.flatMap(({ version, kind }) => (kind === 'checkpoint' ? version : [])),
-    modifiedAt: new Map(commits.map(({ version, modifiedAt }) => [version, modifiedAt])),
-    hasHint: listed.some(({ key }) => key === hintKey(root)),
-  };
+  return found.toSorted((a, b) => a.version - b.version);
 }
 
 export async function listObjects(
@@ -85,14 +71,6 @@ export async function listObjects(
   const listed: ListedObject[] = [];
   for await (const object of objects.list(prefix, signal)) listed.push(object);
   return listed;
-}
-
-export async function listLog(objects: ObjectStore, root: string, signal: AbortSignal): Promise<LogListing> {
-  return logAmong(root, await listObjects(objects, logPrefix(root), signal));
-}
-
-export function newestVersion({ commits, checkpoints }: LogListing): number {
-  return Math.max(commits.at(-1) ?? -1, checkpoints.at(-1) ?? -1);
 }
 
 export function brokenLog(root: string, version: number, state: string, cause?: unknown): PermanentError {

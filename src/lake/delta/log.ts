@@ -11,7 +11,7 @@ import type { ObjectStore } from '../../objects/object-store.ts';
 import { type Action, parseAction, replay, type TableState } from './actions.ts';
 import { readCheckpoint } from './checkpoint.ts';
 import type { LakeAccess } from '../local/duckdb.ts';
-import { brokenLog, commitKey, fileKey, type LogListing, newestVersion } from './listing.ts';
+import { brokenLog, commitKey, fileKey, logAmong } from './listing.ts';
 
 const READER_VERSION_MAX = 1;
 const WRITER_VERSION_MAX = 2;
@@ -22,35 +22,34 @@ const COMMITS_AT_ONCE = 8;
 /**
  * The table at a version, the newest one by default; undefined where there is no table. A checkpoint that
  * cannot be read is passed over.
- * @throws PermanentError `LAKE_LOG_BROKEN`, `LAKE_TABLE_RAISED`, `LAKE_VERSION_GONE`
+ * @throws PermanentError `LAKE_LOG_BROKEN`, `LAKE_TABLE_RAISED`, `LAKE_TABLE_OLDER`, `LAKE_VERSION_GONE`
  */
 export async function readTable(
   access: LakeAccess,
-  log: LogListing,
+  root: string,
   version?: number,
 ): Promise<TableState | undefined> {
-  const { root, commits, checkpoints } = log;
-  const newest = newestVersion(log);
-  if (newest < 0) return undefined;
+  const log = logAmong(root, access.listed);
+  const newest = log.at(-1)?.version;
+  if (newest === undefined) return undefined;
   const last = version ?? newest;
-  if (last > newest) {
-    const state = `ends with ${newest}; load brings the table up to date`;
-    throw notTold(root, 'LAKE_TABLE_OLDER', last, state);
-  }
+  if (last > newest)
+    throw notTold(root, 'LAKE_TABLE_OLDER', last, `ends with ${newest}; load brings the table up to date`);
   const actions: (readonly Action[])[] = [];
   let checkpoint = -1;
-  for (const number of checkpoints.filter((one) => one <= last).toReversed()) {
-    const held = await readCheckpoint(access, root, number);
+  for (const { kind, key, version: number } of log.toReversed()) {
+    if (kind === 'commit' || number > last) continue;
+    const held = await readCheckpoint(access, key);
     if (held === undefined) continue;
     actions.push(held);
     checkpoint = number;
     break;
   }
-  const known = new Set(commits);
+  const commits = new Set(log.flatMap((object) => (object.kind === 'commit' ? object.version : [])));
   for (let first = checkpoint + 1; first <= last; first += COMMITS_AT_ONCE) {
     const count = Math.min(COMMITS_AT_ONCE, last - first + 1);
     const numbers = Array.from({ length: count }, (_, at) => first + at);
-    const missing = numbers.find((number) => !known.has(number));
+    const missing = numbers.find((number) => !commits.has(number));
     if (missing !== undefined && version === undefined)
       throw brokenLog(root, missing, 'it is missing, later ones are there');
     if (missing !== undefined) {
@@ -65,11 +64,7 @@ export async function readTable(
   return state;
 }
 
-async function readCommit(
-  { objects, signal }: LakeAccess,
-  root: string,
-  version: number,
-): Promise<readonly Action[]> {
+async function readCommit({ objects, signal }: LakeAccess, root: string, version: number) {
   const content = await text(await objects.read(commitKey(root, version), signal));
   try {
     return content.split('\n').flatMap((line) => (line.trim() === '' ? [] : [parseAction(line)]));
@@ -79,12 +74,7 @@ async function readCommit(
   }
 }
 
-export interface Commit {
-  readonly operation: string;
-  readonly actions: readonly Action[];
-}
-
-export function encodeCommit({ operation, actions }: Commit): Buffer {
+export function encodeCommit(operation: string, actions: readonly Action[]): Buffer {
   const info = {
     timestamp: Date.now(),
     operation,
@@ -99,11 +89,10 @@ export function encodeCommit({ operation, actions }: Commit): Buffer {
 
 /** @throws PermanentError `LAKE_SECOND_WRITER` where other bytes lie there */
 export async function putCommit(
-  objects: ObjectStore,
+  { objects, signal }: { readonly objects: ObjectStore; readonly signal: AbortSignal },
   root: string,
   version: number,
   content: Buffer,
-  signal: AbortSignal,
 ): Promise<void> {
   const outcome = await objects.putIfAbsent(commitKey(root, version), content, signal, COMMIT_SPOOL_PREFIX);
   if (outcome === 'present') throw secondWriter(root, version);
@@ -128,7 +117,7 @@ function refuseRaised(root: string, { protocol, live }: TableState): void {
     throw raised(
       `another writer raised it to reader version ${minReaderVersion} and writer version ${minWriterVersion}; ` +
         `known are ${READER_VERSION_MAX} and ${WRITER_VERSION_MAX}. Remove the table and load again`,
-      { minReaderVersion, minWriterVersion },
+      protocol,
     );
   }
   for (const { path, deletionVector } of live.values()) {

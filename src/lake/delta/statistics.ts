@@ -3,7 +3,6 @@ import { z } from 'zod';
 
 const STRING_CHARACTERS_MAX = 32;
 const HIGHEST_CHARACTER = '\u{10FFFF}';
-const MICROS_DIGITS = 6;
 
 /** A MAP comes as a list of keys and values. */
 const facts = z.array(z.object({ key: z.string(), value: z.coerce.string() }));
@@ -20,34 +19,32 @@ export function statisticsJson(
 ): string {
   const { count, column_statistics } = written.parse(row);
   const known = new Map(column_statistics.map(({ key, value }) => [key.replaceAll(/^"|"$/g, ''), value]));
-  const part = (fact: string, write: (value: string, type: string) => string | undefined): string =>
-    columns
-      .flatMap(({ name, type }) => {
-        const value = known.get(name)?.find(({ key }) => key === fact)?.value;
-        const text = value === undefined ? undefined : write(value, type);
-        return text === undefined ? [] : [`${JSON.stringify(name)}:${text}`];
-      })
-      .join(',');
+  const part = (fact: string, write: (value: string, type: string) => string | undefined): string => {
+    const fields = columns.flatMap(({ name, type }) => {
+      const value = known.get(name)?.find(({ key }) => key === fact)?.value;
+      const text = value === undefined ? undefined : write(value, type);
+      return text === undefined ? [] : [`${JSON.stringify(name)}:${text}`];
+    });
+    return `{${fields.join(',')}}`;
+  };
   const minValues = part('min', (value, type) => bound(type, value, false));
   const maxValues = part('max', (value, type) => bound(type, value, true));
   const nullCount = part('null_count', (value) => value);
-  return `{"numRecords":${count},"minValues":{${minValues}},"maxValues":{${maxValues}},"nullCount":{${nullCount}}}`;
+  return `{"numRecords":${count},"minValues":${minValues},"maxValues":${maxValues},"nullCount":${nullCount}}`;
 }
 
 /** Strings are cut and times are in whole milliseconds; both so that no value lies outside. */
 function bound(type: string, value: string, isMax: boolean): string | undefined {
+  if (type === 'DATE') return JSON.stringify(value);
   if (type === 'VARCHAR') {
     const characters = Array.from(value);
     if (characters.length <= STRING_CHARACTERS_MAX) return JSON.stringify(value);
     const cut = characters.slice(0, STRING_CHARACTERS_MAX).join('');
     return JSON.stringify(isMax ? cut + HIGHEST_CHARACTER : cut);
   }
-  if (type === 'DATE') return JSON.stringify(value);
   if (type !== 'TIMESTAMP WITH TIME ZONE') return /^-?\d+$/.test(value) ? value : undefined;
-  const match = /^(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d)(?:\.(\d+))?\+00$/.exec(value);
-  if (match === null) return undefined;
-  const micros = (match[3] ?? '').padEnd(MICROS_DIGITS, '0');
-  const floorMs = Date.parse(`${match[1]}T${match[2]}.${micros.slice(0, 3)}Z`);
-  const isBetween = !micros.endsWith('000');
+  const floorMs = Date.parse(value.replace(' ', 'T').replace(/\+00$/, 'Z'));
+  if (Number.isNaN(floorMs)) return undefined;
+  const isBetween = /\.\d{3}\d*[1-9]/.test(value);
   return JSON.stringify(new Date(floorMs + (isMax && isBetween ? 1 : 0)).toISOString());
 }

@@ -1,7 +1,7 @@
 /** DuckDB as this project uses it: in memory, bounded, without extensions from elsewhere. */
 import type { DuckDBConnection, DuckDBValue } from '@duckdb/node-api';
 import { errorCode, PermanentError } from '../../core/errors.ts';
-import type { ObjectStore } from '../../objects/object-store.ts';
+import type { ListedObject, ObjectStore } from '../../objects/object-store.ts';
 import { scratchFolder } from './scratch.ts';
 import { EXACT_SUM, literals } from './sql.ts';
 
@@ -18,9 +18,11 @@ export interface Engine {
   readonly folder: string;
 }
 
-/** What reading the lake takes: its store, an engine for checkpoints and files, and a way to stop. */
+/** What reading the lake takes: its store, what lies there, an engine for checkpoints and files, and a way to stop. */
 export interface LakeAccess extends Engine {
   readonly objects: ObjectStore;
+  /** Objects of the lake, as one listing has them. */
+  readonly listed: readonly ListedObject[];
   readonly signal: AbortSignal;
 }
 

@@ -2,25 +2,23 @@
 import type { DuckDBConnection } from '@duckdb/node-api';
 import { PermanentError } from '../../core/errors.ts';
 import { LAKE_TABLES, type LakeTable } from '../tables/columns.ts';
-import { countedEntries } from '../tables/counted.ts';
 import type { AddFile } from '../delta/actions.ts';
-import { listLog } from '../delta/listing.ts';
+import { listObjects, logPrefix } from '../delta/listing.ts';
 import { readTable } from '../delta/log.ts';
 import type { ObjectStore } from '../../objects/object-store.ts';
 import { confine, type LakeAccess, openEngine } from '../local/duckdb.ts';
-import { bringFiles, storedFile } from '../local-files.ts';
+import { bringFiles } from '../local-files.ts';
 import { type Moment, readMoment } from '../moment.ts';
-import { isWhole, type MonthRange } from '../tables/month-range.ts';
-import { SUMMARY_TABLES } from '../tables/summaries.ts';
-import { rootOf, rowsOf, SHAPES } from '../tables/tables.ts';
+import { cutMonths, type InstantRange, isWholeMonth, SUMMARY_TABLES } from '../tables/summaries.ts';
+import { countedEntries, rootOf, rowsOf, SHAPES } from '../tables/tables.ts';
 
 export interface LakeOptions {
   readonly objects: ObjectStore;
   readonly scratchDir: string;
   /** What will be asked: tables that it does not name stay empty, and their files are not brought. */
   readonly sql?: string;
-  /** Where what is asked takes whole months from their summaries: entries of other months than its rest stay away. */
-  readonly range?: MonthRange | undefined;
+  /** Where what is asked takes whole months from their summaries: entries of other months than it cuts stay away. */
+  readonly range?: InstantRange | undefined;
 }
 
 export interface Lake extends AsyncDisposable {
@@ -37,23 +35,31 @@ export interface Lake extends AsyncDisposable {
 export async function openLake(options: LakeOptions, signal: AbortSignal): Promise<Lake> {
   await using stack = new AsyncDisposableStack();
   const engine = stack.use(await openEngine(options.scratchDir));
-  const access = { ...engine, ...options, signal };
-  const moment = await readMoment(options.objects, signal);
-  if (moment === undefined) throw missing(options);
-  const reached = reachedTables(options.sql, engine.connection);
+  const { objects, scratchDir, sql, range } = options;
+  const access = { ...engine, objects, scratchDir, signal };
+  const moment = await readMoment(objects, signal);
+  if (moment === undefined) {
+    throw new PermanentError(
+      `Cannot read the lake: none was built in ${objects.url} yet; run 'ledger-mirror load', or look at OBJECT_STORE_URL`,
+      { code: 'LAKE_MISSING', meta: { store: objects.url } },
+    );
+  }
+  const reached = reachedTables(sql, engine.connection);
   const paths = new Map<LakeTable, readonly string[]>();
   for (const table of LAKE_TABLES) {
-    const files = reached.has(table) ? await findFiles(access, table, moment, options.range) : [];
-    const stored = files.map((file) => storedFile(table, file));
-    paths.set(table, await bringFiles(stored, access));
+    const files = reached.has(table) ? await findFiles(access, table, moment) : [];
+    const asked = files.filter((file) => isOfRange(table, file, range));
+    paths.set(table, await bringFiles(table, asked, access));
   }
-  for (const table of LAKE_TABLES) {
-    await engine.connection.run(`create view ${table} as select * from ${viewed(table, paths)}`);
-  }
+  const views = LAKE_TABLES.map((table) => [table, `select * from ${viewed(table, paths)}`]);
   // Each entry once, as Postgres has it.
-  await engine.connection.run(
-    'create view entries as select * exclude (is_counted) from ledger_entries where is_counted',
-  );
+  views.push(['entries', 'select * exclude (is_counted) from ledger_entries where is_counted']);
+  // A statement that was written for Postgres names its schema.
+  await engine.connection.run('create schema mirror');
+  for (const [name, rows] of views)
+    await engine.connection.run(
+      `create view ${name} as ${rows}; create view mirror.${name} as from main.${name}`,
+    );
   await confine(engine.connection, [...paths.values()].flat());
   const owned = stack.move();
   return {
@@ -70,30 +76,27 @@ function viewed(table: LakeTable, paths: ReadonlyMap<LakeTable, readonly string[
 }
 
 async function findFiles(
-  access: LakeAccess,
+  access: Omit<LakeAccess, 'listed'>,
   table: LakeTable,
   moment: Moment,
-  range: MonthRange | undefined,
 ): Promise<readonly AddFile[]> {
   const named = moment.tables[table];
   if (named === undefined) return [];
   const root = rootOf(table);
-  const log = await listLog(access.objects, root, access.signal);
-  const state = await readTable(access, log, named.version);
-  if (state?.metaData.id !== named.id) {
-    throw new PermanentError(
-      `Cannot read the lake: ${root} is not the table that moment ${moment.moment} names; restore it, or load to build it again`,
-      { code: state === undefined ? 'LAKE_TABLE_MISSING' : 'LAKE_FOREIGN', meta: { table } },
-    );
-  }
-  return [...state.live.values()].filter((file) => isOfRange(table, file, range));
+  const listed = await listObjects(access.objects, logPrefix(root), access.signal);
+  const state = await readTable({ ...access, listed }, root, named.version);
+  if (state?.metaData.id === named.id) return [...state.live.values()];
+  throw new PermanentError(
+    `Cannot read the lake: ${root} is not the table that moment ${moment.moment} names; restore it, or load to build it again`,
+    { code: state === undefined ? 'LAKE_TABLE_MISSING' : 'LAKE_FOREIGN', meta: { table } },
+  );
 }
 
-function isOfRange(table: LakeTable, file: AddFile, range: MonthRange | undefined): boolean {
+function isOfRange(table: LakeTable, file: AddFile, range: InstantRange | undefined): boolean {
   const month = file.partitionValues['month'];
   if (range === undefined || !month) return true;
-  if ((SUMMARY_TABLES as readonly string[]).includes(table)) return isWhole(month, range);
-  return range.rest.some((part) => part.month === month);
+  const isSummary = (SUMMARY_TABLES as readonly string[]).includes(table);
+  return isSummary ? isWholeMonth(month, range) : cutMonths(range).includes(month);
 }
 
 /** By their names, or by functions that put a name together. Which entries count is for the coverage to say. */
@@ -110,11 +113,4 @@ function namesEntries(sql: string, connection: DuckDBConnection): boolean {
   if (!/\bentries\b/.test(sql)) return false;
   const names = connection.getTableNames(sql, false);
   return names.length === 0 || names.includes('entries');
-}
-
-function missing({ objects }: LakeOptions): PermanentError {
-  return new PermanentError(
-    `Cannot read the lake: none was built in ${objects.url} yet; run 'ledger-mirror load', or look at OBJECT_STORE_URL`,
-    { code: 'LAKE_MISSING', meta: { store: objects.url } },
-  );
 }

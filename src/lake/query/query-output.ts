@@ -19,7 +19,7 @@ export interface ResultColumn {
 type Row = readonly DuckDBValue[];
 
 /** How a result is written: its beginning, its rows with a separator, its end. */
-interface TextForm {
+export interface TextForm {
   /** @param rows the first that came; none where the result is empty */
   readonly begin: (rows: readonly Row[]) => string;
   readonly row: (row: Row) => string;

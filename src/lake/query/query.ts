@@ -1,5 +1,4 @@
 /** Read-only SQL over the lake: one statement, a time limit, results at the reader's pace. */
-import { once } from 'node:events';
 import { createReadStream } from 'node:fs';
 import { join } from 'node:path';
 import type { Writable } from 'node:stream';
@@ -9,7 +8,7 @@ import { PermanentError, UsageError } from '../../core/errors.ts';
 import { interruptible, openDuckDb } from '../local/duckdb.ts';
 import { literal } from '../local/sql.ts';
 import type { Lake } from './lake.ts';
-import { TEXT_FORMS } from './query-output.ts';
+import { TEXT_FORMS, type TextForm } from './query-output.ts';
 import { prepareReading } from './statement.ts';
 
 export const QUERY_TIMEOUT_MS = 60_000;
@@ -42,15 +41,19 @@ export async function runQuery(
   output: Writable,
   signal: AbortSignal,
 ): Promise<bigint> {
-  const timeoutMs = options.timeoutMs ?? QUERY_TIMEOUT_MS;
+  const { format, folder, widthMax, timeoutMs = QUERY_TIMEOUT_MS, parameters = {} } = options;
   const timeout = AbortSignal.timeout(timeoutMs);
   const limit = AbortSignal.any([signal, timeout]);
   try {
-    const statement = await prepare(lake, sql, options.parameters ?? {});
+    const statement = await prepareReading(lake.connection, sql);
     try {
-      return await interruptible(lake.connection, 'answer the query', limit, () =>
-        writeResult(statement, options, output, limit),
-      );
+      bind(statement, parameters);
+      return await interruptible(lake.connection, 'answer the query', limit, async () => {
+        const result = await statement.stream();
+        if (format === 'parquet') return sendParquet(result, folder, output, limit);
+        const columns = result.columnNames().map((name, index) => ({ name, type: result.columnType(index) }));
+        return sendText(result, TEXT_FORMS[format](columns, widthMax), output, limit);
+      });
     } finally {
       statement.destroySync();
     }
@@ -64,12 +67,7 @@ export async function runQuery(
   }
 }
 
-async function prepare(
-  lake: Pick<Lake, 'connection'>,
-  sql: string,
-  parameters: Readonly<Record<string, string | null>>,
-): Promise<DuckDBPreparedStatement> {
-  const statement = await prepareReading(lake.connection, sql);
+function bind(statement: DuckDBPreparedStatement, parameters: Readonly<Record<string, string | null>>): void {
   for (let index = 1; index <= statement.parameterCount; index += 1) {
     const name = statement.parameterName(index);
     const value = parameters[name];
@@ -77,33 +75,24 @@ async function prepare(
     if (value === null) statement.bindNull(index);
     else statement.bindVarchar(index, value);
   }
-  return statement;
 }
 
-async function writeResult(
-  statement: DuckDBPreparedStatement,
-  { format, widthMax, folder }: QueryOptions,
+async function sendText(
+  result: DuckDBResult,
+  { begin, row, separator, end }: TextForm,
   output: Writable,
   signal: AbortSignal,
 ): Promise<bigint> {
-  const result = await statement.stream();
-  if (format === 'parquet') return sendParquet(result, folder, output, signal);
-  const columns = result.columnNames().map((name, index) => ({ name, type: result.columnType(index) }));
-  const { begin, row, separator, end } = TEXT_FORMS[format](columns, widthMax);
   let rows = 0;
-  for await (const chunk of result.yieldRows()) {
-    signal.throwIfAborted();
-    await write(output, (rows === 0 ? begin(chunk) : separator) + chunk.map(row).join(separator), signal);
-    rows += chunk.length;
-  }
-  await write(output, (rows === 0 ? begin([]) : '') + end(rows), signal);
+  const write = async function* (): AsyncGenerator<string> {
+    for await (const chunk of result.yieldRows()) {
+      yield (rows === 0 ? begin(chunk) : separator) + chunk.map(row).join(separator);
+      rows += chunk.length;
+    }
+    yield (rows === 0 ? begin([]) : '') + end(rows);
+  };
+  await pipeline(write, output, { end: false, signal });
   return BigInt(rows);
-}
-
-async function write(output: Writable, text: string, signal: AbortSignal): Promise<void> {
-  if (output.errored instanceof Error) throw output.errored;
-  if (text === '' || output.write(text)) return;
-  await once(output, 'drain', { signal });
 }
 
 /** As one file, written by an engine of its own: the one that answers may write nothing. */

@@ -2,10 +2,11 @@
  * Questions that come up every day, ready by name. Entries between two mirrored parties count once. Whole
  * months are answered from their summaries, so that a question costs months, not entries.
  */
+import type { DuckDBConnection } from '@duckdb/node-api';
 import { UsageError } from '../../core/errors.ts';
+import { CANDIDATES_MAX, chooseById, splitCutId } from '../../core/ids.ts';
 import { formatInstant, type Micros, parseInstant } from '../../core/time.ts';
-import { type MonthRange, monthRange } from '../tables/month-range.ts';
-import { type SummaryTable, summaryWithin } from '../tables/summaries.ts';
+import { type InstantRange, type SummaryTable, summaryWithin } from '../tables/summaries.ts';
 
 export interface ReadyQuestion {
   readonly name: string;
@@ -30,7 +31,7 @@ export interface Inquiry {
   readonly sql: string;
   /** What stands behind FROM of what it asks; empty where it takes no options. */
   readonly rows: string;
-  readonly range: MonthRange;
+  readonly range: InstantRange;
   /** Values of `$name` in the SQL; null is NULL. */
   readonly parameters: Readonly<Record<'party' | 'asset', string | null>>;
 }
@@ -129,7 +130,7 @@ export function inquiry({ summary, select }: ReadyQuestion, values: QuestionValu
     throw new UsageError([
       `--since, --until: ${formatInstant(since)} is not before ${formatInstant(until)}; give a range that is not empty`,
     ]);
-  const range = monthRange({ since, until });
+  const range = { since, until };
   const rows = summary === undefined ? '' : `(${summaryWithin(summary, range)})`;
   const { party = null, asset = null } = values;
   return { sql: select(rows), rows, range, parameters: { party, asset } };
@@ -142,4 +143,45 @@ function instant(name: QuestionParameter, value: string | undefined): Micros | u
   throw new UsageError([
     `--${name}: ${JSON.stringify(value)} is not accepted; give a time as 2023-05-01T00:00:00Z, or a day`,
   ]);
+}
+
+/** What is asked of the lake to tell which party a beginning means. */
+export const KNOWN_PARTIES = 'select party_id as id from parties union select party_id from coverage';
+
+/** Whether any ledger was exported with one side only. */
+export async function hasOneSided(connection: DuckDBConnection): Promise<boolean> {
+  const reader = await connection.runAndReadAll('select count(*) > 0 from coverage where not both_sides');
+  return reader.getRows()[0]?.[0] === true;
+}
+
+/** @throws UsageError where the beginning of an id is that of none, or of several */
+export async function completeIds(
+  { parameters, rows }: Pick<Inquiry, 'parameters' | 'rows'>,
+  connection: DuckDBConnection,
+): Promise<Inquiry['parameters']> {
+  const complete = async (noun: 'party' | 'asset', known: string): Promise<string | null> => {
+    const given = parameters[noun];
+    if (given === null) return null;
+    const reader = await connection.runAndReadAll(
+      `select distinct id from (${known}) where starts_with(id, $prefix) and ends_with(id, $suffix) order by id <> $given, id limit ${CANDIDATES_MAX}`,
+      { ...splitCutId(given), given },
+    );
+    const candidates = reader.getRows().map(([id]) => String(id));
+    const hint = `give the id of ${noun === 'party' ? 'a party' : 'an asset'} in the lake, or its beginning`;
+    return chooseById(given, candidates, { idOf: (id) => id, where: `--${noun}`, noun, hint });
+  };
+  const asset = await complete('asset', `select asset_id as id from ${rows}`);
+  return { party: await complete('party', KNOWN_PARTIES), asset };
+}
+
+/** An id in SQL that was cut off: such text stands in no row. */
+const CUT_IN_SQL = /'[^'\s]*…[^'\s]*'/u;
+
+/** @throws UsageError */
+export function refuseCutIds(sql: string): void {
+  const [cut] = CUT_IN_SQL.exec(sql) ?? [];
+  if (cut !== undefined)
+    throw new UsageError([
+      `query: ${cut} is the beginning of an id, and equals none; give the whole id, or write starts_with(party_id, ${cut.replace(/….*/u, "'")})`,
+    ]);
 }

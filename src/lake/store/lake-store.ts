@@ -25,6 +25,7 @@ export interface RecordedTable {
 
 /** The newest commit of a table, as it was decided. */
 export interface DecidedCommit {
+  readonly table: LakeTable;
   readonly version: number;
   /** Null once it is known to lie in the store. */
   readonly content: Buffer | null;
@@ -47,7 +48,9 @@ export class LakeStore {
   ): Promise<Result> {
     return onOwnConnection(this.#pool, ACTION, async (client) => {
       await takeLock(client, 'mirror.lake', 'session', signal);
-      return readAtOnce(client, work);
+      const result = await work(await readAtOnce(client));
+      await mapDatabaseError(ACTION, () => client.query('commit'));
+      return result;
     });
   }
 
@@ -60,7 +63,7 @@ export class LakeStore {
   async beginBuild(atLeast: number): Promise<number> {
     const [row] = await this.#query<{ build: number }>(
       `select setval('mirror.lake_builds', greatest(nextval('mirror.lake_builds'), $1))::int as build`,
-      atLeast,
+      [atLeast],
     );
     return Number(row?.build);
   }
@@ -72,7 +75,7 @@ export class LakeStore {
           from jsonb_to_recordset($1) as t ("table" text, "tableId" uuid, version bigint, build bigint)
         on conflict (name) do update set table_id = excluded.table_id, version = excluded.version,
           build = excluded.build, built_at = clock_timestamp()`,
-      JSON.stringify(tables),
+      [JSON.stringify(tables)],
     );
   }
 
@@ -94,8 +97,7 @@ export class LakeStore {
          select key from held where proven_at is not null order by proven_at, key
           limit (select ceil(count(proven_at) / $2::numeric) from held))
        select key from held where proven_at is null union select key from turn`,
-      keys,
-      parts,
+      [keys, parts],
     );
     return new Set(rows.map(({ key }) => key));
   }
@@ -106,18 +108,16 @@ export class LakeStore {
       `with gone as (delete from mirror.lake_proofs where not key = any ($2::text[]))
        insert into mirror.lake_proofs (key) select unnest($1::text[])
          on conflict (key) do update set proven_at = excluded.proven_at`,
-      keys,
-      live,
+      [keys, live],
     );
   }
 
-  async decidedCommit(store: string, table: LakeTable): Promise<DecidedCommit | undefined> {
-    const [row] = await this.#query<DecidedCommit>(
-      'select version::int, content from mirror.lake_commits where store = $1 and name = $2',
-      store,
-      table,
+  /** Of each table whose commits are decided here, the newest one. */
+  async decidedCommits(store: string): Promise<readonly DecidedCommit[]> {
+    return this.#query(
+      'select name as "table", version::int, content from mirror.lake_commits where store = $1',
+      [store],
     );
-    return row;
   }
 
   /**
@@ -125,41 +125,29 @@ export class LakeStore {
    * @param after the version that was decided before; undefined for none
    * @returns false where another writer has decided since
    */
-  async decideCommit(
-    store: string,
-    table: LakeTable,
-    { version, content }: { readonly version: number; readonly content: Buffer },
-    after: number | undefined,
-  ): Promise<boolean> {
+  async decideCommit(store: string, commit: DecidedCommit, after: number | undefined): Promise<boolean> {
+    const { table, version, content } = commit;
     const decided = await this.#query(
       `insert into mirror.lake_commits as known (store, name, version, content) values ($1, $2, $3, $4)
         on conflict (store, name) do update set version = excluded.version, content = excluded.content
           where known.version = $5
         returning version`,
-      store,
-      table,
-      version,
-      content,
-      after,
+      [store, table, version, content, after],
     );
     return decided.length === 1;
   }
 
   /** The commit lies in the store: its content need not be kept. */
-  async forgetContent(store: string, table: LakeTable, version: number): Promise<void> {
+  async forgetContent(store: string, { table, version }: DecidedCommit): Promise<void> {
     await this.#query(
       'update mirror.lake_commits set content = null where store = $1 and name = $2 and version = $3',
-      store,
-      table,
-      version,
+      [store, table, version],
     );
   }
 
-  async #query<Row extends QueryResultRow>(statement: string, ...values: readonly unknown[]): Promise<Row[]> {
-    return mapDatabaseError(
-      'record what the lake holds',
-      async () => (await this.#pool.query<Row>(statement, [...values])).rows,
-    );
+  async #query<Row extends QueryResultRow>(statement: string, values: unknown[] = []): Promise<Row[]> {
+    const action = 'record what the lake holds';
+    return mapDatabaseError(action, async () => (await this.#pool.query<Row>(statement, values)).rows);
   }
 }
 

@@ -22,17 +22,7 @@ export interface SegmentMonth {
 /** A table that is written whole when it has changed. */
 export type WholeTable = Extract<LakeTable, 'parties' | 'checkpoints' | 'coverage'>;
 
-export interface WarehouseReader {
-  readonly mirrorId: string;
-  /** The number of the last build that was begun; 0 before the first. */
-  readonly lastBuild: number;
-  /** In the order of months and segments. */
-  segmentMonths(): Promise<readonly SegmentMonth[]>;
-  /** Rows of a month that came with these segments: LINE_COLUMNS, as CSV like `whole`. */
-  rows(month: string, segmentIds: readonly bigint[], signal: AbortSignal): AsyncIterable<Buffer>;
-  /** A whole table as CSV without header (quotes doubled, NULL is empty), in a stable order, in chunks cut anywhere. */
-  whole(table: WholeTable, signal: AbortSignal): AsyncIterable<Buffer>;
-}
+export type WarehouseReader = ReturnType<typeof readerOn>;
 
 /** Between two reads the lake's files are written and sent; the transaction holds nothing but its moment. */
 const IDLE_BETWEEN_READS_MS = 3_600_000;
@@ -60,26 +50,34 @@ const WHOLE: Readonly<Record<WholeTable, string>> = {
     order by party_id, asset_id, range`,
 };
 
-/** Runs `work` in one transaction that only reads. */
-export async function readAtOnce<Result>(
-  client: PoolClient,
-  work: (reader: WarehouseReader) => Promise<Result>,
-): Promise<Result> {
-  const identity = await mapDatabaseError(ACTION, async () => {
+/** Begins a transaction that only reads, and ends with the connection or a commit. */
+export async function readAtOnce(client: PoolClient): Promise<WarehouseReader> {
+  const [identity] = await mapDatabaseError(ACTION, async () => {
     await client.query('begin isolation level repeatable read, read only');
     await client.query(`set local idle_in_transaction_session_timeout = ${IDLE_BETWEEN_READS_MS}`);
-    return (await client.query<Pick<WarehouseReader, 'mirrorId' | 'lastBuild'>>(IDENTITY)).rows[0];
+    return (await client.query<Identity>(IDENTITY)).rows;
   });
-  const result = await work({
-    mirrorId: identity?.mirrorId ?? '',
-    lastBuild: identity?.lastBuild ?? 0,
+  return readerOn(client, identity ?? { mirrorId: '', lastBuild: 0 });
+}
+
+interface Identity {
+  readonly mirrorId: string;
+  /** The number of the last build that was begun; 0 before the first. */
+  readonly lastBuild: number;
+}
+
+function readerOn(client: PoolClient, identity: Identity) {
+  return {
+    ...identity,
+    /** In the order of months and segments. */
     segmentMonths: () => readSegmentMonths(client),
-    rows: (month, segmentIds, signal) => copyOut(client, rowsStatement(month, segmentIds), ACTION, signal),
-    whole: (table, signal) =>
+    /** Rows of a month that came with these segments: LINE_COLUMNS, as CSV like `whole`. */
+    rows: (month: string, segmentIds: readonly bigint[], signal: AbortSignal): AsyncIterable<Buffer> =>
+      copyOut(client, rowsStatement(month, segmentIds), ACTION, signal),
+    /** A whole table as CSV without header (quotes doubled, NULL is empty), in a stable order, in chunks cut anywhere. */
+    whole: (table: WholeTable, signal: AbortSignal): AsyncIterable<Buffer> =>
       copyOut(client, `copy (${WHOLE[table]}) to stdout (format csv)`, ACTION, signal),
-  });
-  await mapDatabaseError(ACTION, () => client.query('commit'));
-  return result;
+  };
 }
 
 export async function readSegmentMonths(on: Pool | PoolClient): Promise<readonly SegmentMonth[]> {

@@ -3,6 +3,7 @@
  * each summary, which is made with it and leaves with it; so a summary's rows are parts, to be put together by
  * who reads them. Each is one SELECT over entries, so a part of a month can be summed up the same way.
  */
+import { formatInstant, type Micros, monthOf, monthStart } from '../../core/time.ts';
 import {
   AMOUNT,
   amount,
@@ -14,7 +15,6 @@ import {
   text,
   TIME,
 } from './columns.ts';
-import type { MonthRange } from './month-range.ts';
 import { literal } from '../local/sql.ts';
 
 export const SUMMARY_TABLES = [
@@ -39,15 +39,49 @@ interface SummaryShape {
   readonly merge: (parts: string) => string;
 }
 
-/** Names the sum to the last digit that `select` leaves as a BIGNUM. */
-const sum = (name: string, comment: string): readonly LakeColumn[] =>
-  amount(name, comment, `cast(${name} as VARCHAR)`);
 const plain = (name: string, type: string, comment: string): LakeColumn => ({ name, type, comment });
 
-const exactSum = (name: string, condition = 'true'): string =>
-  `exact_sum(case when ${condition} then ${name} end, case when ${condition} then ${name}_text end)`;
-const mergedSum = (name: string): string => `exact_sum(${name}, ${name}_text) as ${name}`;
-const mergedCount = (name: string): string => `cast(sum(${name}) as BIGINT) as ${name}`;
+/** A value of a summary that is added up: how entries give it, and how its parts are put together. */
+interface Figure {
+  readonly columns: readonly LakeColumn[];
+  readonly select: string;
+  readonly merge: string;
+}
+
+const key = (column: LakeColumn, from = column.name): Figure => ({
+  columns: [column],
+  select: from,
+  merge: column.name,
+});
+const counted = (name: string, comment: string): Figure => ({
+  columns: [count(name, comment)],
+  select: 'count(*)',
+  merge: `cast(sum(${name}) as BIGINT)`,
+});
+/** To the last digit: a BIGNUM, before it is written. */
+const summed = (name: string, comment: string, condition = 'true'): Figure => ({
+  columns: amount(name, comment, `cast(${name} as VARCHAR)`),
+  select: `exact_sum(case when ${condition} then quantity end, case when ${condition} then quantity_text end)`,
+  merge: `exact_sum(${name}, ${name}_text)`,
+});
+const last = (name: string, comment: string): Figure => ({
+  columns: [plain(name, TIME, comment)],
+  select: 'max(vega_time)',
+  merge: `max(${name})`,
+});
+
+function addedUp(
+  figures: readonly Figure[],
+  condition = 'true',
+): Omit<SummaryShape, 'description' | 'isOfCounted'> {
+  const values = (kind: 'select' | 'merge'): string =>
+    figures.map((figure) => `${figure[kind]} as ${figure.columns[0]?.name}`).join(', ');
+  return {
+    columns: figures.flatMap(({ columns }) => columns),
+    select: (entries) => `select ${values('select')} from ${entries} where ${condition} group by all`,
+    merge: (parts) => `select ${values('merge')} from ${parts} group by all`,
+  };
+}
 
 const ACCOUNT = ['party_id', 'asset_id', 'account_type', 'market_id'] as const;
 
@@ -61,7 +95,7 @@ function side(name: 'from' | 'to', entries: string): string {
 /** Entries of one block have no order: where the last block of an account leaves several balances, all are kept. */
 function lastBalances(known: string): string {
   const keys = ACCOUNT.join(', ');
-  const isSame = ACCOUNT.map((key) => `known.${key} is not distinct from latest.${key}`).join(' and ');
+  const isSame = ACCOUNT.map((name) => `known.${name} is not distinct from latest.${name}`).join(' and ');
   // Time first: it alone leaves few rows, and costs less to compare than ids.
   return `with known as not materialized (${known}),
   latest as materialized (select ${keys}, max(as_of) as as_of from known group by ${keys})
@@ -74,42 +108,32 @@ const WITHIN = '(account_from_party_id is not distinct from account_to_party_id)
 export const SUMMARIES: Readonly<Record<SummaryTable, SummaryShape>> = {
   daily_flows: {
     description: 'What moved each day, each entry once: parts, to be added up',
-    columns: [
-      plain('day', 'DATE', 'UTC'),
-      text('asset_id', 'Asset'),
-      text('transfer_type', 'Why it moved'),
-      count('entries', 'How many entries'),
-      ...sum('quantity', 'What they moved'),
-    ],
     isOfCounted: true,
-    // UTC's day, without a calendar of zones, which takes thrice as long.
-    select: (
-      entries,
-    ) => `select cast(make_timestamp(epoch_us(vega_time)) as date) as day, asset_id, transfer_type, count(*) as entries,
-      ${exactSum('quantity')} as quantity
-    from ${entries} where is_counted group by 1, 2, 3`,
-    merge: (
-      parts,
-    ) => `select day, asset_id, transfer_type, ${mergedCount('entries')}, ${mergedSum('quantity')}
-      from ${parts} group by 1, 2, 3`,
+    ...addedUp(
+      [
+        // UTC's day, without a calendar of zones, which takes thrice as long.
+        key(plain('day', 'DATE', 'UTC'), 'cast(make_timestamp(epoch_us(vega_time)) as date)'),
+        key(text('asset_id', 'Asset')),
+        key(text('transfer_type', 'Why it moved')),
+        counted('entries', 'How many entries'),
+        summed('quantity', 'What they moved'),
+      ],
+      'is_counted',
+    ),
   },
   monthly_fees: {
     description: 'Fees that parties paid, each entry once: parts, to be added up',
-    columns: [
-      text('party_id', 'Who paid'),
-      text('asset_id', 'Asset'),
-      text('transfer_type', 'Which fee'),
-      count('payments', 'How many payments'),
-      ...sum('paid', 'What was paid'),
-    ],
     isOfCounted: true,
-    select: (entries) => `select account_from_party_id as party_id, asset_id, transfer_type,
-      count(*) as payments, ${exactSum('quantity')} as paid
-    from ${entries} where is_counted and transfer_type like '%\\_FEE\\_PAY' escape '\\' group by 1, 2, 3`,
-    merge: (
-      parts,
-    ) => `select party_id, asset_id, transfer_type, ${mergedCount('payments')}, ${mergedSum('paid')}
-      from ${parts} group by 1, 2, 3`,
+    ...addedUp(
+      [
+        key(text('party_id', 'Who paid'), 'account_from_party_id'),
+        key(text('asset_id', 'Asset')),
+        key(text('transfer_type', 'Which fee')),
+        counted('payments', 'How many payments'),
+        summed('paid', 'What was paid'),
+      ],
+      String.raw`is_counted and transfer_type like '%\_FEE\_PAY' escape '\'`,
+    ),
   },
   monthly_balances: {
     description: 'Balances after the last entries of each account: parts, of which the latest count',
@@ -129,23 +153,24 @@ export const SUMMARIES: Readonly<Record<SummaryTable, SummaryShape>> = {
   },
   monthly_activity: {
     description: 'Entries of each exported ledger: parts, to be added up',
-    columns: [
-      text('party_id', 'Whose export'),
-      text('asset_id', 'Asset'),
-      count('entries', 'How many entries'),
-      ...sum('sent', 'What others got from it'),
-      ...sum('received', 'What it got from others; a lower bound where its export shows one side'),
-      ...sum('moved_within', 'What it moved between its own accounts'),
-      plain('last_at', TIME, 'Time of the last entry'),
-    ],
     isOfCounted: false,
-    select: (entries) => `select party_id, asset_id, count(*) as entries,
-      ${exactSum('quantity', `account_from_party_id = party_id and not ${WITHIN}`)} as sent,
-      ${exactSum('quantity', `account_to_party_id = party_id and not ${WITHIN}`)} as received,
-      ${exactSum('quantity', `account_from_party_id = party_id and ${WITHIN}`)} as moved_within, max(vega_time) as last_at
-    from ${entries} group by 1, 2`,
-    merge: (parts) => `select party_id, asset_id, ${mergedCount('entries')}, ${mergedSum('sent')},
-      ${mergedSum('received')}, ${mergedSum('moved_within')}, max(last_at) as last_at from ${parts} group by 1, 2`,
+    ...addedUp([
+      key(text('party_id', 'Whose export')),
+      key(text('asset_id', 'Asset')),
+      counted('entries', 'How many entries'),
+      summed('sent', 'What others got from it', `account_from_party_id = party_id and not ${WITHIN}`),
+      summed(
+        'received',
+        'What it got from others; a lower bound where its export shows one side',
+        `account_to_party_id = party_id and not ${WITHIN}`,
+      ),
+      summed(
+        'moved_within',
+        'What it moved between its own accounts',
+        `account_from_party_id = party_id and ${WITHIN}`,
+      ),
+      last('last_at', 'Time of the last entry'),
+    ]),
   },
 };
 
@@ -167,22 +192,45 @@ export function summaryDifference(table: SummaryTable, month: string): string {
     group by ${names} having sum(times) <> 0)`;
 }
 
+/** Half open; undefined: no limit. */
+export interface InstantRange {
+  readonly since: Micros | undefined;
+  readonly until: Micros | undefined;
+}
+
+/** Months that the range begins or ends within: two at most. */
+export function cutMonths({ since, until }: InstantRange): readonly string[] {
+  const isCut = (instant: Micros | undefined) => instant !== undefined && monthStart(instant) !== instant;
+  return [...new Set([since, until].filter(isCut).map((instant = 0n) => monthOf(instant)))];
+}
+
+/** Whether all of the month is in the range. */
+export function isWholeMonth(month: string, range: InstantRange): boolean {
+  const { since, until } = range;
+  if (cutMonths(range).includes(month)) return false;
+  return (since === undefined || month >= monthOf(since)) && (until === undefined || month < monthOf(until));
+}
+
 /**
  * The summary of a range with its column `month`: what is published of whole months, and what entries say of
- * the rest. The rows of one month come from one of both.
+ * those that are cut. The rows of one month come from one of both.
  */
-export function summaryWithin(table: SummaryTable, { whole, rest }: MonthRange): string {
+export function summaryWithin(table: SummaryTable, range: InstantRange): string {
   const names = namesOf(SUMMARIES[table].columns);
-  const limits = [
-    ...(whole === undefined ? ['false'] : []),
-    ...(whole?.first === undefined ? [] : [`month >= ${literal(whole.first)}`]),
-    ...(whole?.end === undefined ? [] : [`month < ${literal(whole.end)}`]),
+  const cut = cutMonths(range);
+  const limited = (column: string, write: (instant: Micros) => string): readonly string[] => [
+    ...(range.since === undefined ? [] : [`${column} >= ${write(range.since)}`]),
+    ...(range.until === undefined ? [] : [`${column} < ${write(range.until)}`]),
   ];
-  const published = `select month, ${names} from ${table}${limits.length === 0 ? '' : ` where ${limits.join(' and ')}`}`;
-  const summedUp = rest.map(({ month, from, to }) => {
-    const entries = `(select * from ledger_entries
-      where vega_time >= timestamptz ${literal(from)} and vega_time < timestamptz ${literal(to)})`;
+  const whole = [
+    ...limited('month', (instant) => literal(monthOf(instant))),
+    ...cut.map((month) => `month <> ${literal(month)}`),
+  ];
+  const within = limited('vega_time', (instant) => `timestamptz ${literal(formatInstant(instant))}`);
+  const summedUp = cut.map((month) => {
+    const entries = `(select * from ledger_entries where month = ${literal(month)} and ${within.join(' and ')})`;
     return `select ${literal(month)} as month, ${names} from (${summaryOf(table, entries)})`;
   });
+  const published = `select month, ${names} from ${table}${whole.length === 0 ? '' : ` where ${whole.join(' and ')}`}`;
   return [published, ...summedUp].join('\n  union all ');
 }

@@ -13,7 +13,6 @@ import {
   PARTIES,
   text,
 } from './columns.ts';
-import { MADE_WHERE_ASKED } from './counted.ts';
 import type { MetaData } from '../delta/actions.ts';
 import { literal } from '../local/sql.ts';
 import { SUMMARIES } from './summaries.ts';
@@ -48,6 +47,22 @@ function columnsOf(table: LakeTable): readonly LakeColumn[] {
   const { columns, isWhole } = SHAPES[table];
   return isWhole ? columns : [...columns, text('month', MONTH_COMMENT)];
 }
+
+/** What does not stand in the files of entries. */
+const MADE_WHERE_ASKED: readonly LakeColumn[] = [
+  {
+    name: 'is_counted',
+    type: 'BOOLEAN',
+    comment:
+      'True for the one row that stands for an entry: the sender’s, or the receiver’s where the sender’s ledger is not loaded for that asset and instant. Not in the stored table; added by this page and by `query`',
+  },
+  {
+    name: 'both_sides',
+    type: 'BOOLEAN',
+    comment:
+      'Whether the release sent what the party receives as well. Not in the stored table; added by this page and by `query`',
+  },
+];
 
 /** And of a table as a question sees it, what is made where it is asked included. */
 export function askedColumns(table: LakeTable): readonly LakeColumn[] {
@@ -158,4 +173,24 @@ export function rowsOf(table: LakeTable, paths: readonly string[], hasMonth: boo
     : 'hive_partitioning = false';
   const files = `read_parquet([${paths.map(literal).join(', ')}], union_by_name = true, ${partitions})`;
   return `(select ${namesOf(all)} from (select ${none} where false union all by name select * from ${files}))`;
+}
+
+/**
+ * Entries with `MADE_WHERE_ASKED`, behind FROM. An entry between two mirrored parties lies in both exports where the
+ * release sends both sides. It counts in the sender's; in the receiver's only where the sender's ledger is not loaded
+ * for that asset and instant. The rule of the view `mirror.exported_entries`.
+ */
+export function countedEntries(entries: string, coverage: string): string {
+  const columns = ENTRIES.map(({ name }) => `entry.${name}`).join(', ');
+  const hasMonth = entries.includes(' as month') ? ', entry.month' : '';
+  // One row of ranges for each party, so that no entry is joined twice.
+  return `(select ${columns}${hasMonth},
+      case when entry.side in ('from', 'both') or covered.ranges is null then true
+        else not list_bool_or(list_transform(covered.ranges, lambda r: r.from_time <= entry.vega_time
+          and r.to_time > entry.vega_time and (r.asset_id is null or r.asset_id = entry.asset_id))) end as is_counted,
+      entry.effect is not null or entry.effect_text is not null as both_sides
+    from ${entries} entry left join (
+      select party_id as covered_party, list({from_time: from_time, to_time: to_time, asset_id: asset_id}) as ranges
+        from ${coverage} group by party_id) covered
+      on covered.covered_party = entry.account_from_party_id)`;
 }

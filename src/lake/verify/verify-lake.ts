@@ -1,20 +1,19 @@
 /** Does the lake hold what its logs say, and what was loaded? */
 import { errorCode, errorLine, PermanentError } from '../../core/errors.ts';
 import { measure } from '../../core/byte-sums.ts';
-import type { ListedObject } from '../../objects/object-store.ts';
 import type { LakeCheckOptions, LakeFindings, Problem } from '../../load/ports.ts';
 import { appIdOf, type LakeDeps } from '../build/workshop.ts';
 import { type AddFile, type TableState, totalOfFiles } from '../delta/actions.ts';
 import { findBrokenCheckpoints } from '../delta/checkpoint.ts';
-import { listObjects, logAmong } from '../delta/listing.ts';
+import { listObjects } from '../delta/listing.ts';
 import { readTable } from '../delta/log.ts';
-import { type LakeAccess, openEngine } from '../local/duckdb.ts';
+import { openEngine } from '../local/duckdb.ts';
 import { type StoredFile, storedFile } from '../local-files.ts';
 import { type Moment, MOMENTS_PREFIX, readMoment } from '../moment.ts';
 import type { RecordedTable } from '../store/lake-store.ts';
 import { LAKE_TABLES, type LakeTable } from '../tables/columns.ts';
 import { LAKE_PREFIX, rootOf } from '../tables/tables.ts';
-import { compareWithWarehouse, type Report } from './verify-values.ts';
+import { compareWithWarehouse, type FoundLake } from './verify-values.ts';
 
 const ATTEMPTS_MAX = 3;
 
@@ -44,75 +43,45 @@ async function verifyMoment(
   { deep, parts = 1 }: LakeCheckOptions,
   signal: AbortSignal,
 ): Promise<LakeFindings> {
-  const { repository, objects } = deps;
+  const { repository, objects, scratchDir } = deps;
   const recorded = await repository.recorded();
   const problems: Problem[] = [];
-  const report: Report = (code, subject, message) => problems.push({ code, subject, message });
+  const report: FoundLake['report'] = (code, subject, message) => problems.push({ code, subject, message });
   if (moment === undefined) {
     if (recorded.length > 0) report('LAKE_MISSING', MOMENTS_PREFIX, 'the lake that was built is gone');
     const loaded = new Set((await repository.segmentMonths()).map(({ segmentId }) => segmentId));
     return { files: 0, filesRead: 0, rows: 0n, problems, segmentsBehind: loaded.size };
   }
-  await using engine = await openEngine(deps.scratchDir);
+  await using engine = await openEngine(scratchDir);
   const listed = await listObjects(objects, LAKE_PREFIX, signal);
-  const found = { ...engine, objects, signal, listed, moment, recorded };
+  const found = { ...deps, ...engine, signal, listed, moment, recorded, report };
   const live = new Map<LakeTable, readonly AddFile[]>();
-  for (const table of LAKE_TABLES) {
-    const state = await checkTable(found, table, report);
-    live.set(table, [...(state?.live.values() ?? [])]);
-  }
+  for (const table of LAKE_TABLES)
+    live.set(table, [...((await checkTable(found, table))?.live.values() ?? [])]);
   const files = [...live].flatMap(([table, adds]) => adds.map((add) => storedFile(table, add)));
-  const keys = files.map(({ key }) => key);
-  const turn = await repository.filesToProve(keys, parts);
-  const proven: string[] = [];
-  const sizes = new Map(listed.map(({ key, bytes }) => [key, bytes]));
-  for (const file of files) {
-    if (!turn.has(file.key)) checkSize(file, sizes.get(file.key), report);
-    else if (await isIntact(found, file, report)) proven.push(file.key);
-  }
-  await repository.noteProven(proven, keys);
+  const filesRead = await checkFiles(found, files, parts);
   const { rows } = totalOfFiles([...live.values()].flat());
   const entries = live.get('ledger_entries') ?? [];
   const segmentsBehind =
-    problems.length > 0
-      ? 0
-      : await compareWithWarehouse(deps, found, { moment, entries, isWhole: parts === 1, deep }, report);
-  return { files: files.length, filesRead: turn.size, rows, problems, segmentsBehind };
-}
-
-function checkSize({ key, bytes }: StoredFile, listed: bigint | undefined, report: Report): void {
-  if (listed === undefined) report('OBJECT_MISSING', key, 'a version names it, and it is not in the store');
-  else if (listed !== bytes)
-    report('LAKE_FILE_CORRUPT', key, `it has ${listed} bytes, published were ${bytes}`);
-}
-
-/** The lake as it was found. */
-interface FoundLake extends LakeAccess {
-  readonly moment: Moment;
-  readonly recorded: readonly RecordedTable[];
-  readonly listed: readonly ListedObject[];
+    problems.length > 0 ? 0 : await compareWithWarehouse(found, entries, { deep, isWhole: parts === 1 });
+  return { files: files.length, filesRead, rows, problems, segmentsBehind };
 }
 
 /** @returns the table, where it can be read */
-async function checkTable(
-  found: FoundLake,
-  table: LakeTable,
-  report: Report,
-): Promise<TableState | undefined> {
-  const { moment, recorded, listed } = found;
+async function checkTable(found: FoundLake, table: LakeTable): Promise<TableState | undefined> {
+  const { moment, recorded, report } = found;
   const root = rootOf(table);
   const last = recorded.find((known) => known.table === table);
   const named = moment.tables[table];
   if (named === undefined && last === undefined) return undefined;
   try {
-    const log = logAmong(root, listed);
-    const state = await readTable(found, log, named?.version);
+    const state = await readTable(found, root, named?.version);
     if (state === undefined || named === undefined) {
       report('LAKE_TABLE_MISSING', root, 'the table that was built is gone');
       return undefined;
     }
-    checkIdentity(root, state, moment, last, report);
-    for (const broken of await findBrokenCheckpoints(found, log))
+    checkIdentity(found, root, state, last);
+    for (const broken of await findBrokenCheckpoints(found, root))
       report('LAKE_CHECKPOINT_BROKEN', root, `${broken.state}; 'ledger-mirror lake' takes it away`);
     return state;
   } catch (error) {
@@ -123,11 +92,10 @@ async function checkTable(
 }
 
 function checkIdentity(
+  { moment: { tables, mirrorId }, report }: FoundLake,
   root: string,
   { metaData, txns }: TableState,
-  { tables, mirrorId }: Moment,
   last: RecordedTable | undefined,
-  report: Report,
 ): void {
   const isNamed = Object.values(tables).some((named) => named?.id === metaData.id);
   const build = txns.get(appIdOf(mirrorId))?.version ?? -1;
@@ -137,11 +105,28 @@ function checkIdentity(
     report('LAKE_TABLE_OLDER', root, `it is as build ${build} left it, the last one was ${last.build}`);
 }
 
-async function isIntact(
-  { objects, signal }: FoundLake,
-  { key, bytes, sha256 }: StoredFile,
-  report: Report,
-): Promise<boolean> {
+/** Reads those whose turn it is, and looks for the others among what is listed. @returns how many it read */
+async function checkFiles(found: FoundLake, files: readonly StoredFile[], parts: number): Promise<number> {
+  const { repository, listed, report } = found;
+  const keys = files.map(({ key }) => key);
+  const turn = await repository.filesToProve(keys, parts);
+  const sizes = new Map(listed.map(({ key, bytes }) => [key, bytes]));
+  const proven: string[] = [];
+  for (const file of files) {
+    const { key, bytes } = file;
+    const size = sizes.get(key);
+    if (turn.has(key)) proven.push(...((await isIntact(found, file)) ? [key] : []));
+    else if (size === undefined)
+      report('OBJECT_MISSING', key, 'a version names it, and it is not in the store');
+    else if (size !== bytes)
+      report('LAKE_FILE_CORRUPT', key, `it has ${size} bytes, published were ${bytes}`);
+  }
+  await repository.noteProven(proven, keys);
+  return turn.size;
+}
+
+async function isIntact({ objects, signal, report }: FoundLake, file: StoredFile): Promise<boolean> {
+  const { key, bytes, sha256 } = file;
   try {
     const found = await measure(await objects.read(key, signal));
     if (found.bytes === bytes && (sha256 ?? found.sha256) === found.sha256) return true;

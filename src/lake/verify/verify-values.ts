@@ -3,18 +3,22 @@ import { canonicalText, ENTRY_COLUMNS, extraFromJson, isAmountColumn } from '../
 import { hashText, RowDigest } from '../../ledger/digest.ts';
 import type { AddFile } from '../delta/actions.ts';
 import type { LakeDeps } from '../build/workshop.ts';
-import { taggedFile } from '../build/entries-file.ts';
+import { countBySegment, taggedFile } from '../build/entries-file.ts';
 import { interruptible, type LakeAccess, queryRows } from '../local/duckdb.ts';
 import { literal } from '../local/sql.ts';
-import { bringFiles, storedFile } from '../local-files.ts';
+import { bringFiles } from '../local-files.ts';
 import type { Moment } from '../moment.ts';
 import { type Lake, openLake } from '../query/lake.ts';
+import type { RecordedTable } from '../store/lake-store.ts';
 import type { SegmentMonth } from '../store/warehouse-reader.ts';
 import { SUMMARY_TABLES, summaryDifference } from '../tables/summaries.ts';
-import { rowsOf } from '../tables/tables.ts';
 
-/** Told of each problem. */
-export type Report = (code: string, subject: string, message: string) => void;
+/** The lake as it was found at a moment, and who is told of each problem. */
+export interface FoundLake extends LakeDeps, LakeAccess {
+  readonly moment: Moment;
+  readonly recorded: readonly RecordedTable[];
+  readonly report: (code: string, subject: string, message: string) => void;
+}
 
 /** Rows that were counted together: those of a file, or of one segment. */
 interface CountedRows {
@@ -24,13 +28,6 @@ interface CountedRows {
   readonly rows: bigint;
 }
 
-interface Compared {
-  readonly moment: Moment;
-  readonly entries: readonly AddFile[];
-  readonly isWhole: boolean;
-  readonly deep: boolean;
-}
-
 /**
  * A whole run counts the rows of each segment in the files. Another goes by what the log says of each file, which counted
  * its rows when it was written, and reads the files of other writers only.
@@ -38,55 +35,32 @@ interface Compared {
  * @returns how many segments were loaded or unloaded since the last build
  */
 export async function compareWithWarehouse(
-  { repository, scratchDir }: LakeDeps,
-  access: LakeAccess,
-  { moment, entries, isWhole, deep }: Compared,
-  report: Report,
+  found: FoundLake,
+  entries: readonly AddFile[],
+  { deep, isWhole }: { readonly deep: boolean; readonly isWhole: boolean },
 ): Promise<number> {
-  const { objects, signal } = access;
+  const { repository, objects, scratchDir, moment, signal } = found;
   const loaded = await repository.segmentMonths();
   const logged = isWhole ? [] : entries.flatMap((add) => taggedFile(add) ?? []);
   const read = isWhole ? entries : entries.filter((add) => taggedFile(add) === undefined);
-  const counted = [
+  const counted = await countBySegment(found, await bringFiles('ledger_entries', read, found), true);
+  const { behind, matched } = compare(found, loaded, [
     ...logged.map((file) => ({ ...file, place: file.add.path })),
-    ...(await countBySegment(read, { ...access, scratchDir })),
-  ];
-  if (!deep) return compare(loaded, counted, report).behind;
+    ...counted.map((of) => ({ ...of, place: `segment ${of.segmentId}`, segments: [of.segmentId] })),
+  ]);
+  if (!deep) return behind;
   await using lake = await openLake({ objects, scratchDir }, signal);
   // A newer one is there: what is compared would be another lake.
   if (lake.version !== moment.moment) return 0;
-  const { behind, matched } = compare(loaded, counted, report);
   for (const [month, segments] of Map.groupBy(matched, (segment) => segment.month)) {
-    await checkValues(lake, month, segments, { signal, report });
-    await checkSummaries(lake, month, { signal, report });
+    await checkValues(found, lake, month, segments);
+    await checkSummaries(found, lake, month);
   }
   return behind;
 }
 
-async function countBySegment(
-  adds: readonly AddFile[],
-  access: LakeAccess & { readonly scratchDir: string },
-): Promise<readonly CountedRows[]> {
-  const paths = await bringFiles(
-    adds.map((add) => storedFile('ledger_entries', add)),
-    access,
-  );
-  const sql = `select month, segment_id, count(*) from ${rowsOf('ledger_entries', paths, true)} group by 1, 2`;
-  const counts = await queryRows(access, 'count the rows of segments', sql);
-  return (counts as readonly [string, bigint, bigint][]).map(([month, id, rows]) => ({
-    place: `segment ${id}`,
-    month,
-    segments: [id],
-    rows,
-  }));
-}
-
 /** @returns how many segments were loaded or unloaded since, and those of which the right number of rows is there */
-function compare(
-  loaded: readonly SegmentMonth[],
-  counted: readonly CountedRows[],
-  report: Report,
-): { readonly behind: number; readonly matched: readonly SegmentMonth[] } {
+function compare({ report }: FoundLake, loaded: readonly SegmentMonth[], counted: readonly CountedRows[]) {
   const nameOf = (month: string, segmentId: bigint): string => `${month}/${segmentId}`;
   const wanted = new Map(loaded.map((one) => [nameOf(one.month, one.segmentId), one]));
   const seen = new Set<string>();
@@ -111,16 +85,11 @@ function compare(
   return { behind: behind.size, matched };
 }
 
-interface Check {
-  readonly signal: AbortSignal;
-  readonly report: Report;
-}
-
 async function checkValues(
+  { signal, report }: FoundLake,
   { connection }: Lake,
   month: string,
   segments: readonly SegmentMonth[],
-  { signal, report }: Check,
 ): Promise<void> {
   const [expected, found] = [new RowDigest(), new RowDigest()];
   for (const { valuesDigest, rows } of segments)
@@ -142,20 +111,13 @@ async function checkValues(
   report('LAKE_VALUES_DIFFER', `ledger_entries/month=${month}`, message);
 }
 
-async function checkSummaries(lake: Lake, month: string, { signal, report }: Check): Promise<void> {
+async function checkSummaries({ signal, report }: FoundLake, lake: Lake, month: string): Promise<void> {
   for (const table of SUMMARY_TABLES) {
     const subject = `${table}/month=${month}`;
-    const [[rows] = []] = await queryRows(
-      { ...lake, signal },
-      `check ${subject}`,
-      summaryDifference(table, month),
-    );
-    if (rows !== 0n)
-      report(
-        'LAKE_SUMMARY_DIFFERS',
-        subject,
-        `${String(rows)} of its rows are not what its entries sum up to`,
-      );
+    const sql = summaryDifference(table, month);
+    const [[rows] = []] = await queryRows({ ...lake, signal }, `check ${subject}`, sql);
+    const message = `${String(rows)} of its rows are not what its entries sum up to`;
+    if (rows !== 0n) report('LAKE_SUMMARY_DIFFERS', subject, message);
   }
 }
 

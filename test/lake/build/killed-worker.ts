@@ -30,7 +30,9 @@ function stepped<Target extends object>(target: Target): Target {
       if (typeof own !== 'function') return own;
       return (...given: readonly unknown[]): unknown => {
         if (!STEPS.includes(String(name))) return Reflect.apply(own, of, given);
-        const step = `${String(name)} ${String(given[0])} ${String(given[1])}`;
+        const [first, second] = given;
+        const isCommit = typeof second === 'object' && second !== null && 'table' in second;
+        const step = `${String(name)} ${String(first)} ${String(isCommit ? second.table : second)}`;
         reach(step);
         const result = Reflect.apply(own, of, given) as Promise<unknown>;
         return result.finally(() => reach(`done ${step}`));

@@ -6,12 +6,13 @@ import { beforeAll, describe, expect, it } from 'vitest';
 import { buildLake, type LakeDeps } from '../../../src/lake/build/build.ts';
 import { type Lake, openLake } from '../../../src/lake/query/lake.ts';
 import { publishMoment, readMoment } from '../../../src/lake/moment.ts';
-import { completeIds, refuseCutIds } from '../../../src/lake/query/short-ids.ts';
 import {
+  completeIds,
   inquiry,
   type QuestionValues,
   READY_QUESTIONS,
   readyQuestion,
+  refuseCutIds,
 } from '../../../src/lake/query/questions.ts';
 import { askedColumns } from '../../../src/lake/tables/tables.ts';
 import { LAKE_TABLES } from '../../../src/lake/tables/columns.ts';
@@ -282,11 +283,14 @@ describe('ready questions', () => {
     await expect(complete({ asset: 'none' })).rejects.toThrow('there is no asset "none"');
   });
 
-  it('are told how a table is named here that was named as in Postgres', async () => {
+  it('are answered under the names that Postgres has, its schema included', async () => {
     await using lake = await openLake(deps, signal);
-    const ask = async (sql: string): Promise<unknown> => answer(lake, sql, {});
-    await expect(ask('select * from mirror.ledger_entries')).rejects.toThrow('here it is ledger_entries.');
-    await expect(ask('select * from mirror.runs')).rejects.toThrow('show tables says what there is.');
+    const ask = async (sql: string): Promise<unknown> => (await answer(lake, sql, {}))['rows'];
+    for (const name of ['ledger_entries', 'entries', 'parties']) {
+      const counted = (from: string): string => `select count(*) as n from ${from}`;
+      expect(await ask(counted(`mirror.${name}`))).toEqual(await ask(counted(name)));
+    }
+    await expect(ask('select * from mirror.runs')).rejects.toThrow('Table with name runs does not exist');
   });
 
   it.each(LAKE_TABLES)('see of %s the columns that are listed with their meaning', async (table) => {

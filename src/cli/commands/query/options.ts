@@ -11,9 +11,9 @@ import {
   READY_QUESTIONS,
   type ReadyQuestion,
   readyQuestion,
+  refuseCutIds,
 } from '../../../lake/query/questions.ts';
 import { outputProblems } from '../../output/destination.ts';
-import { refuseCutIds } from '../../../lake/query/short-ids.ts';
 
 export interface QueryCommandOptions {
   /** Absent: typed at a prompt, or read from standard input. */

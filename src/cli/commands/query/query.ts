@@ -5,8 +5,14 @@ import { text as readText } from 'node:stream/consumers';
 import { openStore, scratchDirOf } from '../../../app/data-dir.ts';
 import { UsageError } from '../../../core/errors.ts';
 import { type Lake, type LakeOptions, openLake } from '../../../lake/query/lake.ts';
-import { inquiry, READY_QUESTIONS } from '../../../lake/query/questions.ts';
-import { completeIds, hasOneSided, KNOWN_PARTIES } from '../../../lake/query/short-ids.ts';
+import {
+  completeIds,
+  hasOneSided,
+  inquiry,
+  KNOWN_PARTIES,
+  READY_QUESTIONS,
+} from '../../../lake/query/questions.ts';
+
 import { runQuery } from '../../../lake/query/query.ts';
 import { scratchFolder } from '../../../lake/local/scratch.ts';
 import type { CommandContext, CommandResult, Handler } from '../../context.ts';
