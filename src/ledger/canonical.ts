@@ -13,7 +13,7 @@ import {
   decodeTransferType,
 } from './encodings.ts';
 import { COLUMN_KINDS, type ColumnKind, KNOWN_COLUMNS, type KnownColumn, type Layout } from './header.ts';
-import type { RowFields } from './row-fields.ts';
+import { cellText, type RowFields } from './row-fields.ts';
 
 /** The columns that make an entry; `effect` follows from them and is kept beside them. */
 export type EntryColumn = Exclude<KnownColumn, 'effect'>;
@@ -43,7 +43,7 @@ export const DECODERS: Readonly<Record<ColumnKind, Decode>> = {
 };
 
 /** What the values of a column are; undefined of one that nobody knows. */
-function kindOf(name: string): ColumnKind | undefined {
+export function kindOf(name: string): ColumnKind | undefined {
   return Object.hasOwn(COLUMN_KINDS, name) ? COLUMN_KINDS[name as KnownColumn] : undefined;
 }
 
@@ -71,6 +71,11 @@ const VALUE_SEPARATOR = '\u001f';
 const EXTRA_SEPARATOR = '\u001e';
 /** Postgres keeps no NUL in JSON; the separators would make two rows look like one another. */
 const FORBIDDEN_IN_EXTRA = ['\u0000', VALUE_SEPARATOR, EXTRA_SEPARATOR];
+
+/** Of a column that nobody knew: any text that can be stored. */
+export function decodeExtra(text: string): string | undefined {
+  return FORBIDDEN_IN_EXTRA.some((character) => text.includes(character)) ? undefined : text;
+}
 
 /** A column that nobody knew, and its text. */
 export type ExtraValue = readonly [name: string, text: string];
@@ -175,16 +180,14 @@ export class RowCanonicalizer {
   }
 
   /**
-   * Reads the row `buffer[start, end)`, which `fields` has scanned last.
+   * Reads the row that `fields` has scanned last.
    * @throws PermanentError `BAD_VALUE` with the column and the beginning of its text
    */
-  read(fields: RowFields, buffer: Buffer, start: number, end: number): CanonicalRow {
-    // One string for the row and slices of it: a third of the cost of a string for each field. Known
-    // values but parties are ASCII; a byte beyond it fails its pattern.
-    const row = buffer.toString('latin1', start, end);
+  read(fields: RowFields): CanonicalRow {
+    // Known values but parties are ASCII; a byte beyond it fails its pattern.
     const values: string[] = [];
     for (const column of this.#placed) {
-      const text = row.slice(fields.start(column.index) - start, fields.end(column.index) - start);
+      const text = fields.cell(column.index);
       const value = column.decode(text);
       if (value === undefined || (value === '' && column.isRequired)) throw badValue(column.name, text);
       values.push(value);
@@ -194,7 +197,7 @@ export class RowCanonicalizer {
 
   #effectOf(fields: RowFields): string {
     if (this.#effectIndex === undefined) return '';
-    const text = fields.text(this.#effectIndex) ?? '';
+    const text = fields.text(this.#effectIndex);
     const effect = decodeInteger(text);
     if (effect === undefined) throw badValue('effect', text);
     return effect;
@@ -202,16 +205,11 @@ export class RowCanonicalizer {
 
   #extraOf(fields: RowFields): readonly ExtraValue[] {
     return this.#unknown.map(({ name, index }) => {
-      const text = fields.text(index) ?? '';
-      if (FORBIDDEN_IN_EXTRA.some((character) => text.includes(character))) throw badValue(name, text);
+      const text = fields.text(index);
+      if (decodeExtra(text) === undefined) throw badValue(name, text);
       return [name, text] as const;
     });
   }
-}
-
-/** The text of a cell whose bytes were read as latin1, with quotes still doubled. */
-function cellText(cell: string): string {
-  return Buffer.from(cell, 'latin1').toString('utf8').replaceAll('""', '"');
 }
 
 function cellDecoder(kind: ColumnKind): Decode {

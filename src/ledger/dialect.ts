@@ -118,7 +118,6 @@ function translate(fields: RowFields, dialect: CsvDialect, asked: AskedFor): Tra
       ? text
       : `"${text.replaceAll('"', '""')}"`;
   };
-  const text = (at: number): string => fields.text(at) ?? '';
   const id = remember((written) => idText(written, dialect.ids));
   /** Of a column that the CSV does not have. */
   const missing: Readonly<Partial<Record<KnownColumn, string | undefined>>> = {
@@ -132,16 +131,16 @@ function translate(fields: RowFields, dialect: CsvDialect, asked: AskedFor): Tra
   const effect = (): string => {
     const [from, to] = (['account_from_party_id', 'account_to_party_id'] as const).map((column) => {
       const at = places.get(column);
-      return decodeId(at === undefined ? (missing[column] ?? '') : id(text(at))) ?? '';
+      return decodeId(at === undefined ? (missing[column] ?? '') : id(fields.text(at))) ?? '';
     });
-    const quantity = decodeInteger(text(places.get('quantity') ?? 0)) ?? '';
+    const quantity = decodeInteger(fields.text(places.get('quantity') ?? 0)) ?? '';
     return effectOf(asked.partyId, quantity, from ?? '', to ?? '') ?? '';
   };
   const writes = KNOWN_COLUMNS.map((column): Write => {
     const at = places.get(column);
     if (at === undefined) return column === 'effect' ? effect : () => missing[column] ?? '';
-    if (column === 'vega_time' && times !== 'rfc3339') return () => timeText(text(at), times);
-    return column.endsWith('_id') && dialect.ids !== 'hex' ? () => id(text(at)) : () => raw(at);
+    if (column === 'vega_time' && times !== 'rfc3339') return () => timeText(fields.text(at), times);
+    return column.endsWith('_id') && dialect.ids !== 'hex' ? () => id(fields.text(at)) : () => raw(at);
   });
   for (const at of unknown) writes.push(() => raw(at));
   return {

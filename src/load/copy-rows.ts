@@ -99,7 +99,7 @@ export class CopyRows implements SegmentRows {
       throw this.#rowError('BAD_ROW', `it has ${count} fields, the header ${this.#columns}`);
     }
     try {
-      return this.#canonicalizer.read(this.#fields, buffer, start, end);
+      return this.#canonicalizer.read(this.#fields);
     } catch (error) {
       if (error instanceof PermanentError) throw this.#rowError(error.code, error.message, error);
       throw error;

@@ -83,7 +83,7 @@ function read(header: string, row: string): ReturnType<RowCanonicalizer['read']>
   const fields = new RowFields();
   const bytes = Buffer.from(row);
   fields.scan(bytes, 0, bytes.length);
-  return new RowCanonicalizer(layoutOf(header.split(','))).read(fields, bytes, 0, bytes.length);
+  return new RowCanonicalizer(layoutOf(header.split(','))).read(fields);
 }
 
 describe('the canonical row', () => {

@@ -63,9 +63,8 @@ async function copyRows(
       header = Buffer.from(buffer.subarray(start, next));
       return;
     }
-    const column = layout.index.vega_time;
     fields.scan(buffer, start, end);
-    time.read(buffer, fields.start(column), fields.end(column));
+    time.read(fields.cell(layout.index.vega_time));
     const hash = hashRow(buffer, start, end);
     sum.add(hash);
     const spool = spools.find((one) => one.holds(time.second));
