@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { JOBS, type JobDefinition } from '../src/runs/job.ts';
 import { runNightly } from '../src/runs/nightly/nightly-run.ts';
 import { claimScheduled, SCHEDULED } from '../src/runs/nightly/start-scheduled.ts';
-import { sendNotices } from '../src/runs/report/notices.ts';
+import { sendNotices } from '../src/runs/notices.ts';
 import { workRun } from '../src/runs/work-run.ts';
 import { runDocument } from '../src/runs/run-document.ts';
 import type { Completeness } from '../src/runs/store/completeness.ts';

@@ -13,7 +13,7 @@ import { openPostgresBackend, openRedisBackend } from '../queue/redis-and-postgr
 import type { JobDeps } from '../runs/job.ts';
 import { nextScheduledMs } from '../runs/nightly/scheduled-times.ts';
 import { ProgressHints } from '../runs/progress/progress-hints.ts';
-import { openPoster } from '../runs/report/notices.ts';
+import { openPoster } from '../runs/notices.ts';
 import { RunCosts } from '../runs/store/run-costs.ts';
 import { readCompleteness } from '../runs/store/completeness.ts';
 import { NightlyPlans } from '../runs/store/nightly/nightly-plans.ts';

@@ -2,6 +2,7 @@
 import { once } from 'node:events';
 import { statfs } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
+import { sql } from 'kysely';
 import { version } from '../core/version.ts';
 import { errorLine } from '../core/errors.ts';
 import { makeFolders } from '../core/folders.ts';
@@ -10,6 +11,7 @@ import type { Config } from '../config/environment.ts';
 import { isWrittenOnce } from '../objects/object-store.ts';
 import { describeStore } from './describe-store.ts';
 import type { SourceClock } from '../export/plan/source-clock.ts';
+import { readRow } from '../postgres/transaction.ts';
 import { LIST_RETRIES } from '../source/retry/retry.ts';
 import { openApp, type App, type AppOptions } from './app.ts';
 import { passwordFileOf, requireWritable } from './data-dir.ts';
@@ -49,18 +51,100 @@ export async function examine(options: AppOptions): Promise<readonly Finding[]> 
   }
   await using app = opened;
   const limit = AbortSignal.any([options.signal, AbortSignal.timeout(CHECKS_MAX_MS)]);
-  const clock = app.config.sourceUrl === undefined ? undefined : app.jobs.stages.clock(limit);
+  const clock = app.config.sourceUrl && app.jobs.stages.clock(limit);
+  const asked: Asked = {
+    app,
+    clock,
+    database: readRow(app.warehouse.db, 'look at the database', FACTS),
+    limit,
+  };
   // Side by side: one that waits for somebody who is away must not keep the others.
-  const checked = await Promise.all([
-    check('database', () => examineDatabase(app), limit),
-    check('rights', () => examineRights(app), limit),
-    check('queues', () => examineQueues(app), limit),
-    check('object store', () => examineStore(app, limit), limit),
-    check('source', () => examineSource(clock), limit),
-    check('clock', () => examineClock(app, clock), limit),
-  ]);
-  return [...findings, ...checked];
+  const checked = Object.entries(CHECKS).map(([what, work]) => check(what, () => work(asked), limit));
+  return [...findings, ...(await Promise.all(checked))];
 }
+
+type Facts = Record<'server' | 'size' | 'role', string> &
+  Record<'mayLoad' | 'hasReader', boolean> & { micros: bigint };
+const FACTS = sql<Facts>`
+  select current_setting('server_version') as server, pg_size_pretty(pg_database_size(current_database())) as size,
+    current_user as role, has_schema_privilege('mirror', 'CREATE') and
+      (select pg_has_role(relowner, 'USAGE') from pg_class where oid = 'mirror.ledger_entries'::regclass) as "mayLoad",
+    exists (select from pg_roles where rolname = 'mirror_reader') as "hasReader",
+    (extract(epoch from clock_timestamp()) * 1000000)::bigint as micros`;
+
+/** What several checks go by is asked once. */
+interface Asked {
+  readonly app: App;
+  readonly clock: Promise<SourceClock> | undefined;
+  readonly database: Promise<Facts>;
+  readonly limit: AbortSignal;
+}
+
+const CHECKS: Readonly<Record<string, (asked: Asked) => Promise<Result>>> = {
+  database: async ({ app, database }) => {
+    const { server, size } = await database;
+    const detail = `${databasePlace(app)}, Postgres ${server}, ${size} large`;
+    if (Number.parseInt(server, 10) < POSTGRES_MAJOR_MIN)
+      return fail(`${detail}: ${POSTGRES_MAJOR_MIN} or later is needed`);
+    const advice = "for trials and single hosts: it gets security fixes later than a system's Postgres";
+    return pass(app.config.databaseUrl === undefined ? `${detail}; ${advice}` : detail);
+  },
+  // What a load will need, before it needs it: partitions are made and attached, views are granted.
+  rights: async ({ database }) => {
+    const { role, mayLoad, hasReader } = await database;
+    if (!mayLoad)
+      return fail(
+        `${role} may not make partitions; let the owner of schema mirror run: alter table mirror.ledger_entries owner to "${role}"; grant create on schema mirror to "${role}"`,
+      );
+    if (hasReader) return pass(`${role} may migrate and load; mirror_reader is there for analysts`);
+    return warn(
+      `${role} may migrate and load, but may not create roles: have an administrator create mirror_reader, and grant it usage on schema mirror and select on its views`,
+    );
+  },
+  queues: async ({ app: { queues } }) => {
+    await queues.counts('sync');
+    const advice = await queues.advice();
+    if (advice.length > 0) return warn(advice.join('; '));
+    return pass(queues.kind === 'redis' ? 'in Redis' : 'in Postgres (no REDIS_URL)');
+  },
+  // Writes, reads and removes for real: rights differ by operation.
+  'object store': async ({ app: { store }, limit }) => {
+    if (store.url.startsWith('file:')) {
+      const advice = 'point OBJECT_STORE_URL at a larger disk';
+      const space = await examineSpace(fileURLToPath(store.url), FREE_BYTES_MIN, advice);
+      if (space.state !== 'ok') return space;
+    }
+    const found = await store.tryOut(limit, REACHABLE_MAX_MS);
+    return (isWrittenOnce(found) ? pass : warn)(describeStore(store.url, found));
+  },
+  source: async (asked) => {
+    const clock = await asked.clock;
+    if (clock === undefined) return { state: 'skipped', detail: 'SOURCE_URL is not set' };
+    if (clock.from === 'source') return pass(`answers; its last block is of ${formatInstant(clock.seen)}`);
+    return warn(
+      'answers, but does not tell its block time: ranges are closed up to the newest entry that it shows',
+    );
+  },
+  // Leases go by the database's clock, closing by the source's: this machine's must agree with both.
+  clock: async (asked) => {
+    const databaseMs = aheadMs((await asked.database).micros);
+    // That the source does not answer is another finding.
+    const clock = await asked.clock?.catch(() => undefined);
+    const headMs = clock?.from === 'source' ? aheadMs(clock.seen) : 0;
+    if (headMs < -HEAD_AGE_MAX_MS)
+      return warn(
+        `the source's last block is ${seconds(headMs)} old: it stands still, or this machine's clock runs ahead`,
+      );
+    const others = [
+      { whose: "the database's", ms: databaseMs },
+      ...(headMs > CLOCK_SKEW_MAX_MS ? [{ whose: "the source's last block", ms: headMs }] : []),
+    ];
+    const off = others.filter(({ ms }) => Math.abs(ms) > CLOCK_SKEW_MAX_MS);
+    const told = (off.length > 0 ? off : others).map(({ whose, ms }) => `${whose} by ${seconds(ms)}`);
+    const differs = `differs from ${told.join(', from ')}`;
+    return off.length > 0 ? warn(`this machine's clock ${differs}; set both by NTP`) : pass(differs);
+  },
+};
 
 type Result = Omit<Finding, 'what'>;
 
@@ -102,97 +186,10 @@ function gib(bytes: bigint): string {
   return (Number(bytes) / 2 ** 30).toFixed(1);
 }
 
-async function examineDatabase(app: App): Promise<Result> {
-  const { rows } = await app.warehouse.pool.query<{ server: string; size: string }>(
-    `select current_setting('server_version') as server, pg_size_pretty(pg_database_size(current_database())) as size`,
-  );
-  const [row] = rows;
-  const major = Number.parseInt(row?.server ?? '0', 10);
-  const detail = `${databasePlace(app)}, Postgres ${row?.server ?? 'unknown'}, ${row?.size ?? 'unknown'} large`;
-  if (major < POSTGRES_MAJOR_MIN) return fail(`${detail}: ${POSTGRES_MAJOR_MIN} or later is needed`);
-  const advice = "for trials and single hosts: it gets security fixes later than a system's Postgres";
-  return pass(app.config.databaseUrl === undefined ? `${detail}; ${advice}` : detail);
-}
-
 function databasePlace({ config, databaseUrl }: App): string {
   if (config.databaseUrl !== undefined) return config.databaseUrl.host;
   const { host, username, pathname } = new URL(databaseUrl);
   return `embedded, at ${host} while a command runs (database ${pathname.slice(1)}, user ${username}, password in ${passwordFileOf(config)})`;
-}
-
-/** What a load will need, before it needs it: partitions are made and attached, views are granted. */
-async function examineRights(app: App): Promise<Result> {
-  const { rows } = await app.warehouse.pool.query<{
-    role: string;
-    creates: boolean;
-    owns: boolean;
-    reader: boolean;
-  }>(
-    `select current_user as role, has_schema_privilege('mirror', 'CREATE') as creates,
-       (select pg_has_role(relowner, 'USAGE') from pg_class where oid = 'mirror.ledger_entries'::regclass) as owns,
-       exists (select from pg_roles where rolname = 'mirror_reader') as reader`,
-  );
-  const [row] = rows;
-  const role = row?.role ?? 'this user';
-  if (row?.creates !== true || !row.owns)
-    return fail(
-      `${role} may not make partitions; let the owner of schema mirror run: alter table mirror.ledger_entries owner to "${role}"; grant create on schema mirror to "${role}"`,
-    );
-  if (row.reader) return pass(`${role} may migrate and load; mirror_reader is there for analysts`);
-  return warn(
-    `${role} may migrate and load, but may not create roles: have an administrator create mirror_reader, and grant it usage on schema mirror and select on its views`,
-  );
-}
-
-async function examineQueues(app: App): Promise<Result> {
-  await app.queues.counts('sync');
-  const advice = await app.queues.advice();
-  if (advice.length > 0) return warn(advice.join('; '));
-  return pass(app.queues.kind === 'redis' ? 'in Redis' : 'in Postgres (no REDIS_URL)');
-}
-
-/** Writes, reads and removes for real: rights differ by operation. */
-async function examineStore(app: App, signal: AbortSignal): Promise<Result> {
-  const { store } = app;
-  if (store.url.startsWith('file:')) {
-    const advice = 'point OBJECT_STORE_URL at a larger disk';
-    const space = await examineSpace(fileURLToPath(store.url), FREE_BYTES_MIN, advice);
-    if (space.state !== 'ok') return space;
-  }
-  const found = await store.tryOut(signal, REACHABLE_MAX_MS);
-  const detail = describeStore(store.url, found);
-  return isWrittenOnce(found) ? pass(detail) : warn(detail);
-}
-
-async function examineSource(asked: Promise<SourceClock> | undefined): Promise<Result> {
-  const clock = await asked;
-  if (clock === undefined) return { state: 'skipped', detail: 'SOURCE_URL is not set' };
-  if (clock.from === 'source') return pass(`answers; its last block is of ${formatInstant(clock.seen)}`);
-  return warn(
-    'answers, but does not tell its block time: ranges are closed up to the newest entry that it shows',
-  );
-}
-
-/** Leases go by the database's clock, closing by the source's: this machine's must agree with both. */
-async function examineClock(app: App, asked: Promise<SourceClock> | undefined): Promise<Result> {
-  const { rows } = await app.warehouse.pool.query<{ micros: string }>(
-    `select (extract(epoch from clock_timestamp()) * 1000000)::bigint::text as micros`,
-  );
-  // That the source does not answer is another finding.
-  const clock = await asked?.catch(() => undefined);
-  const headMs = clock?.from === 'source' ? aheadMs(clock.seen) : 0;
-  if (headMs < -HEAD_AGE_MAX_MS)
-    return warn(
-      `the source's last block is ${seconds(headMs)} old: it stands still, or this machine's clock runs ahead`,
-    );
-  const others = [
-    { whose: "the database's", ms: aheadMs(BigInt(rows[0]?.micros ?? 0)) },
-    ...(headMs > CLOCK_SKEW_MAX_MS ? [{ whose: "the source's last block", ms: headMs }] : []),
-  ];
-  const off = others.filter(({ ms }) => Math.abs(ms) > CLOCK_SKEW_MAX_MS);
-  const told = (off.length > 0 ? off : others).map(({ whose, ms }) => `${whose} by ${seconds(ms)}`);
-  const differs = `differs from ${told.join(', from ')}`;
-  return off.length > 0 ? warn(`this machine's clock ${differs}; set both by NTP`) : pass(differs);
 }
 
 function aheadMs(other: Micros): number {

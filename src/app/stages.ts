@@ -23,9 +23,9 @@ import { lookUpParty, syncList } from '../list-sync/sync.ts';
 import { ExportArchiveStore } from '../export/store/export-archive.ts';
 import { BatchStore } from '../export/store/batch-store.ts';
 import { ExportStore } from '../export/store/export-store.ts';
-import { compareWithReport, publishReport, restoreReports } from '../runs/report/reports.ts';
-import { decodeReport } from '../runs/report/report-form.ts';
-import { ReportStore } from '../runs/store/report-store.ts';
+import { decodeReport } from '../runs/report-form.ts';
+import { compareWithReport } from '../runs/store/compare-report.ts';
+import { publishReport, restoreReports } from '../runs/store/publish-report.ts';
 import { LoadStore } from '../load/store/load-store.ts';
 import { VerifyStore } from '../load/store/verify-store.ts';
 import { ListStore } from '../list-sync/store/list-store.ts';
@@ -130,7 +130,7 @@ function openClock(asked: () => Source): Stages['clock'] {
 /** From published objects into the warehouse and the lake, and whether all of it agrees. */
 function stagesOfLoads(parts: StageParts) {
   const { log, warehouse, store, lake } = parts;
-  const reports = { store: new ReportStore(warehouse), objects: store };
+  const reports = { warehouse, objects: store };
   const rebuilding = { db: warehouse.db, objects: store };
   return {
     load: async ({ runId, rebuild }, call) => {

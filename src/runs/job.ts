@@ -11,7 +11,7 @@ import type { ListLatency } from '../source/observers.ts';
 import type { ProgressHints } from './progress/progress-hints.ts';
 import type { ProgressLine } from './progress/progress-line.ts';
 import type { RunCosts } from './store/run-costs.ts';
-import type { Notices } from './report/notices.ts';
+import type { Notices } from './notices.ts';
 import type { NightlyPlans } from './store/nightly/nightly-plans.ts';
 import type { NightlyStore } from './store/nightly/nightly-store.ts';
 import type { Database } from '../postgres/database.ts';

@@ -3,7 +3,7 @@ import { randomUUID } from 'node:crypto';
 import { hostname } from 'node:os';
 import { reconcileRuns } from '../runs/enqueue.ts';
 import type { JobDeps } from '../runs/job.ts';
-import { sendNotices } from '../runs/report/notices.ts';
+import { sendNotices } from '../runs/notices.ts';
 import { forgetHistory } from '../runs/store/history.ts';
 import { handleJob } from './registry.ts';
 import { keepSchedules, makeUpMissed, SCHEDULED, type Schedules } from '../runs/nightly/start-scheduled.ts';

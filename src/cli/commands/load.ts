@@ -3,7 +3,7 @@ import { readFile } from 'node:fs/promises';
 import { openApp, type App } from '../../app/app.ts';
 import { errorCode, UsageError } from '../../core/errors.ts';
 import type { VerifyRequest } from '../../runs/job.ts';
-import { REPORTS_PREFIX } from '../../runs/report/report-form.ts';
+import { REPORTS_PREFIX } from '../../runs/report-form.ts';
 import { runResult, type CommandContext, type Handler } from '../context.ts';
 import { followRun, joinOrCreate, verifyHere } from '../follow.ts';
 import { findRun, isRunId, openMirror } from '../mirror.ts';

@@ -1,25 +1,15 @@
 /** The report of a nightly run: published once, compared later, and brought back. */
 import { beforeEach, describe, expect, it } from 'vitest';
-import {
-  compareWithReport,
-  type Comparison,
-  publishReport,
-  restoreReports,
-} from '../../../src/runs/report/reports.ts';
-import {
-  decodeReport,
-  type NightlyReport,
-  readReport,
-  reportKey,
-} from '../../../src/runs/report/report-form.ts';
-import type { Completeness } from '../../../src/runs/store/completeness.ts';
-import { ReportStore } from '../../../src/runs/store/report-store.ts';
-import type { Run } from '../../../src/runs/store/run.ts';
-import { RunStore } from '../../../src/runs/store/run-store.ts';
+import { decodeReport, type NightlyReport, readReport, reportKey } from '../../src/runs/report-form.ts';
+import { type Comparison, compareWithReport } from '../../src/runs/store/compare-report.ts';
+import type { Completeness } from '../../src/runs/store/completeness.ts';
+import { publishReport, type ReportDeps, restoreReports } from '../../src/runs/store/publish-report.ts';
+import type { Run } from '../../src/runs/store/run.ts';
+import { RunStore } from '../../src/runs/store/run-store.ts';
 import type { Pool } from 'pg';
-import { loadWorld } from '../../load/load-world.ts';
-import { HEADER_12 } from '../../ledger/csv.ts';
-import { PARTY_A, PARTY_B, publish, row12 } from '../../load/published.ts';
+import { loadWorld } from '../load/load-world.ts';
+import { HEADER_12 } from '../ledger/csv.ts';
+import { PARTY_A, PARTY_B, publish, row12 } from '../load/published.ts';
 import {
   addParties,
   emptyCoverage,
@@ -29,13 +19,13 @@ import {
   removeSegmentsOf,
   renameParty,
   setMirrorCreatedAt,
-} from '../../support/mirror-arrange.ts';
+} from '../support/mirror-arrange.ts';
 
 const world = await loadWorld();
 const { database, warehouse } = world;
 const { pool } = database;
 const { signal } = new AbortController();
-const store = new ReportStore(warehouse);
+const deps = (): ReportDeps => ({ warehouse, objects: world.objects });
 const runs = new RunStore(warehouse.db);
 const COVERS: Completeness = {
   listed: 2,
@@ -77,7 +67,7 @@ async function night(): Promise<{ run: Run; report: NightlyReport; key: string }
   const created = await runs.create({ kind: 'nightly', subject: 'now' });
   const run = (await runs.start(created.runId)) as Run;
   const outcome = { verdict: 'complete', evidence: { exports: { parties: 2 } } } as const;
-  const told = await publishReport(run, outcome, COVERS, { store, objects: world.objects }, signal);
+  const told = await publishReport(run, outcome, COVERS, deps(), signal);
   await runs.finish(run.runId, told.verdict, told.evidence);
   const key = reportKey(run);
   expect(told.evidence).toMatchObject({ report: key });
@@ -85,7 +75,7 @@ async function night(): Promise<{ run: Run; report: NightlyReport; key: string }
 }
 
 function compare({ report, key }: { report: NightlyReport; key: string }): Promise<Comparison> {
-  return compareWithReport(report, key, { store, objects: world.objects }, signal);
+  return compareWithReport(report, key, deps(), signal);
 }
 
 describe('the report of a nightly run', () => {
@@ -128,7 +118,7 @@ describe('the report of a nightly run', () => {
   it('is the one that counts where its run is delivered again', async () => {
     const { run, key } = await night();
     const outcome = { verdict: 'incomplete', evidence: {} } as const;
-    const again = await publishReport(run, outcome, COVERS, { store, objects: world.objects }, signal);
+    const again = await publishReport(run, outcome, COVERS, deps(), signal);
     expect(again).toMatchObject({ verdict: 'complete', evidence: { exports: { parties: 2 }, report: key } });
   });
 
@@ -170,8 +160,7 @@ describe('the report of a nightly run', () => {
     const { run, key } = await night();
     await emptyRuns(pool);
     const problems: string[] = [];
-    const restore = (): Promise<number> =>
-      restoreReports({ store, objects: world.objects }, signal, (where) => problems.push(where));
+    const restore = (): Promise<number> => restoreReports(deps(), signal, (where) => problems.push(where));
     await world.objects.publishBytes('runs/20230101T000000Z.nonsense.json', Buffer.from('{}'), signal);
     expect([await restore(), await restore()]).toEqual([1, 0]);
     expect(await runs.get(run.runId)).toMatchObject({

@@ -3,9 +3,9 @@
  * object store, so that the store alone says what it holds; it is published whole, once, and never overwritten.
  */
 import { z } from 'zod';
-import { PermanentError } from '../../core/errors.ts';
-import type { ObjectStore } from '../../objects/object-store.ts';
-import type { Run } from '../store/run.ts';
+import { PermanentError } from '../core/errors.ts';
+import type { ObjectStore } from '../objects/object-store.ts';
+import type { Run } from './store/run.ts';
 
 export const REPORTS_PREFIX = 'runs/';
 const REPORT_BYTES_MAX = 256 * 2 ** 20;
@@ -45,11 +45,7 @@ export type Holding = z.output<typeof holding>;
 export type RowSum = z.output<typeof sum>;
 
 /** `runs/20230510T020000Z.<run id>.json` */
-export function reportKey({
-  runId,
-  startedAt,
-  queuedAt,
-}: Pick<Run, 'runId' | 'startedAt' | 'queuedAt'>): string {
+export function reportKey({ runId, startedAt, queuedAt }: Run): string {
   const start = new Date(startedAt ?? queuedAt).toISOString().replaceAll(/[-:]|\.\d+/g, '');
   return `${REPORTS_PREFIX}${start}.${runId}.json`;
 }

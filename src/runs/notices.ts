@@ -6,14 +6,14 @@
  */
 import { createHmac } from 'node:crypto';
 import pRetry from 'p-retry';
-import { errorLine, RetryableError } from '../../core/errors.ts';
-import { hideSecretsIn } from '../../core/json-value.ts';
-import type { Log } from '../../core/log.ts';
-import type { Database } from '../../postgres/database.ts';
-import { isOver, runDocument } from '../run-document.ts';
-import type { Run } from '../store/run.ts';
-import { readUntoldRuns, type UntoldRun } from '../store/run-facts.ts';
-import type { RunStore } from '../store/run-store.ts';
+import { errorLine, RetryableError } from '../core/errors.ts';
+import { hideSecretsIn } from '../core/json-value.ts';
+import type { Log } from '../core/log.ts';
+import type { Database } from '../postgres/database.ts';
+import { isOver, runDocument } from './run-document.ts';
+import type { Run } from './store/run.ts';
+import { readUntoldRuns, type UntoldRun } from './store/run-facts.ts';
+import type { RunStore } from './store/run-store.ts';
 
 const AT_ONCE_MAX = 50;
 const POST_TIMEOUT_MS = 10_000;

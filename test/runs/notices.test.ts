@@ -4,9 +4,9 @@ import { once } from 'node:events';
 import { createServer, type IncomingHttpHeaders } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { errorLine } from '../../../src/core/errors.ts';
-import { rememberSecrets } from '../../../src/core/secrets.ts';
-import { type Notice, type PostOptions, openPoster } from '../../../src/runs/report/notices.ts';
+import { errorLine } from '../../src/core/errors.ts';
+import { rememberSecrets } from '../../src/core/secrets.ts';
+import { type Notice, type PostOptions, openPoster } from '../../src/runs/notices.ts';
 
 const REPORT = {
   runId: 'r-1',

@@ -1,0 +1,130 @@
+/** Is everything still there that the report of a nightly run says was held? Rows may only have been added. */
+import { sql } from 'kysely';
+import { PermanentError } from '../../core/errors.ts';
+import type { Problem } from '../../load/ports.ts';
+import { readRow } from '../../postgres/transaction.ts';
+import { type Holding, type NightlyReport, readReport } from '../report-form.ts';
+import { addUp, type ReportDeps, sumLedgers, sumList } from './publish-report.ts';
+
+const ACTION = 'compare what is held with a report';
+const PROBLEMS_KEPT_MAX = 100;
+/** Reports before the given one that are read: each names the ledgers that changed since the one before it. */
+const REPORTS_MAX = 10_000;
+
+export interface Comparison {
+  readonly report: string;
+  readonly heldAt: string;
+  /** Ledgers whose rows up to then are exactly those of the report. */
+  readonly same: number;
+  /** Ledgers that hold more rows of the time up to then than the report: late entries, or asked again. */
+  readonly grown: number;
+  /** Ledgers whose segments were cut otherwise since then: compared by their number of rows. */
+  readonly byCount: number;
+  readonly lists: 'same' | 'by count';
+  readonly problemCount: number;
+  readonly problems: readonly Problem[];
+}
+
+/** Notes what speaks against the mirror. */
+type Blame = (code: string, subject: string, message: string) => void;
+
+export async function compareWithReport(
+  given: NightlyReport,
+  where: string,
+  deps: ReportDeps,
+  signal: AbortSignal,
+): Promise<Comparison> {
+  const problems: Problem[] = [];
+  const blame: Blame = (code, subject, message) => void problems.push({ code, subject, message });
+  const counts = { same: 0, grown: 0, byCount: 0 };
+  for (const holding of await readLatestHoldings(given, deps, blame, signal)) {
+    signal.throwIfAborted();
+    counts[await compareLedger(holding, deps, blame)] += 1;
+  }
+  const lists = await compareLists(given, deps, blame, signal);
+  const { rows } = await sumLedgers(deps.warehouse, signal);
+  if (BigInt(rows) < BigInt(given.ledgers.rows))
+    blame('LEDGERS_SHRANK', 'ledgers', `the ledgers hold ${rows} rows, the report ${given.ledgers.rows}`);
+  const told = { problemCount: problems.length, problems: problems.slice(0, PROBLEMS_KEPT_MAX) };
+  return { report: where, heldAt: given.heldAt, ...counts, lists, ...told };
+}
+
+/** Of each ledger the newest sum that the report, or one before it, tells. */
+async function readLatestHoldings(
+  given: NightlyReport,
+  { objects }: ReportDeps,
+  blame: Blame,
+  signal: AbortSignal,
+): Promise<Iterable<Holding>> {
+  const latest = new Map<string, Holding>();
+  let report = given;
+  for (let read = 0; read < REPORTS_MAX; read += 1) {
+    for (const holding of report.changed) {
+      const name = `${holding.partyId} ${holding.assetId ?? ''}`;
+      if (!latest.has(name)) latest.set(name, holding);
+    }
+    const { previous } = report;
+    if (previous === null) break;
+    try {
+      report = await readReport(objects, previous, signal);
+    } catch (error) {
+      if (!(error instanceof PermanentError)) throw error;
+      blame('REPORT_MISSING', previous, error.message);
+      break;
+    }
+  }
+  return latest.values();
+}
+
+/**
+ * The same ledger up to the same instant, as it is held now: the segments that end by then. Where one goes on beyond
+ * it, only the rows of all can be compared.
+ */
+async function compareLedger(then: Holding, { warehouse }: ReportDeps, blame: Blame) {
+  const { partyId, assetId } = then;
+  const closedTo = sql`${then.closedTo}::timestamptz`;
+  const { isCut, held, digests } = await readRow(
+    warehouse.db,
+    ACTION,
+    sql<{ isCut: boolean; held: bigint; digests: readonly string[] }>`
+      select "isCut", coalesce(case when "isCut" then rows else rows_then end, 0)::bigint as held, digests from (
+        select sum(rows) as rows, sum(rows) filter (where to_time <= ${closedTo}) as rows_then,
+               coalesce(bool_or(from_time < ${closedTo} and to_time > ${closedTo}), false) as "isCut",
+               coalesce(array_agg(digest) filter (where to_time <= ${closedTo}), '{}') as digests
+          from mirror.segments
+         where status = 'current' and party_id = ${partyId}
+           and (asset_id is not distinct from ${assetId} or asset_id is null or ${assetId}::text is null)) s`,
+  );
+  const subject = assetId === null ? partyId : `${partyId} ${assetId}`;
+  const rows = BigInt(then.rows);
+  if (held < rows)
+    blame('LEDGER_SHRANK', subject, `up to ${then.closedTo} it holds ${held} rows, the report ${rows}`);
+  else if (!isCut && held === rows && addUp(digests) !== then.sum)
+    blame('LEDGER_DIFFERS', subject, `up to ${then.closedTo} its ${held} rows are not those of the report`);
+  if (isCut) return 'byCount';
+  return held > rows ? 'grown' : 'same';
+}
+
+async function compareLists(
+  { heldAt, lists }: NightlyReport,
+  { warehouse }: ReportDeps,
+  blame: Blame,
+  signal: AbortSignal,
+) {
+  // Lists that were read into this database later: only their sizes can be compared.
+  const { isYounger } = await readRow(
+    warehouse.db,
+    ACTION,
+    sql<{ isYounger: boolean }>`
+      select exists (select from mirror.identity where created_at > ${heldAt}::timestamptz) as "isYounger"`,
+  );
+  for (const list of ['parties', 'checkpoints'] as const) {
+    const then = lists[list];
+    const now = await sumList(list, isYounger ? new Date().toISOString() : heldAt, warehouse, signal);
+    if (BigInt(now.rows) < BigInt(then.rows))
+      blame('HELD_LIST_SHRANK', list, `the list holds ${now.rows} rows, the report ${then.rows}`);
+    else if (!isYounger && now.sum !== then.sum)
+      blame('HELD_LIST_DIFFERS', list, 'the rows that were there then are not those of the report');
+  }
+  return isYounger ? 'by count' : 'same';
+}

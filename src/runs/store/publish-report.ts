@@ -1,0 +1,188 @@
+/**
+ * The report of a nightly run: what the mirror held when it ended, as sums, is published with its verdict, and brings
+ * the run back into a database that does not know it.
+ */
+import { sql } from 'kysely';
+import { errorCode, PermanentError } from '../../core/errors.ts';
+import type { VerdictWithEvidence } from '../../core/verdict.ts';
+import { version } from '../../core/version.ts';
+import { hashText, RowDigest } from '../../ledger/digest.ts';
+import type { ObjectStore } from '../../objects/object-store.ts';
+import { copyLines } from '../../postgres/copy-out.ts';
+import type { Warehouse } from '../../postgres/database.ts';
+import { readRow, readRows } from '../../postgres/transaction.ts';
+import {
+  type Holding,
+  type NightlyReport,
+  readReport,
+  reportKey,
+  REPORTS_PREFIX,
+  type RowSum,
+} from '../report-form.ts';
+import type { Completeness } from './completeness.ts';
+import type { Run } from './run.ts';
+import { RunStore } from './run-store.ts';
+
+const ACTION = 'sum up what is held';
+const HELD_MAX = 1_000;
+
+/** What of a list was there at an instant. Columns that no sync changes. */
+const LISTS = {
+  parties: 'select party_id from mirror.parties',
+  checkpoints: 'select epoch, at_block, hash, block_hash from mirror.checkpoints',
+} as const;
+
+export interface ReportDeps {
+  readonly warehouse: Warehouse;
+  readonly objects: ObjectStore;
+}
+
+/**
+ * Publishes the report of a run that is about to end so. Where a killed delivery of the run has published one already,
+ * that one counts, and so does its verdict: what the store says and what the database says is the same.
+ */
+export async function publishReport(
+  run: Run,
+  { verdict, evidence }: VerdictWithEvidence,
+  covers: Completeness,
+  { warehouse, objects }: ReportDeps,
+  signal: AbortSignal,
+): Promise<VerdictWithEvidence> {
+  const key = reportKey(run);
+  const { runId, subject, sourceUrl } = run;
+  const startedAt = run.startedAt ?? run.queuedAt;
+  const { settledAt, ...held } = await readHoldings(warehouse, signal);
+  const about = { format: 1, program: version(), runId, subject, startedAt, sourceUrl } as const;
+  const report: NightlyReport = { ...about, verdict, covers: { ...covers }, ...held, evidence };
+  let told = report;
+  try {
+    await objects.publishBytes(key, Buffer.from(`${JSON.stringify(report)}\n`), signal);
+  } catch (error) {
+    if (errorCode(error) !== 'OBJECT_CONFLICT') throw error;
+    told = await readReport(objects, key, signal);
+  }
+  // What a killed delivery saw settled is not known: the next report names what has changed since the run began.
+  const noted = { key, heldAt: told.heldAt, settledAt: told === report ? settledAt : startedAt };
+  await new RunStore(warehouse.db).keep(runId, { report: noted });
+  return { verdict: told.verdict, evidence: { ...told.evidence, report: key } };
+}
+
+/** @returns beside what is held `settledAt`: whatever a transaction had not committed by the reading changes after it */
+async function readHoldings(warehouse: Warehouse, signal: AbortSignal) {
+  type Told = 'heldAt' | 'warehouseId' | 'previous' | 'openDoubts' | 'knownGaps';
+  // What speaks against the lists and is not overcome.
+  const open = (table: 'doubts' | 'list_gaps') => sql`(select coalesce(jsonb_agg(to_jsonb(t)), '[]') from
+    (select * from ${sql.id('mirror', table)} where closed_at is null limit ${HELD_MAX}) t)`;
+  const { since, ...told } = await readRow(
+    warehouse.db,
+    ACTION,
+    sql<Pick<NightlyReport, Told> & { settledAt: string; since: string | null }>`
+      select clock_timestamp() as "heldAt", warehouse_id as "warehouseId", r.key as previous, r.since,
+          (select least(min(xact_start), clock_timestamp()) from pg_stat_activity
+            where datname = current_database() and backend_type = 'client backend') as "settledAt",
+          ${open('doubts')} as "openDoubts", ${open('list_gaps')} as "knownGaps"
+        from mirror.identity left join lateral (
+          select params->'report'->>'key' as key, params->'report'->>'settledAt' as since from mirror.runs
+           where kind = 'nightly' and params ? 'report' order by params->'report'->>'heldAt' desc limit 1) r on true`,
+  );
+  const sumOf = (list: keyof typeof LISTS) => sumList(list, told.heldAt, warehouse, signal);
+  return {
+    ...told,
+    lists: { parties: await sumOf('parties'), checkpoints: await sumOf('checkpoints') },
+    ledgers: await sumLedgers(warehouse, signal),
+    changed: await readChanged(warehouse, since),
+  };
+}
+
+/** The rows of a list that were there at an instant. */
+export async function sumList(
+  list: keyof typeof LISTS,
+  heldAt: string,
+  warehouse: Warehouse,
+  signal: AbortSignal,
+): Promise<RowSum> {
+  const digest = new RowDigest();
+  const at = new Date(heldAt).toISOString();
+  // A row of this very microsecond belongs to neither side for certain: instants are cut to milliseconds, rows after count later.
+  const statement = `copy (${LISTS[list]} where first_seen_at <= '${at}') to stdout`;
+  for await (const lines of copyLines(warehouse.pool, statement, ACTION, signal))
+    for (const line of lines) digest.add(hashText(line));
+  return { rows: String(digest.rows), sum: digest.hex() };
+}
+
+/** All current segments, open ones too. */
+export async function sumLedgers(
+  warehouse: Warehouse,
+  signal: AbortSignal,
+): Promise<NightlyReport['ledgers']> {
+  const digest = new RowDigest();
+  let [segments, rows] = [0, 0n];
+  const statement = `copy (select rows, digest from mirror.segments where status = 'current') to stdout`;
+  for await (const lines of copyLines(warehouse.pool, statement, ACTION, signal)) {
+    segments += lines.length;
+    for (const line of lines) {
+      const [count = '0', hex = ''] = line.split('\t');
+      digest.merge(RowDigest.fromHex(hex, 0));
+      rows += BigInt(count);
+    }
+  }
+  return { segments: String(segments), rows: rows.toString(), sum: digest.hex() };
+}
+
+async function readChanged({ db }: Warehouse, since: string | null): Promise<Holding[]> {
+  const rows = await readRows(
+    db,
+    ACTION,
+    sql<Omit<Holding, 'sum'> & { digests: readonly string[] }>`
+      with changed as (
+        select distinct s.party_id, s.asset_id
+          from mirror.segments s left join mirror.coverage c on c.segment_id = s.segment_id
+         where ${since}::timestamptz is null or greatest(c.checked_at, s.superseded_at) > ${since}::timestamptz)
+      select s.party_id as "partyId", s.asset_id as "assetId", max(s.to_time) as "closedTo", sum(s.rows)::text as rows,
+             array_agg(s.digest) as digests
+        from mirror.segments s join changed c on c.party_id = s.party_id and c.asset_id is not distinct from s.asset_id
+       where s.status = 'current' and not s.open
+       group by s.party_id, s.asset_id order by s.party_id, s.asset_id`,
+  );
+  return rows.map(({ digests, ...holding }) => ({ ...holding, sum: addUp(digests) }));
+}
+
+export function addUp(digests: readonly string[]): string {
+  const total = new RowDigest();
+  for (const digest of digests) total.merge(RowDigest.fromHex(digest, 0));
+  return total.hex();
+}
+
+/** Brings the runs of the reports in the store back. @returns how many were not known */
+export async function restoreReports(
+  { warehouse, objects }: ReportDeps,
+  signal: AbortSignal,
+  onProblem: (key: string, error: PermanentError) => void,
+): Promise<number> {
+  let restored = 0;
+  for await (const { key } of objects.list(REPORTS_PREFIX, signal)) {
+    try {
+      restored += await restoreRun(await readReport(objects, key, signal), key, warehouse);
+    } catch (error) {
+      if (!(error instanceof PermanentError)) throw error;
+      onProblem(key, error);
+    }
+  }
+  return restored;
+}
+
+/** One that is known stays as it is. */
+async function restoreRun(report: NightlyReport, key: string, { db }: Warehouse): Promise<number> {
+  const { runId, subject, sourceUrl, verdict, startedAt, heldAt } = report;
+  const params = JSON.stringify({ report: { key, heldAt }, restored: true });
+  const evidence = JSON.stringify({ ...report.evidence, report: key });
+  const restored = await readRows(
+    db,
+    'restore a run from its report',
+    sql`insert into mirror.runs (run_id, kind, subject, source_url, params, state, verdict, evidence, queued_at, started_at, finished_at)
+      values (${runId}, 'nightly', ${subject}, ${sourceUrl}, ${params}::jsonb, 'done', ${verdict},
+              ${evidence}::jsonb, ${startedAt}, ${startedAt}, ${heldAt})
+      on conflict (run_id) do nothing returning run_id`,
+  );
+  return restored.length;
+}
