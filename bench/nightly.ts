@@ -15,7 +15,7 @@ import { openApp, type App } from '../src/app/app.ts';
 import { readConfig } from '../src/config/environment.ts';
 import { createLog } from '../src/core/log.ts';
 import { enqueueRun } from '../src/runs/enqueue.ts';
-import type { Run } from '../src/runs/store/run.ts';
+import type { Run } from '../src/runs/store/run-store.ts';
 import { handleJob } from '../src/worker/registry.ts';
 import { countStatements } from '../test/support/measure/count-statements.ts';
 import { farSchedule } from '../test/support/far-schedule.ts';

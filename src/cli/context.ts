@@ -4,7 +4,7 @@ import type { Config } from '../config/environment.ts';
 import type { Log } from '../core/log.ts';
 import type { Verdict } from '../core/verdict.ts';
 import { errorIn, runDocument } from '../runs/run-document.ts';
-import type { Run } from '../runs/store/run.ts';
+import type { Run } from '../runs/store/run-store.ts';
 import type { Progress } from './output/progress.ts';
 import { runSummary } from './output/run-text.ts';
 

@@ -5,7 +5,7 @@ import { untilReachable } from '../app/base.ts';
 import { closeAbandoned, chooseQueues, enqueueRun, findOpenNightly } from '../runs/enqueue.ts';
 import type { StageCall, VerifyRequest } from '../runs/job.ts';
 import { isOver } from '../runs/run-document.ts';
-import type { NewRun, Run } from '../runs/store/run.ts';
+import type { NewRun, Run } from '../runs/store/run-store.ts';
 import { workRun } from '../runs/work-run.ts';
 import type { CommandContext } from './context.ts';
 import { COMMAND } from './typed.ts';

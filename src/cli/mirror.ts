@@ -6,7 +6,7 @@ import { openReader, type Reader } from '../app/base.ts';
 import type { Config } from '../config/environment.ts';
 import { chooseById, splitCutId } from '../core/ids.ts';
 import { UsageError } from '../core/errors.ts';
-import type { Run } from '../runs/store/run.ts';
+import type { Run } from '../runs/store/run-store.ts';
 import type { CommandContext } from './context.ts';
 
 /** @throws UsageError where no mirror was made there yet: who only reads makes none */

@@ -2,7 +2,7 @@
 import { randomUUID } from 'node:crypto';
 import { QUEUE_NAMES, type QueueName } from '../queue/backend.ts';
 import { JOBS, PRIORITY, type JobDeps } from './job.ts';
-import type { Run } from './store/run.ts';
+import type { Run } from './store/run-store.ts';
 
 /** A living process renews its run every three seconds. */
 const SILENT_MS = 10_000;
@@ -95,8 +95,7 @@ export async function closeAbandoned(deps: RunDeps): Promise<void> {
  */
 export async function findOpenNightly(deps: RunDeps, isAttended: boolean): Promise<Run | undefined> {
   if (!isAttended) await closeSilent(deps, SILENT_MS, ({ kind }) => kind === 'nightly');
-  const [going] = await deps.runs.list({ kind: 'nightly', states: ['queued', 'running'], limit: 1 });
-  return going;
+  return deps.runs.findNightly();
 }
 
 /** Only what the command was asked for: a sync must not begin to work an abandoned nightly run. */

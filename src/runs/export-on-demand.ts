@@ -6,7 +6,7 @@ import { enqueueRun } from './enqueue.ts';
 import { fixClock, reportTo } from './nightly/export-ledgers.ts';
 import type { JobDeps } from './job.ts';
 import { exportKey } from './progress/progress-hints.ts';
-import type { Run } from './store/run.ts';
+import type { Run } from './store/run-store.ts';
 
 /** Orders that come close together share what does not depend on their party. */
 const CLOCK_AGE_MAX_MS = 2_000;

@@ -17,8 +17,7 @@ import type { NightlyStore } from './store/nightly/nightly-store.ts';
 import type { Database } from '../postgres/database.ts';
 import type { Completeness } from './store/completeness.ts';
 import type { Schedule } from './nightly/scheduled-times.ts';
-import type { Run } from './store/run.ts';
-import type { RunStore } from './store/run-store.ts';
+import type { Run, RunStore } from './store/run-store.ts';
 import type { ListName } from '../list-sync/ports.ts';
 
 export type ReportProgress = (lines: readonly ProgressLine[]) => void;

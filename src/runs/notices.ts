@@ -11,9 +11,8 @@ import { hideSecretsIn } from '../core/json-value.ts';
 import type { Log } from '../core/log.ts';
 import type { Database } from '../postgres/database.ts';
 import { isOver, runDocument } from './run-document.ts';
-import type { Run } from './store/run.ts';
+import type { Run, RunStore } from './store/run-store.ts';
 import { readUntoldRuns, type UntoldRun } from './store/run-facts.ts';
-import type { RunStore } from './store/run-store.ts';
 
 const AT_ONCE_MAX = 50;
 const POST_TIMEOUT_MS = 10_000;

@@ -5,7 +5,7 @@
 import { z } from 'zod';
 import { PermanentError } from '../core/errors.ts';
 import type { ObjectStore } from '../objects/object-store.ts';
-import type { Run } from './store/run.ts';
+import type { Run } from './store/run-store.ts';
 
 export const REPORTS_PREFIX = 'runs/';
 const REPORT_BYTES_MAX = 256 * 2 ** 20;

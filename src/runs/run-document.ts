@@ -4,7 +4,7 @@
  * segments are decimal text wherever they stand; other counts are numbers.
  */
 import type { DescribedRun, RunDocument } from './run-schema.ts';
-import type { Run } from './store/run.ts';
+import type { Run } from './store/run-store.ts';
 
 export function describeRun(run: RunDocument): DescribedRun {
   const { runId: id, state, verdict } = run;

@@ -11,7 +11,7 @@ import {
 import { inRun } from '../core/log.ts';
 import { type VerdictWithEvidence, worst } from '../core/verdict.ts';
 import type { JobContext, JobDeps, StageCall } from './job.ts';
-import type { Run } from './store/run.ts';
+import type { Run } from './store/run-store.ts';
 
 const HEARTBEAT_MS = 3_000;
 /** A run of any length says so often how far it is. */

@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, describe, expect, it } from 'vitest';
 import { enqueueRun } from '../../src/runs/enqueue.ts';
-import type { Run } from '../../src/runs/store/run.ts';
+import type { Run } from '../../src/runs/store/run-store.ts';
 import { startSandbox } from '../support/sandbox.ts';
 import { countStatements } from '../support/measure/count-statements.ts';
 import { serviceUrl } from '../support/servers/services.ts';

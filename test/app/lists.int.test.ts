@@ -1,7 +1,7 @@
 /** Lists by real jobs on both queue backends: of the plain server in several dialects, and of the sandbox. */
 import { describe, expect, test } from 'vitest';
 import { enqueueRun } from '../../src/runs/enqueue.ts';
-import type { Run } from '../../src/runs/store/run.ts';
+import type { Run } from '../../src/runs/store/run-store.ts';
 import { startSandbox } from '../support/sandbox.ts';
 import { HONEST_DIALECTS } from '../list-sync/plain-source/honest-dialects.ts';
 import { startPlainSource } from '../list-sync/plain-source/start.ts';

@@ -7,7 +7,7 @@ import type { App } from '../../src/app/app.ts';
 import type { CommandContext } from '../../src/cli/context.ts';
 import { followRun, startNight } from '../../src/cli/follow.ts';
 import { openTerminal } from '../../src/cli/output/progress.ts';
-import type { Run } from '../../src/runs/store/run.ts';
+import type { Run } from '../../src/runs/store/run-store.ts';
 
 const RUN = { runId: 'r1', kind: 'verify', subject: 'deep', state: 'cancelled', verdict: null } as Run;
 

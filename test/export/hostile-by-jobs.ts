@@ -1,7 +1,7 @@
 /** The hostile source's cases as exports on demand: by the real jobs of one mirror, into its warehouse. */
 import type { Pool } from 'pg';
 import { enqueueRun } from '../../src/runs/enqueue.ts';
-import type { Run } from '../../src/runs/store/run.ts';
+import type { Run } from '../../src/runs/store/run-store.ts';
 import { type RealApp, startRealApp } from '../app/real-app.ts';
 import { waitFor } from '../support/wait-for.ts';
 import type { LedgerRow } from './hostile/ledger.ts';

@@ -1,8 +1,7 @@
 /** Jobs that end their process: three in a row at the same place are enough. */
 import { beforeEach, describe, expect, it } from 'vitest';
 import type { ProgressLine } from '../../src/runs/progress/progress-line.ts';
-import type { Run } from '../../src/runs/store/run.ts';
-import type { RunStore } from '../../src/runs/store/run-store.ts';
+import type { Run, RunStore } from '../../src/runs/store/run-store.ts';
 import { countDeaths, DEATHS_MAX, workRun } from '../../src/runs/work-run.ts';
 import { freshDatabase } from '../support/database.ts';
 import { openJobWorld } from './stages-double.ts';

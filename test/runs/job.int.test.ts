@@ -1,7 +1,7 @@
 /** Jobs of runs that are unknown, of another source, over or in other hands. */
 import { describe, expect, it } from 'vitest';
 import { enqueueRun } from '../../src/runs/enqueue.ts';
-import type { Run } from '../../src/runs/store/run.ts';
+import type { Run } from '../../src/runs/store/run-store.ts';
 import { handleJob } from '../../src/worker/registry.ts';
 import { silenceRuns } from '../support/mirror-arrange.ts';
 import { waitFor } from '../support/wait-for.ts';

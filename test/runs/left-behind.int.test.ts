@@ -1,7 +1,7 @@
 /** What dead processes leave: who takes it up again, who closes it, and after how long a silence. */
 import { beforeEach, describe, expect, it } from 'vitest';
 import { closeAbandoned, findOpenNightly, reconcileRuns } from '../../src/runs/enqueue.ts';
-import type { NewRun } from '../../src/runs/store/run.ts';
+import type { NewRun } from '../../src/runs/store/run-store.ts';
 import { freshDatabase } from '../support/database.ts';
 import { type JobWorld, openJobWorld } from './stages-double.ts';
 import { emptyRuns, silenceRuns } from '../support/mirror-arrange.ts';

@@ -4,8 +4,7 @@ import { decodeReport, type NightlyReport, readReport, reportKey } from '../../s
 import { type Comparison, compareWithReport } from '../../src/runs/store/compare-report.ts';
 import type { Completeness } from '../../src/runs/store/completeness.ts';
 import { publishReport, type ReportDeps, restoreReports } from '../../src/runs/store/publish-report.ts';
-import type { Run } from '../../src/runs/store/run.ts';
-import { RunStore } from '../../src/runs/store/run-store.ts';
+import { type Run, RunStore } from '../../src/runs/store/run-store.ts';
 import type { Pool } from 'pg';
 import { loadWorld } from '../load/load-world.ts';
 import { HEADER_12 } from '../ledger/csv.ts';

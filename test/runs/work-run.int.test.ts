@@ -2,7 +2,7 @@
 import { expect, describe, it } from 'vitest';
 import { RetryableError, UnreachableError } from '../../src/core/errors.ts';
 import type { Log } from '../../src/core/log.ts';
-import type { Run } from '../../src/runs/store/run.ts';
+import type { Run } from '../../src/runs/store/run-store.ts';
 import { workRun, type LastWords, type WorkRunDeps } from '../../src/runs/work-run.ts';
 import { recordingLog } from '../state/recording-log.ts';
 import { freshDatabase } from '../support/database.ts';

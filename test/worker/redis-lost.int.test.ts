@@ -2,7 +2,7 @@
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { enqueueRun, reconcileRuns } from '../../src/runs/enqueue.ts';
-import type { Run } from '../../src/runs/store/run.ts';
+import type { Run } from '../../src/runs/store/run-store.ts';
 import { startSandbox, type Sandbox } from '../support/sandbox.ts';
 import { keepSchedules, type Schedules } from '../../src/runs/nightly/start-scheduled.ts';
 import { type RealApp, startRealApp } from '../app/real-app.ts';

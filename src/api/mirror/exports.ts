@@ -8,7 +8,7 @@ import type { LedgerRange } from '../../ledger/ledger-range.ts';
 import { enqueueRun } from '../../runs/enqueue.ts';
 import type { JobDeps } from '../../runs/job.ts';
 import { RUN, type RunDocument } from '../../runs/run-schema.ts';
-import type { Run } from '../../runs/store/run.ts';
+import type { Run } from '../../runs/store/run-store.ts';
 import type { FollowEvents } from '../http/events.ts';
 import { BY_ID, describeRoutes, named, nameSchemas, TEXT_OR_NULL, UUID } from '../http/routes.ts';
 import { StatusError } from '../http/status-error.ts';

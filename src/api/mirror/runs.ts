@@ -7,7 +7,7 @@ import { enqueueRun } from '../../runs/enqueue.ts';
 import type { JobDeps } from '../../runs/job.ts';
 import { describeRun, isOver } from '../../runs/run-document.ts';
 import { RUN_KINDS, type RunDocument } from '../../runs/run-schema.ts';
-import type { NewRun } from '../../runs/store/run.ts';
+import type { NewRun } from '../../runs/store/run-store.ts';
 import { type FollowEvents, followChanges, goneSignal, limitOpen } from '../http/events.ts';
 import { MIRROR_STATUS, type StatusStore } from '../http/ports.ts';
 import { BY_ID, describeRoutes, named, nameSchemas, TEXT_OR_NULL, UUID } from '../http/routes.ts';

@@ -13,7 +13,7 @@ import type { LedgerQuestion } from '../../ledger/ledger-range.ts';
 import { formatWritten, type Written } from '../output/format.ts';
 import { runSummary } from '../output/run-text.ts';
 import { runDocument } from '../../runs/run-document.ts';
-import type { Run } from '../../runs/store/run.ts';
+import type { Run } from '../../runs/store/run-store.ts';
 
 interface ExportOptions {
   readonly party: string;

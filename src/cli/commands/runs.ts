@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { UsageError } from '../../core/errors.ts';
 import { isOver, runDocument } from '../../runs/run-document.ts';
 import { byTime, type RunLinePage } from '../../runs/store/run-logs.ts';
-import type { Run } from '../../runs/store/run.ts';
+import type { Run } from '../../runs/store/run-store.ts';
 import type { Handler } from '../context.ts';
 import { findRun, openMirrorReader } from '../mirror.ts';
 import { formatAge, formatDuration } from '../output/format.ts';

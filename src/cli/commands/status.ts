@@ -3,7 +3,7 @@ import type { ProgressLine } from '../../runs/progress/progress-line.ts';
 import { glance, type MirrorStatus } from '../../api/mirror/glance.ts';
 import type { Reader } from '../../app/base.ts';
 import { LAKE_DECIDED_IN_DATABASE } from '../../app/describe-store.ts';
-import type { Run } from '../../runs/store/run.ts';
+import type { Run } from '../../runs/store/run-store.ts';
 import { EXIT, type Handler } from '../context.ts';
 import { openMirrorReader } from '../mirror.ts';
 import {

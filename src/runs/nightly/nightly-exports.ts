@@ -9,7 +9,7 @@ import { watchSource } from './source-watch.ts';
 import type { NightlyScope } from '../store/nightly/nightly-scope.ts';
 import type { Estimate } from '../store/nightly/nightly-plans.ts';
 import type { NightlyCounts } from '../store/nightly/nightly-store.ts';
-import type { Run } from '../store/run.ts';
+import type { Run } from '../store/run-store.ts';
 
 /** While asking everyone fits into this, everyone is asked every night. */
 const NIGHT_MS = 6 * 3_600_000;

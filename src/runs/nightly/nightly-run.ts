@@ -9,7 +9,7 @@ import { enqueueRun } from '../enqueue.ts';
 import { PRIORITY, type JobDeps, type StageCall } from '../job.ts';
 import type { ProgressLine } from '../progress/progress-line.ts';
 import { errorIn, isOver } from '../run-document.ts';
-import type { NewRun, Run } from '../store/run.ts';
+import type { NewRun, Run } from '../store/run-store.ts';
 import { describeError } from '../work-run.ts';
 import { exportDue } from './nightly-exports.ts';
 import { nextScheduledMs } from './scheduled-times.ts';

@@ -83,18 +83,15 @@ async function readLatestHoldings(
 async function compareLedger(then: Holding, { warehouse }: ReportDeps, blame: Blame) {
   const { partyId, assetId } = then;
   const closedTo = sql`${then.closedTo}::timestamptz`;
-  const { isCut, held, digests } = await readRow(
-    warehouse.db,
-    ACTION,
-    sql<{ isCut: boolean; held: bigint; digests: readonly string[] }>`
+  const statement = sql<{ isCut: boolean; held: bigint; digests: readonly string[] }>`
       select "isCut", coalesce(case when "isCut" then rows else rows_then end, 0)::bigint as held, digests from (
         select sum(rows) as rows, sum(rows) filter (where to_time <= ${closedTo}) as rows_then,
                coalesce(bool_or(from_time < ${closedTo} and to_time > ${closedTo}), false) as "isCut",
                coalesce(array_agg(digest) filter (where to_time <= ${closedTo}), '{}') as digests
           from mirror.segments
          where status = 'current' and party_id = ${partyId}
-           and (asset_id is not distinct from ${assetId} or asset_id is null or ${assetId}::text is null)) s`,
-  );
+           and (asset_id is not distinct from ${assetId} or asset_id is null or ${assetId}::text is null)) s`;
+  const { isCut, held, digests } = await readRow(warehouse.db, ACTION, statement);
   const subject = assetId === null ? partyId : `${partyId} ${assetId}`;
   const rows = BigInt(then.rows);
   if (held < rows)
@@ -112,12 +109,9 @@ async function compareLists(
   signal: AbortSignal,
 ) {
   // Lists that were read into this database later: only their sizes can be compared.
-  const { isYounger } = await readRow(
-    warehouse.db,
-    ACTION,
-    sql<{ isYounger: boolean }>`
-      select exists (select from mirror.identity where created_at > ${heldAt}::timestamptz) as "isYounger"`,
-  );
+  const statement = sql<{ isYounger: boolean }>`
+      select exists (select from mirror.identity where created_at > ${heldAt}::timestamptz) as "isYounger"`;
+  const { isYounger } = await readRow(warehouse.db, ACTION, statement);
   for (const list of ['parties', 'checkpoints'] as const) {
     const then = lists[list];
     const now = await sumList(list, isYounger ? new Date().toISOString() : heldAt, warehouse, signal);

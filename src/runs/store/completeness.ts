@@ -61,10 +61,7 @@ const COVERED = sql`
 
 /** All of it is of one instant. */
 export function readCompleteness(db: Database): Promise<Completeness> {
-  return readRow(
-    db,
-    'read what is covered',
-    sql<Completeness>`
+  const statement = sql<Completeness>`
       with ${COVERED}
       select (select count(*) from listed)::int as listed,
              (select cardinality(party_ids) from chosen) as configured,
@@ -74,16 +71,13 @@ export function readCompleteness(db: Database): Promise<Completeness> {
              min(l.known_to) filter (where l.is_covered) as "coveredTo",
              (select count(*) from mirror.doubts
                where closed_at is null and epoch = (select epoch from network))::int as "openDoubts"
-      from wanted left join ledgers l using (party_id) left join answered a using (party_id)`,
-  );
+      from wanted left join ledgers l using (party_id) left join answered a using (party_id)`;
+  return readRow(db, 'read what is covered', statement);
 }
 
 /** Written by each nightly run as it plans: whoever asks later need not have its configuration. */
 export async function recordScope(db: Database, partyIds: readonly string[] | undefined): Promise<void> {
   const chosen = partyIds === undefined ? null : [...partyIds];
-  await readRows(
-    db,
-    'record whom the nightly run is about',
-    sql`update mirror.nightly_scope set party_ids = ${chosen} where party_ids is distinct from ${chosen}::text[]`,
-  );
+  const statement = sql`update mirror.nightly_scope set party_ids = ${chosen} where party_ids is distinct from ${chosen}::text[]`;
+  await readRows(db, 'record whom the nightly run is about', statement);
 }

@@ -20,8 +20,7 @@ import {
   type RowSum,
 } from '../report-form.ts';
 import type { Completeness } from './completeness.ts';
-import type { Run } from './run.ts';
-import { RunStore } from './run-store.ts';
+import { type Run, RunStore } from './run-store.ts';
 
 const ACTION = 'sum up what is held';
 const HELD_MAX = 1_000;
@@ -73,18 +72,15 @@ async function readHoldings(warehouse: Warehouse, signal: AbortSignal) {
   // What speaks against the lists and is not overcome.
   const open = (table: 'doubts' | 'list_gaps') => sql`(select coalesce(jsonb_agg(to_jsonb(t)), '[]') from
     (select * from ${sql.id('mirror', table)} where closed_at is null limit ${HELD_MAX}) t)`;
-  const { since, ...told } = await readRow(
-    warehouse.db,
-    ACTION,
-    sql<Pick<NightlyReport, Told> & { settledAt: string; since: string | null }>`
+  const statement = sql<Pick<NightlyReport, Told> & { settledAt: string; since: string | null }>`
       select clock_timestamp() as "heldAt", warehouse_id as "warehouseId", r.key as previous, r.since,
           (select least(min(xact_start), clock_timestamp()) from pg_stat_activity
             where datname = current_database() and backend_type = 'client backend') as "settledAt",
           ${open('doubts')} as "openDoubts", ${open('list_gaps')} as "knownGaps"
         from mirror.identity left join lateral (
           select params->'report'->>'key' as key, params->'report'->>'settledAt' as since from mirror.runs
-           where kind = 'nightly' and params ? 'report' order by params->'report'->>'heldAt' desc limit 1) r on true`,
-  );
+           where kind = 'nightly' and params ? 'report' order by params->'report'->>'heldAt' desc limit 1) r on true`;
+  const { since, ...told } = await readRow(warehouse.db, ACTION, statement);
   const sumOf = (list: keyof typeof LISTS) => sumList(list, told.heldAt, warehouse, signal);
   return {
     ...told,
@@ -130,10 +126,7 @@ export async function sumLedgers(
 }
 
 async function readChanged({ db }: Warehouse, since: string | null): Promise<Holding[]> {
-  const rows = await readRows(
-    db,
-    ACTION,
-    sql<Omit<Holding, 'sum'> & { digests: readonly string[] }>`
+  const statement = sql<Omit<Holding, 'sum'> & { digests: readonly string[] }>`
       with changed as (
         select distinct s.party_id, s.asset_id
           from mirror.segments s left join mirror.coverage c on c.segment_id = s.segment_id
@@ -142,8 +135,8 @@ async function readChanged({ db }: Warehouse, since: string | null): Promise<Hol
              array_agg(s.digest) as digests
         from mirror.segments s join changed c on c.party_id = s.party_id and c.asset_id is not distinct from s.asset_id
        where s.status = 'current' and not s.open
-       group by s.party_id, s.asset_id order by s.party_id, s.asset_id`,
-  );
+       group by s.party_id, s.asset_id order by s.party_id, s.asset_id`;
+  const rows = await readRows(db, ACTION, statement);
   return rows.map(({ digests, ...holding }) => ({ ...holding, sum: addUp(digests) }));
 }
 
@@ -176,13 +169,10 @@ async function restoreRun(report: NightlyReport, key: string, { db }: Warehouse)
   const { runId, subject, sourceUrl, verdict, startedAt, heldAt } = report;
   const params = JSON.stringify({ report: { key, heldAt }, restored: true });
   const evidence = JSON.stringify({ ...report.evidence, report: key });
-  const restored = await readRows(
-    db,
-    'restore a run from its report',
-    sql`insert into mirror.runs (run_id, kind, subject, source_url, params, state, verdict, evidence, queued_at, started_at, finished_at)
+  const statement = sql`insert into mirror.runs (run_id, kind, subject, source_url, params, state, verdict, evidence, queued_at, started_at, finished_at)
       values (${runId}, 'nightly', ${subject}, ${sourceUrl}, ${params}::jsonb, 'done', ${verdict},
               ${evidence}::jsonb, ${startedAt}, ${startedAt}, ${heldAt})
-      on conflict (run_id) do nothing returning run_id`,
-  );
+      on conflict (run_id) do nothing returning run_id`;
+  const restored = await readRows(db, 'restore a run from its report', statement);
   return restored.length;
 }

@@ -37,17 +37,14 @@ export class RunCosts implements AsyncDisposable {
   /** Of the run and of those below it, over all processes; of one that was killed, its last seconds are missing. */
   async ofRun(runId: string): Promise<SourceCost> {
     await this.flush();
-    const { cost } = await readRow(
-      this.#deps.db,
-      'read what a run asked',
-      sql<{ cost: SourceCost }>`
+    const statement = sql<{ cost: SourceCost }>`
         select json_build_object(
             'requests', json_build_object('lists', coalesce(sum(list_requests), 0), 'exports', coalesce(sum(export_requests), 0)),
             'retries', coalesce(sum(retries), 0), 'failures', coalesce(sum(failures), 0),
             'bytes', coalesce(sum(bytes), 0), 'waitedMs', coalesce(sum(waited_ms), 0)) as cost
           from mirror.source_costs join mirror.runs using (run_id)
-         where run_id = ${runId} or parent_run_id = ${runId}`,
-    );
+         where run_id = ${runId} or parent_run_id = ${runId}`;
+    const { cost } = await readRow(this.#deps.db, 'read what a run asked', statement);
     return cost;
   }
 
@@ -76,10 +73,7 @@ export async function addCost(
   processId: string,
   { requests, retries, failures, bytes, waitedMs }: SourceCost,
 ): Promise<void> {
-  await readRows(
-    db,
-    'record what a run asked',
-    sql`insert into mirror.source_costs as cost
+  const statement = sql`insert into mirror.source_costs as cost
             (run_id, process_id, list_requests, export_requests, retries, failures, bytes, waited_ms)
           values (${runId}, ${processId}, ${requests.lists}, ${requests.exports}, ${retries}, ${failures}, ${bytes}, ${waitedMs})
           on conflict (run_id, process_id) do update set
@@ -88,6 +82,6 @@ export async function addCost(
             retries = cost.retries + excluded.retries,
             failures = cost.failures + excluded.failures,
             bytes = cost.bytes + excluded.bytes,
-            waited_ms = cost.waited_ms + excluded.waited_ms`,
-  );
+            waited_ms = cost.waited_ms + excluded.waited_ms`;
+  await readRows(db, 'record what a run asked', statement);
 }

@@ -3,7 +3,7 @@ import { sql } from 'kysely';
 import type { Verdict } from '../../core/verdict.ts';
 import type { Database } from '../../postgres/database.ts';
 import { readRow, readRows } from '../../postgres/transaction.ts';
-import type { NewRun } from './run.ts';
+import type { NewRun } from './run-store.ts';
 
 /** How the last run of each kind ended; times in seconds since 1970. */
 export interface RunFacts {
@@ -17,10 +17,7 @@ export interface RunFacts {
 
 /** For metrics: one statement, answered from the index of the newest runs of each kind. */
 export async function readRunFacts(db: Database): Promise<RunFacts> {
-  const { facts } = await readRow(
-    db,
-    'read how runs ended',
-    sql<{ facts: RunFacts }>`
+  const statement = sql<{ facts: RunFacts }>`
       select json_build_object(
         'kinds', (select coalesce(json_agg(json_build_object('kind', kind,
             'durationSeconds', extract(epoch from last.finished_at - last.started_at),
@@ -31,8 +28,8 @@ export async function readRunFacts(db: Database): Promise<RunFacts> {
           left join lateral (select finished_at from mirror.runs r
             where r.kind = kind.kind and verdict = 'complete' order by queued_at desc limit 1) good on true),
         'gaps', (select count(*) from mirror.list_gaps
-          where closed_at is null and epoch = (select max(epoch) from mirror.networks))) as facts`,
-  );
+          where closed_at is null and epoch = (select max(epoch) from mirror.networks))) as facts`;
+  const { facts } = await readRow(db, 'read how runs ended', statement);
   return facts;
 }
 
@@ -54,17 +51,14 @@ export function readScheduledTime(
 ): Promise<ScheduledTime> {
   const isOpen = sql`state in ('queued', 'running')`;
   const dueAt = sql`${new Date(dueMs).toISOString()}::timestamptz`;
-  return readRow(
-    db,
-    'look for the run of a scheduled time',
-    sql<ScheduledTime>`
+  const statement = sql<ScheduledTime>`
       select count(*) filter (where ${isOpen} or verdict is distinct from 'failed') > 0
                or exists (select from mirror.identity where created_at > ${dueAt}) as "isCaredFor",
              (count(*) filter (where verdict = 'failed'))::int as failed,
              max(finished_at) filter (where verdict = 'failed') as "lastFailedAt"
         from mirror.runs where kind = ${kind} and (${isOpen} or finished_at >= ${dueAt})
-         and (kind = 'nightly' or (subject = ${subject} and params->>'full' = 'true'))`,
-  );
+         and (kind = 'nightly' or (subject = ${subject} and params->>'full' = 'true'))`;
+  return readRow(db, 'look for the run of a scheduled time', statement);
 }
 
 export interface UntoldRun {
@@ -76,10 +70,7 @@ export interface UntoldRun {
 
 /** Those of the last day, oldest first. What was told is kept with the run: `started`, then `ended`. */
 export function readUntoldRuns(db: Database, rowsMax: number): Promise<readonly UntoldRun[]> {
-  return readRows(
-    db,
-    'look for runs to tell of',
-    sql<UntoldRun>`
+  const statement = sql<UntoldRun>`
       select run_id as "runId", params ? 'told' as "isStartTold",
         (select b.verdict from mirror.runs b
           where b.kind = r.kind and (b.kind = 'nightly' or b.subject = r.subject) and b.parent_run_id is null
@@ -90,6 +81,6 @@ export function readUntoldRuns(db: Database, rowsMax: number): Promise<readonly 
         and ((state = 'running' and not params ? 'told')
           or (state in ('done', 'cancelled') and started_at is not null
               and params->>'told' is distinct from 'ended'))
-      order by queued_at limit ${rowsMax}`,
-  );
+      order by queued_at limit ${rowsMax}`;
+  return readRows(db, 'look for runs to tell of', statement);
 }

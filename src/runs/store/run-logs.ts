@@ -34,17 +34,14 @@ export interface RunLinePage {
 
 /** Lines of runs that are not known (any more) are left out. One writer at a time: a reader's pages follow the ids. */
 export async function appendLines(db: Database, lines: readonly RunLine[]): Promise<void> {
-  await readRows(
-    db,
-    'keep log lines',
-    sql`with turn as materialized (select pg_advisory_xact_lock(mirror.lock_key('run logs')))
+  const statement = sql`with turn as materialized (select pg_advisory_xact_lock(mirror.lock_key('run logs')))
         insert into mirror.run_logs (run_id, at, level, message, fields)
         select line.run_id, line.at, line.level, line.message, line.fields
           from turn cross join rows from (jsonb_to_recordset(${evidenceJson(lines)}::jsonb)
             as ("runId" uuid, at timestamptz, level text, message text, fields jsonb))
             with ordinality as line (run_id, at, level, message, fields, position)
-          join mirror.runs run using (run_id) order by position`,
-  );
+          join mirror.runs run using (run_id) order by position`;
+  await readRows(db, 'keep log lines', statement);
 }
 
 /** Of a run and of those below it. @param after `next` of the page before */
@@ -54,15 +51,12 @@ export async function readLines(
   rowsMax: number,
   after = '0',
 ): Promise<RunLinePage> {
-  const rows = await readRows(
-    db,
-    'read log lines',
-    sql<Omit<RunLine, 'runId'> & { line_id: string }>`
+  const statement = sql<Omit<RunLine, 'runId'> & { line_id: string }>`
         select line_id::text, to_char(at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as at, level, message, fields
           from mirror.run_logs
          where run_id in (select run_id from mirror.runs where run_id = ${runId} or parent_run_id = ${runId}) and run_logs.line_id > ${after}::bigint
-         order by run_logs.line_id limit ${rowsMax}`,
-  );
+         order by run_logs.line_id limit ${rowsMax}`;
+  const rows = await readRows(db, 'read log lines', statement);
   const lines = rows.map(({ line_id: _lineId, ...line }) => line);
   return { lines: byTime(lines), next: rows.length < rowsMax ? undefined : rows.at(-1)?.line_id };
 }

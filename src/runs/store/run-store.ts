@@ -5,8 +5,32 @@ import { evidenceJson } from '../../core/json-value.ts';
 import type { Verdict } from '../../core/verdict.ts';
 import type { Database } from '../../postgres/database.ts';
 import { mapDatabaseError, readRow, readRows } from '../../postgres/transaction.ts';
-import type { RunKind, RunState } from '../run-schema.ts';
-import { type NewRun, type Run, RUN_COLUMNS } from './run.ts';
+import type { RunDocument, RunKind, RunState } from '../run-schema.ts';
+
+/** A run, as it is recorded in a row of `mirror.runs`. */
+export interface Run extends Readonly<RunDocument> {
+  /** The source that it asks; null where it asks none. */
+  readonly sourceUrl: string | null;
+  readonly scheduleKey: string | null;
+  readonly params: Readonly<Record<string, unknown>>;
+  readonly heartbeatAt: string | null;
+  readonly cancelRequested: boolean;
+  /** Of the job that was queued for it last. */
+  readonly jobId: string | null;
+}
+
+/** The columns under the names of `Run`. */
+const RUN_COLUMNS = sql`run_id as "runId", parent_run_id as "parentRunId", kind, subject,
+  source_url as "sourceUrl", slot as "scheduleKey", params, state, verdict, evidence, queued_at as "queuedAt",
+  started_at as "startedAt", heartbeat_at as "heartbeatAt", finished_at as "finishedAt", attempts,
+  cancel_requested as "cancelRequested", job_id as "jobId"`;
+
+export interface NewRun extends Pick<Run, 'kind' | 'subject'> {
+  readonly parentRunId?: string | undefined;
+  /** At most one run has a given key, which tells its scheduled time. */
+  readonly scheduleKey?: string | undefined;
+  readonly params?: Run['params'];
+}
 
 type Sql = RawBuilder<unknown>;
 
@@ -23,13 +47,6 @@ interface RunFilter {
 const ASKS_SOURCE: ReadonlySet<RunKind> = new Set(['sync', 'export', 'nightly']);
 /** Renewed every three seconds: one that was renewed so lately is worked by a living process. */
 const WORKED_MS = 8_000;
-/** What metrics are told of a run. */
-export interface EndedRun {
-  readonly kind: string;
-  readonly verdict: Verdict;
-  readonly durationMs: number;
-}
-
 const LISTED_MAX = 1000;
 const IS_OPEN = sql`state in ('queued', 'running')`;
 /** No living process works it. */
@@ -37,6 +54,12 @@ const IS_IDLE = sql`(state = 'queued' or heartbeat_at is null
   or heartbeat_at < clock_timestamp() - ${WORKED_MS} * interval '1 millisecond')`;
 /** What a run keeps for itself beside what it was asked. */
 const NOT_ASKED = ['clock', 'isOrdered', 'deaths', 'diedAt', 'deliveredAt', 'told'];
+
+/** What metrics are told of a run. */
+export interface EndedRun extends Pick<Run, 'kind'> {
+  readonly verdict: Verdict;
+  readonly durationMs: number;
+}
 
 export class RunStore {
   readonly #db: Database;
@@ -58,13 +81,11 @@ export class RunStore {
     // Whoever only looks makes no id, and loads nothing that does.
     const { v7: uuidv7 } = await import('uuid');
     const sourceUrl = ASKS_SOURCE.has(kind) ? this.#sourceUrl : undefined;
-    const [inserted] = await this.#read(
-      'record a run',
-      sql`insert into mirror.runs (run_id, kind, subject, parent_run_id, slot, source_url, params)
-        values (${uuidv7()}, ${kind}, ${subject}, ${parentRunId ?? null}, ${scheduleKey ?? null}, ${sourceUrl ?? null},
-                ${JSON.stringify(params)}::jsonb)
-        on conflict do nothing returning ${RUN_COLUMNS}`,
-    );
+    const insertion = sql`insert into mirror.runs (run_id, kind, subject, parent_run_id, slot, source_url, params)
+      values (${uuidv7()}, ${kind}, ${subject}, ${parentRunId ?? null}, ${scheduleKey ?? null}, ${sourceUrl ?? null},
+              ${JSON.stringify(params)}::jsonb)
+      on conflict do nothing returning ${RUN_COLUMNS}`;
+    const [inserted] = await this.#read('record a run', insertion);
     const isSame =
       scheduleKey === undefined
         ? sql`parent_run_id = ${parentRunId ?? null} and kind = ${kind} and subject = ${subject}`
@@ -79,8 +100,12 @@ export class RunStore {
     const isEqual = sql`kind = ${kind} and subject = ${subject} and ${IS_OPEN} and not cancel_requested
       and parent_run_id is null
       and params - ${NOT_ASKED}::text[] = ${JSON.stringify(params)}::jsonb - ${NOT_ASKED}::text[]`;
-    const [run] = await this.#select('look for an equal run', isEqual, sql`order by queued_at desc limit 1`);
-    return run;
+    return (await this.#select('look for an equal run', isEqual, sql`order by queued_at desc limit 1`))[0];
+  }
+
+  /** The nightly run that is going on, whatever asked for it. */
+  async findNightly(): Promise<Run | undefined> {
+    return (await this.list({ kind: 'nightly', states: ['queued', 'running'], limit: 1 }))[0];
   }
 
   /**
@@ -90,11 +115,9 @@ export class RunStore {
    */
   async order(
     fresh: NewRun,
-    {
-      key,
-      isExclusive = false,
-    }: { key?: { name: string; hash: string } | undefined; isExclusive?: boolean } = {},
+    options: { key?: { name: string; hash: string } | undefined; isExclusive?: boolean } = {},
   ): Promise<{ readonly run: Run; readonly found: 'key' | 'other' | 'open' | 'none' }> {
+    const { key, isExclusive = false } = options;
     return mapDatabaseError('record a run', () =>
       this.#db.transaction().execute(async (tx) => {
         const runs = new RunStore(tx, this.#sourceUrl);
@@ -108,10 +131,7 @@ export class RunStore {
           if (known !== undefined) return { run: known, found: rows[0]?.hash === key.hash ? 'key' : 'other' };
         }
         await lock(fresh.kind === 'nightly' ? 'nightly' : `${fresh.kind} ${fresh.subject}`);
-        const open =
-          fresh.kind === 'nightly'
-            ? (await runs.list({ kind: 'nightly', states: ['queued', 'running'], limit: 1 }))[0]
-            : await runs.findOpen(fresh);
+        const open = await (fresh.kind === 'nightly' ? runs.findNightly() : runs.findOpen(fresh));
         if (open !== undefined && isExclusive) return { run: open, found: 'open' };
         const run = open ?? (await runs.create(fresh));
         if (key !== undefined) {
@@ -125,18 +145,14 @@ export class RunStore {
 
   /** Orders of the read API that are queued or worked. */
   async openOrders(): Promise<number> {
-    const { count } = await readRow(
-      this.#db,
-      'count open orders',
-      sql<{ count: number }>`select count(*)::int as count from mirror.runs
-        where ${IS_OPEN} and kind = 'export' and params @> '{"isOrdered": true}'`,
-    );
+    const statement = sql<{ count: number }>`select count(*)::int as count from mirror.runs
+        where ${IS_OPEN} and kind = 'export' and params @> '{"isOrdered": true}'`;
+    const { count } = await readRow(this.#db, 'count open orders', statement);
     return count;
   }
 
   async get(runId: string): Promise<Run | undefined> {
-    const [run] = await this.#select('read a run', sql`run_id = ${runId}`);
-    return run;
+    return (await this.#select('read a run', sql`run_id = ${runId}`))[0];
   }
 
   /** Those whose id begins and ends so: as many as one is chosen of. */
@@ -192,10 +208,7 @@ export class RunStore {
    * statement that proved it (list-sync/store/claim.ts), and only ends here.
    */
   async finish(runId: string, verdict: Verdict, evidence: Readonly<Record<string, unknown>>): Promise<void> {
-    const rows = await readRows(
-      this.#db,
-      'record a verdict',
-      sql<{ kind: string; seconds: number }>`
+    const statement = sql<{ kind: RunKind; seconds: number }>`
         with ended as (
           update mirror.runs set state = 'done', verdict = ${verdict}, evidence = ${evidenceJson(evidence)}::jsonb,
             finished_at = clock_timestamp()
@@ -205,8 +218,8 @@ export class RunStore {
           select kind, lasted from ended
           union all
           select kind, finished_at - queued_at from mirror.runs
-          where run_id = ${runId} and kind = 'sync' and verdict = 'complete' and ${verdict} = 'complete') as over`,
-    );
+          where run_id = ${runId} and kind = 'sync' and verdict = 'complete' and ${verdict} = 'complete') as over`;
+    const rows = await readRows(this.#db, 'record a verdict', statement);
     for (const { kind, seconds } of rows) this.#onEnded({ kind, verdict, durationMs: seconds * 1_000 });
   }
 
@@ -216,17 +229,14 @@ export class RunStore {
    */
   async requestCancel(runId: string): Promise<RunState | undefined> {
     const before = await this.get(runId);
-    await readRows(
-      this.#db,
-      'cancel a run',
-      sql`with told as (
+    const statement = sql`with told as (
           select run_id, ${IS_IDLE} as is_idle from mirror.runs
            where (run_id = ${runId} or parent_run_id = ${runId}) and ${IS_OPEN} for update)
         update mirror.runs r set cancel_requested = true,
             state = case when is_idle then 'cancelled' else state end,
             finished_at = case when is_idle then clock_timestamp() else finished_at end
-          from told where told.run_id = r.run_id`,
-    );
+          from told where told.run_id = r.run_id`;
+    await readRows(this.#db, 'cancel a run', statement);
     return before?.state;
   }
 
@@ -239,37 +249,26 @@ export class RunStore {
    * Unfinished runs that nobody has renewed for `staleMs`, oldest first; orphans are parts of a run that has ended.
    */
   stale(staleMs: number): Promise<readonly (Run & { readonly isOrphan: boolean })[]> {
-    return readRows(
-      this.#db,
-      'look for stale runs',
-      sql<Run & { isOrphan: boolean }>`
+    const statement = sql<Run & { isOrphan: boolean }>`
         select ${RUN_COLUMNS}, exists (select from mirror.runs parent
             where parent.run_id = r.parent_run_id and parent.state in ('done', 'cancelled')) as "isOrphan"
           from mirror.runs r
          where ${IS_OPEN} and coalesce(heartbeat_at, queued_at) < clock_timestamp() - ${staleMs} * interval '1 millisecond'
-         order by queued_at limit ${LISTED_MAX}`,
-    );
+         order by queued_at limit ${LISTED_MAX}`;
+    return readRows(this.#db, 'look for stale runs', statement);
   }
 
   /** @returns the run as it is now; undefined where the condition does not hold */
-  async #update(
-    action: string,
-    runId: string,
-    changes: Sql,
-    condition: Sql = sql`true`,
-  ): Promise<Run | undefined> {
-    const [run] = await this.#read(
-      action,
-      sql`update mirror.runs set ${changes} where run_id = ${runId} and ${condition} returning ${RUN_COLUMNS}`,
-    );
-    return run;
+  async #update(action: string, runId: string, changes: Sql, condition: Sql = sql`true`) {
+    const update = sql`update mirror.runs set ${changes} where run_id = ${runId} and ${condition} returning ${RUN_COLUMNS}`;
+    return (await this.#read(action, update))[0];
   }
 
-  #select(action: string, condition: Sql, order: Sql = sql``): Promise<readonly Run[]> {
+  #select(action: string, condition: Sql, order: Sql = sql``) {
     return this.#read(action, sql`select ${RUN_COLUMNS} from mirror.runs where ${condition} ${order}`);
   }
 
-  #read(action: string, statement: Sql): Promise<readonly Run[]> {
+  #read(action: string, statement: Sql) {
     return readRows(this.#db, action, statement as RawBuilder<Run>);
   }
 }

@@ -40,16 +40,13 @@ export class WorkerRegistry {
 
   /** Says that this process lives; called every few seconds. */
   async beat(workerId: string, { name, queues, sourceUrl, schedules }: WorkerEntry): Promise<void> {
-    await readRows(
-      this.#db,
-      'renew this worker',
-      sql`with forgotten as (
+    const statement = sql`with forgotten as (
           delete from mirror.workers where worker_id <> ${workerId}
             and heartbeat_at < clock_timestamp() - ${FORGOTTEN_AFTER_MS} * interval '1 millisecond')
         insert into mirror.workers (worker_id, name, queues, source_url, schedules)
         values (${workerId}, ${name}, ${[...queues]}, ${sourceUrl ?? null}, ${JSON.stringify(schedules)}::jsonb)
-        on conflict (worker_id) do update set heartbeat_at = clock_timestamp()`,
-    );
+        on conflict (worker_id) do update set heartbeat_at = clock_timestamp()`;
+    await readRows(this.#db, 'renew this worker', statement);
   }
 
   async leave(workerId: string): Promise<void> {
@@ -63,17 +60,14 @@ export class WorkerRegistry {
   }
 
   facts(sourceUrl: string | null = null): Promise<WorkerFacts> {
-    return readRow(
-      this.#db,
-      'look for workers',
-      sql<WorkerFacts>`
+    const statement = sql<WorkerFacts>`
         with alive as (
           select * from mirror.workers
            where heartbeat_at > clock_timestamp() - ${WORKER_SILENT_MS} * interval '1 millisecond'
              and (${sourceUrl}::text is null or source_url = ${sourceUrl}))
         select (select count(*) from alive)::int as workers,
                exists (select from mirror.runs where kind = 'nightly' and slot is not null) as "isScheduled",
-               (select schedules->'nightly' from alive order by started_at desc limit 1) as schedule`,
-    );
+               (select schedules->'nightly' from alive order by started_at desc limit 1) as schedule`;
+    return readRow(this.#db, 'look for workers', statement);
   }
 }

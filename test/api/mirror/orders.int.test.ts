@@ -6,7 +6,7 @@ import { afterAll, beforeEach, describe, expect, it } from 'vitest';
 import { listen } from '../../../src/api/http/listen.ts';
 import { waitFor } from '../../support/wait-for.ts';
 import type { ProgressLine } from '../../../src/runs/progress/progress-line.ts';
-import type { Run } from '../../../src/runs/store/run.ts';
+import type { Run } from '../../../src/runs/store/run-store.ts';
 import { apiWithoutDatabase, EMPTY_STATUS, jobsOf } from '../mirror.ts';
 import { toDocument } from '../../../src/runs/run-document.ts';
 

@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { PermanentError, UnreachableError } from '../../../src/core/errors.ts';
 import type { JobDeps } from '../../../src/runs/job.ts';
 import { exportDue } from '../../../src/runs/nightly/nightly-exports.ts';
-import type { Run } from '../../../src/runs/store/run.ts';
+import type { Run } from '../../../src/runs/store/run-store.ts';
 import { addParties } from '../../support/mirror-arrange.ts';
 import { quarantineCodes } from '../../support/mirror-state.ts';
 import { FIRST, nightlyWorlds, runNight } from './nightly-world.ts';

@@ -1,7 +1,7 @@
 /** Nightly runs over three listed parties; the stages are doubles. */
 import { beforeEach } from 'vitest';
 import { enqueueRun } from '../../../src/runs/enqueue.ts';
-import type { Run } from '../../../src/runs/store/run.ts';
+import type { Run } from '../../../src/runs/store/run-store.ts';
 import { freshDatabase, type FreshDatabase } from '../../support/database.ts';
 import { addParties, emptyLists, emptyRuns } from '../../support/mirror-arrange.ts';
 import { waitFor } from '../../support/wait-for.ts';

@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { App } from '../../../src/app/app.ts';
 import { enqueueRun } from '../../../src/runs/enqueue.ts';
 import { forgetHistory } from '../../../src/runs/store/history.ts';
-import type { Run } from '../../../src/runs/store/run.ts';
+import type { Run } from '../../../src/runs/store/run-store.ts';
 import { startSandbox, type Sandbox } from '../sandbox.ts';
 
 const DAY_MS = 86_400_000;
