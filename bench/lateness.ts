@@ -6,7 +6,7 @@
 import { openApp, type App } from '../src/app/app.ts';
 import { readConfig } from '../src/config/environment.ts';
 import { createLog } from '../src/core/log.ts';
-import { fraction, noise } from '../src/sandbox/network/random.ts';
+import { fraction, noise } from '../src/sandbox/network/seeded.ts';
 import { givenNumbers, openFolder, say } from './world/scratch-world.ts';
 
 const [PARTIES = 2_000, NIGHTS = 365] = givenNumbers();

@@ -51,8 +51,6 @@ const schema = z
     tieRows: z.array(z.int().min(1).max(TIE_ROWS_MAX)).max(32).readonly().default([2, 3, 4]),
     /** Checkpoints older than this vanish by whole days; left out, none do. The service keeps 7 days. */
     checkpointRetentionMs: count.optional(),
-    /** Time zone of the node and its database, in minutes east of UTC. */
-    zoneMinutes: z.int().default(0),
     /** Of the list calls of one client, with the tokens that come back each second; 'none' lifts it. */
     rateLimit: z
       .union([z.literal('none'), z.object({ perSecond: z.number(), burst: count, banMs: count })])

@@ -3,12 +3,10 @@
  * entries its query finds, in which order. 0.71.4 is the one that the interface's label most plausibly means.
  */
 import type { Micros } from '../core/time.ts';
-import type { Chain, Foundation } from './network/chain.ts';
+import { timestamptz, type Chain, type Foundation } from './network/chain.ts';
 import { ACCOUNT_TYPE, NETWORK, NO_MARKET, type Account, type Movement } from './network/cycle.ts';
-import { KIND } from './network/ids.ts';
 import type { BlockRange, Ledger } from './network/ledger.ts';
-import { noise, STREAM } from './network/random.ts';
-import { timestamptz } from './network/times.ts';
+import { KIND, noise, STREAM } from './network/seeded.ts';
 import type { ReleaseName } from './release-names.ts';
 
 /** A question with its names resolved. */
@@ -175,10 +173,10 @@ function writePlain(network: Foundation, party: number): (movement: Movement) =>
 }
 
 /** Entries of one block follow one another, so its time is written once. */
-function writeBlockTime({ chain, settings }: Foundation): (block: number) => string {
+function writeBlockTime({ chain }: Foundation): (block: number) => string {
   let [last, text] = [-1, ''];
   return (block) => {
-    if (block !== last) [last, text] = [block, timestamptz(chain.timeOf(block), settings.zoneMinutes)];
+    if (block !== last) [last, text] = [block, timestamptz(chain.timeOf(block))];
     return text;
   };
 }

@@ -12,7 +12,7 @@ import {
   type Account,
   type Movement,
 } from '../../src/sandbox/network/cycle.ts';
-import { KIND } from '../../src/sandbox/network/ids.ts';
+import { KIND } from '../../src/sandbox/network/seeded.ts';
 import type { Network } from '../../src/sandbox/network/network.ts';
 
 /** Which entries: `[from, to)` of their time, and one asset or all. */

@@ -4,7 +4,7 @@
  */
 import { floorSecond, type Micros } from '../../core/time.ts';
 import type { Network } from '../network/network.ts';
-import { rfc3339Nano } from '../network/times.ts';
+import { rfc3339Nano } from '../network/chain.ts';
 import { ServiceError, type Answer } from './errors.ts';
 import { Query } from './query.ts';
 
@@ -25,7 +25,7 @@ export function answerExport(network: Network, queryText: string, call: number):
   try {
     const asked = exportRequest(new Query(queryText));
     if (network.release.dies && asked.from === undefined && asked.to !== undefined) return undefined;
-    const name = ['Content-Disposition', disposition(asked, network.settings.zoneMinutes)] as const;
+    const name = ['Content-Disposition', disposition(asked)] as const;
     return {
       status: 200,
       headers: [name, ['Content-Type', 'text/csv']],
@@ -66,8 +66,8 @@ function secondOf(nanos: bigint | undefined): Micros | undefined {
 }
 
 /** The file name the service suggests. */
-function disposition({ partyId, assetId, from, to }: ExportRequest, zoneMinutes: number): string {
-  const time = (instant: Micros): string => rfc3339Nano(instant, zoneMinutes).replaceAll(':', '_');
+function disposition({ partyId, assetId, from, to }: ExportRequest): string {
+  const time = (instant: Micros): string => rfc3339Nano(instant).replaceAll(':', '_');
   const asset = assetId === undefined ? '' : `_${assetId}`;
   const range = (from === undefined ? '' : `_${time(from)}`) + (to === undefined ? '' : `-${time(to)}`);
   return `attachment;filename=ledger_entries_${partyId}${asset}${range}.csv`;

@@ -6,9 +6,9 @@ import { z } from 'zod';
 import { errorLine } from '../../core/errors.ts';
 import { canonicalId, NETWORK_PARTY } from '../../core/ids.ts';
 import { parseInstant } from '../../core/time.ts';
+import { rfc3339Nano } from '../network/chain.ts';
 import type { Head, Network } from '../network/network.ts';
 import type { PartyRow } from '../network/parties.ts';
-import { rfc3339Nano } from '../network/times.ts';
 import { ServiceError, type StatusName } from './errors.ts';
 import type { Edge, Listing, Page } from './paging.ts';
 
@@ -20,7 +20,7 @@ const CHECKPOINT_EDGE_BYTES = 180;
 /** Ids of any length are looked up; that nobody has a short one is another matter. */
 const HEX = /^(?:[0-9a-f]{2})*$/i;
 
-export function openPartyList({ parties, chain, settings }: Network, head: Head): Listing {
+export function openPartyList({ parties, chain }: Network, head: Head): Listing {
   const count = parties.countBy(head.block);
   return {
     from: 0,
@@ -29,8 +29,7 @@ export function openPartyList({ parties, chain, settings }: Network, head: Head)
     edgeBytes: PARTY_EDGE_BYTES,
     failed: partiesFailed,
     edges: (from, to) => {
-      const rows = parties.rows(from, Math.min(to, count));
-      const edges = Array.from(rows, (row) => describeParty(row, settings.zoneMinutes));
+      const edges = Array.from(parties.rows(from, Math.min(to, count)), describeParty);
       return to > count && to > from ? [...edges, NETWORK_EDGE] : edges;
     },
     place: (cursor) => {
@@ -96,7 +95,7 @@ function checkpointsFailed(inner: string): ServiceError {
  * The page of a list that was filtered by party id: one edge, whatever page was asked for.
  * @throws ServiceError 400 where `partyId` is no id, 404 where nobody has it
  */
-export function pageOfParty({ parties, settings }: Network, partyId: string, head: Head): Page {
+export function pageOfParty({ parties }: Network, partyId: string, head: Head): Page {
   const page = (edge: Edge): Page => ({ edges: [edge], hasNextPage: false, hasPreviousPage: false });
   const isId = canonicalId(partyId) === partyId;
   if (!isId && !HEX.test(partyId)) {
@@ -106,11 +105,11 @@ export function pageOfParty({ parties, settings }: Network, partyId: string, hea
   if (partyId === NETWORK_PARTY) return page(NETWORK_EDGE);
   const index = parties.indexOf(isId ? partyId : partyId.toLowerCase(), head.block);
   if (index === undefined) throw partiesFailed('no resource corresponding to this id', 'NotFound');
-  return page(describeParty(parties.row(index), settings.zoneMinutes));
+  return page(describeParty(parties.row(index)));
 }
 
-function describeParty({ id, txHash, firstSeen }: PartyRow, zoneMinutes: number): Edge {
-  return writePartyEdge(id, txHash, `"${rfc3339Nano(firstSeen, zoneMinutes)}"`);
+function describeParty({ id, txHash, firstSeen }: PartyRow): Edge {
+  return writePartyEdge(id, txHash, `"${rfc3339Nano(firstSeen)}"`);
 }
 
 function writePartyEdge(id: string, txHash: string, vegaTime: string): Edge {

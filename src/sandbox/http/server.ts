@@ -7,7 +7,7 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import { isIPv6 } from 'node:net';
 import { pipeline } from 'node:stream/promises';
 import { constants, createGzip } from 'node:zlib';
-import { Network } from '../network/network.ts';
+import { openNetwork, type Network } from '../network/network.ts';
 import { sandboxSettings, type SandboxOptions } from '../options.ts';
 import { gatewayError, ServiceError, type Answer, type Headers } from './errors.ts';
 import { answerExport } from './export.ts';
@@ -50,7 +50,7 @@ export type Send = (
  */
 export async function startSandbox(options: SandboxOptions = {}, send: Send = sendAnswer): Promise<Sandbox> {
   const settings = sandboxSettings(options);
-  const network = new Network(settings);
+  const network = openNetwork(settings);
   const answerTo = openHandlers(network);
   const server = createServer((request, response) => {
     send(request, response, () => answerTo(request)).catch((error: unknown) => {

@@ -5,8 +5,7 @@
 import { DAY_MICROS, type Micros } from '../../core/time.ts';
 import { TIE_ROWS_MAX } from '../options.ts';
 import type { Foundation } from './chain.ts';
-import { KIND } from './ids.ts';
-import { noise, STREAM } from './random.ts';
+import { KIND, noise, STREAM } from './seeded.ts';
 
 /** Heights are laid out in stretches of this many, each with the same number of rows. */
 const STRETCH_HEIGHTS = 32;

@@ -6,7 +6,7 @@
  * The network's accounts are passed through: what enters one leaves it in the same block, so its balance
  * is known however many parties use it. Outside the network there are no balances: that account shows 0.
  */
-import { noise, scramble, STREAM } from './random.ts';
+import { noise, scramble, STREAM } from './seeded.ts';
 
 /** The owner of the network's own accounts, where a party's number stands otherwise. */
 export const NETWORK = -1;

@@ -11,7 +11,7 @@ import {
 } from './cycle.ts';
 import type { Foundation } from './chain.ts';
 import type { Parties } from './parties.ts';
-import { fraction, noise, STREAM } from './random.ts';
+import { fraction, noise, STREAM } from './seeded.ts';
 
 /** Parties arrive all along, so that on the average they are there for half of the history. */
 const LATE_ARRIVAL = 2;

@@ -2,13 +2,12 @@
 import type { Micros } from '../../core/time.ts';
 import type { Settings } from '../options.ts';
 import { RELEASES, type Release } from '../release.ts';
-import { Chain, type Foundation } from './chain.ts';
+import { openChain, type Foundation } from './chain.ts';
 import { type Checkpoints, openCheckpoints } from './checkpoints.ts';
 import { ASSET_UNITS } from './cycle.ts';
-import { IdCipher, KIND } from './ids.ts';
 import { type Ledger, openLedger } from './ledger.ts';
-import { Parties } from './parties.ts';
-import { seedWord } from './random.ts';
+import { openParties, type Parties } from './parties.ts';
+import { KIND, openIds, seedWord } from './seeded.ts';
 
 /** The newest block, and the instant the network has reached. */
 export interface Head {
@@ -16,45 +15,43 @@ export interface Head {
   readonly time: Micros;
 }
 
-export class Network implements Foundation {
-  readonly seed: number;
-  readonly settings: Settings;
+export interface Network extends Foundation {
   readonly release: Release;
-  readonly ids: IdCipher;
-  readonly chain: Chain;
   readonly parties: Parties;
   readonly checkpoints: Checkpoints;
   readonly ledger: Ledger;
-  #aheadMicros = 0n;
-  #reached: Micros;
-
-  constructor(settings: Settings) {
-    this.seed = seedWord(settings.seed);
-    this.settings = settings;
-    this.release = RELEASES[settings.release];
-    this.ids = new IdCipher(settings.seed);
-    this.chain = new Chain(this.seed, settings);
-    this.parties = new Parties(this);
-    this.checkpoints = openCheckpoints(this);
-    this.ledger = openLedger(this, this.parties);
-    this.#reached = settings.genesis;
-  }
-
   /** How far the network has come. It never goes back, even where its clock does. */
-  head(): Head {
-    const now = this.settings.clock() + this.#aheadMicros;
-    if (now > this.#reached) this.#reached = now;
-    return { block: this.chain.newestAt(this.#reached), time: this.#reached };
-  }
-
+  head(): Head;
   /** Moves the network ahead of its clock. */
-  advance(durationMs: number): void {
-    this.#aheadMicros += BigInt(Math.round(durationMs * 1000));
-  }
-
+  advance(durationMs: number): void;
   /** The number of an asset, or undefined where there is none of that id. */
-  assetOf(id: string): number | undefined {
-    const asset = this.ids.indexOf(KIND.asset, id);
-    return asset !== undefined && asset < ASSET_UNITS.length ? asset : undefined;
-  }
+  assetOf(id: string): number | undefined;
+}
+
+export function openNetwork(settings: Settings): Network {
+  const seed = seedWord(settings.seed);
+  const ids = openIds(settings.seed);
+  const chain = openChain(seed, settings);
+  const foundation = { seed, settings, ids, chain };
+  const parties = openParties(foundation);
+  let [aheadMicros, reached] = [0n, settings.genesis];
+  return {
+    ...foundation,
+    release: RELEASES[settings.release],
+    parties,
+    checkpoints: openCheckpoints(foundation),
+    ledger: openLedger(foundation, parties),
+    head() {
+      const now = settings.clock() + aheadMicros;
+      if (now > reached) reached = now;
+      return { block: chain.newestAt(reached), time: reached };
+    },
+    advance(durationMs) {
+      aheadMicros += BigInt(Math.round(durationMs * 1000));
+    },
+    assetOf(id) {
+      const asset = ids.indexOf(KIND.asset, id);
+      return asset !== undefined && asset < ASSET_UNITS.length ? asset : undefined;
+    },
+  };
 }

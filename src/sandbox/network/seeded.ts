@@ -1,0 +1,89 @@
+/**
+ * What follows from a seed: noise, and ids that need no table. The sandbox stores nothing: whatever it needs to know
+ * about party 77 or block 4,711 is computed again each time from the seed, the subject (a stream) and its number.
+ */
+import { createCipheriv, createDecipheriv, createHash } from 'node:crypto';
+
+/** What a noise value is about. Two subjects never share a value, whatever their numbers. */
+export const STREAM = {
+  blockTime: 1,
+  partyTies: 2,
+  activity: 3,
+  phase: 4,
+  pair: 5,
+  checkpointTies: 6,
+  checkpointTwins: 7,
+  level: 8,
+  rowOrder: 9,
+  entryOffset: 10,
+} as const;
+
+/** The number that stands for a seed text in `noise`. */
+export function seedWord(seed: string): number {
+  return createHash('sha256').update(seed).digest().readUInt32LE(0);
+}
+
+/**
+ * An unsigned 32-bit value that looks random and depends on all three arguments alone.
+ * @param index a whole number below 2^53
+ */
+export function noise(seed: number, stream: number, index: number): number {
+  let word = scramble(seed ^ Math.imul(stream, 0x9e3779b1));
+  word = scramble(word ^ (index >>> 0));
+  return index < 0x1_0000_0000 ? word : scramble(word ^ Math.floor(index / 0x1_0000_0000));
+}
+
+/** `noise` as a fraction: above 0, at most 1. */
+export function fraction(word: number): number {
+  return (word + 1) / 0x1_0000_0000;
+}
+
+/** The next value of a sequence that began with a noise value (for several rolls about one subject). */
+export function scramble(word: number): number {
+  let mixed = (word + 0x6d2b79f5) | 0;
+  mixed = Math.imul(mixed ^ (mixed >>> 16), 0x85ebca6b);
+  mixed = Math.imul(mixed ^ (mixed >>> 13), 0xc2b2ae35);
+  return (mixed ^ (mixed >>> 16)) >>> 0;
+}
+
+/** What an id names; ids of different kinds never collide. */
+export const KIND = { party: 1, partyTx: 2, asset: 3, market: 4, block: 5, state: 6 } as const;
+
+const ID_BYTES = 32;
+const HALF_BYTES = 16;
+
+/** Numbers ↔ ids of 64 lower-case hex digits: an id is the enciphered number of what it names. */
+export function openIds(seed: string): {
+  /** @param index a whole number below 2^48 */
+  id(kind: number, index: number): string;
+  /** @returns the number that `id` was made of, or undefined where it is no id of that kind */
+  indexOf(kind: number, id: string): number | undefined;
+} {
+  const key = createHash('sha256').update(`ids of ${seed}`).digest();
+  // ECB is right here: each id must stand alone, and it hides nothing that matters.
+  const cipher = createCipheriv('aes-256-ecb', key, null).setAutoPadding(false);
+  const decipher = createDecipheriv('aes-256-ecb', key, null).setAutoPadding(false);
+  return {
+    id: (kind, index) => cipher.update(plainId(kind, index)).toString('hex'),
+    indexOf(kind, id) {
+      const bytes = Buffer.from(id, 'hex');
+      // The decipher keeps what is no whole block for the next call: it must never get such a thing.
+      if (bytes.length !== ID_BYTES) return undefined;
+      const plain = decipher.update(bytes);
+      const index = plain.readUIntBE(HALF_BYTES - 6, 6);
+      return plain.equals(plainId(kind, index)) ? index : undefined;
+    },
+  };
+}
+
+/** Both halves of an id carry kind, half and number, so that a forged half is noticed. */
+function plainId(kind: number, index: number): Buffer {
+  const plain = Buffer.alloc(ID_BYTES);
+  for (const half of [0, 1]) {
+    const at = half * HALF_BYTES;
+    plain[at] = kind;
+    plain[at + 1] = half;
+    plain.writeUIntBE(index, at + HALF_BYTES - 6, 6);
+  }
+  return plain;
+}
