@@ -23,29 +23,18 @@ type ExportNames = Pick<
 export type ExportConfig = ExportNames &
   Partial<Pick<Config, 'sourceAssets' | `export${'Columns' | 'Delimiter' | 'TimeFormat' | 'IdFormat'}`>>;
 
-export class HttpLedgerSource implements LedgerSource {
-  readonly baseUrl: string;
-  readonly hasTimes: boolean;
-  readonly #access: SourceAccess;
-  readonly #config: ExportConfig;
-  readonly #dialect: CsvDialect | undefined;
+export function openLedgerSource(
+  { caller, limits, baseUrl }: SourceAccess,
+  config: ExportConfig,
+): LedgerSource {
+  const dialect = exportDialect(config);
 
-  constructor(access: SourceAccess, config: ExportConfig) {
-    this.#access = access;
-    this.#config = config;
-    this.#dialect = exportDialect(config);
-    this.baseUrl = access.baseUrl;
-    this.hasTimes = this.#dialect === undefined || hasTimes(this.#dialect);
-  }
-
-  async ask(question: WindowRequest, signal: AbortSignal): Promise<ExportAnswer> {
-    const { caller, limits } = this.#access;
-    const dialect = this.#dialect;
+  async function ask(question: WindowRequest, signal: AbortSignal): Promise<ExportAnswer> {
     let reader: AnswerReader | undefined;
     const request: Question = {
       route: 'export',
       action: 'export from',
-      url: exportUrl(this.baseUrl, this.#config, question),
+      url: exportUrl(baseUrl, config, question),
       limits: limits?.export ?? EXPORT_LIMITS,
       retries: limits?.exportRetries ?? EXPORT_RETRIES,
       // Without blank lines.
@@ -53,13 +42,19 @@ export class HttpLedgerSource implements LedgerSource {
     };
     try {
       const answer = await caller.open(request, signal);
-      reader = new AnswerReader(answer.body, undefined, dialect?.delimiter);
-      const csv = dialect === undefined ? reader : translated(reader, dialect, question);
-      return exportAnswer(answer, reader, csv);
+      const csv = (reader = new AnswerReader(answer.body, undefined, dialect?.delimiter));
+      return {
+        chunks: untilDone(answer, dialect === undefined ? csv : translated(csv, dialect, question)),
+        isFramed: answer.framing !== 'none',
+        form: () => csv.form,
+        [Symbol.asyncDispose]: () => answer.done(),
+      };
     } catch (error) {
       throw refusal(error, question);
     }
   }
+
+  return { baseUrl, ask, hasTimes: dialect === undefined || hasTimes(dialect) };
 }
 
 /** @returns undefined where the settings describe the public service's CSV */
@@ -79,15 +74,6 @@ function exportDialect(config: ExportConfig): CsvDialect | undefined {
     times: exportTimeFormat,
     ids: exportIdFormat,
     assetId: others.length === 0 ? assetId : undefined,
-  };
-}
-
-function exportAnswer(answer: OpenAnswer, reader: AnswerReader, csv: AsyncIterable<Buffer>): ExportAnswer {
-  return {
-    chunks: untilDone(answer, csv),
-    isFramed: answer.framing !== 'none',
-    form: () => reader.form,
-    [Symbol.asyncDispose]: () => answer.done(),
   };
 }
 

@@ -77,32 +77,24 @@ export interface ListLatency {
   readonly medianMs: number;
 }
 
-export class LatencyObserver implements SourceObserver {
-  readonly #next: SourceObserver | undefined;
-  readonly #latencies: number[] = [];
-
-  /** @param next is told of everything, for metrics and costs */
-  constructor(next?: SourceObserver) {
-    this.#next = next;
-  }
-
-  onRequest(report: RequestReport): void {
-    const isGood = report.status === 200 && report.errorCode === undefined;
-    if (isGood && report.route !== 'export') {
-      this.#latencies.push(report.durationMs);
-      if (this.#latencies.length > LATENCIES_KEPT) this.#latencies.shift();
-    }
-    this.#next?.onRequest(report);
-  }
-
-  onWait(report: WaitReport): void {
-    this.#next?.onWait(report);
-  }
-
+/** @param next is told of everything, for metrics and costs */
+export function observeLatency(next?: SourceObserver): SourceObserver & {
   /** Undefined before the first good answer. */
-  listLatency(): ListLatency | undefined {
-    const sorted = this.#latencies.toSorted((a, b) => a - b);
-    const [lastMs, medianMs] = [this.#latencies.at(-1), sorted[Math.floor(sorted.length / 2)]];
-    return lastMs === undefined || medianMs === undefined ? undefined : { lastMs, medianMs };
-  }
+  listLatency(): ListLatency | undefined;
+} {
+  const latencies: number[] = [];
+  return {
+    onRequest(report) {
+      const isGood = report.status === 200 && report.errorCode === undefined;
+      if (isGood && report.route !== 'export') latencies.push(report.durationMs);
+      if (latencies.length > LATENCIES_KEPT) latencies.shift();
+      next?.onRequest(report);
+    },
+    onWait: (report) => next?.onWait(report),
+    listLatency() {
+      const medianMs = latencies.toSorted((a, b) => a - b)[Math.floor(latencies.length / 2)];
+      const lastMs = latencies.at(-1);
+      return lastMs === undefined || medianMs === undefined ? undefined : { lastMs, medianMs };
+    },
+  };
 }

@@ -8,9 +8,9 @@ import type { ListSource } from '../list-sync/ports.ts';
 import { openCaller, type SourceLimits } from './caller.ts';
 import { openDispatcher } from './wire/dispatcher.ts';
 import { CONNECT_MS, openHttp } from './wire/http.ts';
-import { HttpLedgerSource, type ExportConfig } from './ledger-source.ts';
-import { LatencyObserver, type ListLatency } from './observers.ts';
-import { HttpListSource } from './lists/list-source.ts';
+import { openLedgerSource, type ExportConfig } from './ledger-source.ts';
+import { observeLatency, type ListLatency } from './observers.ts';
+import { openListSource } from './lists/list-source.ts';
 import type { BanStore, Clock, RateState, SourceObserver } from './ports.ts';
 import { openRateLimiter, SYSTEM_CLOCK } from './rate-limit.ts';
 
@@ -55,7 +55,7 @@ export function openSource(config: SourceConfig, deps: SourceDeps): Source {
   const { baseUrl, authorization } = splitUrl(config.sourceUrl);
   const { limits, clock = SYSTEM_CLOCK, acceptGzip = true, log } = deps;
   const dispatcher = openDispatcher(config.ambient, limits?.connectMs ?? CONNECT_MS);
-  const observer = new LatencyObserver(deps.observer);
+  const observer = observeLatency(deps.observer);
   const rate = openRateLimiter(config.sourceRate, { ...deps, clock, observer });
   const secret = config.sourceAuthorization ?? authorization;
   const get = openHttp(dispatcher, {
@@ -67,8 +67,8 @@ export function openSource(config: SourceConfig, deps: SourceDeps): Source {
   const access = { caller: openCaller({ get, rate, clock, observer, log }), baseUrl, limits };
   const close = (): Promise<void> => dispatcher.destroy();
   return {
-    lists: new HttpListSource(access),
-    ledger: new HttpLedgerSource(access, config),
+    lists: openListSource(access),
+    ledger: openLedgerSource(access, config),
     listLatency: () => observer.listLatency(),
     close,
     [Symbol.asyncDispose]: close,

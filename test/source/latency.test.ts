@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { LatencyObserver } from '../../src/source/observers.ts';
+import { observeLatency } from '../../src/source/observers.ts';
 import type { RequestReport } from '../../src/source/ports.ts';
 
 function report(durationMs: number, more: Partial<RequestReport> = {}): RequestReport {
@@ -8,7 +8,7 @@ function report(durationMs: number, more: Partial<RequestReport> = {}): RequestR
 
 test('the latency of the source is measured by good answers of lists only', () => {
   const told: number[] = [];
-  const observer = new LatencyObserver({
+  const observer = observeLatency({
     onRequest: ({ durationMs }) => told.push(durationMs),
     onWait: ({ waitMs }) => told.push(waitMs),
   });
@@ -23,7 +23,7 @@ test('the latency of the source is measured by good answers of lists only', () =
 });
 
 test('the latency of the source forgets old answers', () => {
-  const observer = new LatencyObserver();
+  const observer = observeLatency();
   for (let nth = 0; nth < 1_000; nth += 1) observer.onRequest(report(nth < 900 ? 5_000 : 5));
   expect(observer.listLatency()).toEqual({ lastMs: 5, medianMs: 5 });
 });

@@ -4,7 +4,7 @@ import { PermanentError } from '../../src/core/errors.ts';
 import { parseInstant } from '../../src/core/time.ts';
 import type { WindowRequest } from '../../src/export/ports.ts';
 import type { Question, SourceCaller } from '../../src/source/caller.ts';
-import { exportUrl, type ExportConfig, HttpLedgerSource } from '../../src/source/ledger-source.ts';
+import { exportUrl, type ExportConfig, openLedgerSource } from '../../src/source/ledger-source.ts';
 import { sourceConfig } from '../support/source-config.ts';
 import { ASSET, failureOf, NEVER, PARTY, testSource, textOf } from './test-source.ts';
 import { errorJson, send, serve } from './wire/wire-server.ts';
@@ -25,7 +25,7 @@ test('an export is waited for as long as a query of the source may take, and not
     return Promise.reject(new Error('heard'));
   };
   const caller: SourceCaller = { open, read: open };
-  const ledger = new HttpLedgerSource({ caller, baseUrl: 'http://x' }, NAMES);
+  const ledger = openLedgerSource({ caller, baseUrl: 'http://x' }, NAMES);
   await expect(ledger.ask({ partyId: PARTY }, NEVER)).rejects.toThrow('heard');
   const { headersMs = 0, idleMs = 0, callMs = 0 } = asked[0]?.limits ?? {};
   // Nothing is sent before the query has ended; then something comes all the time, for hours.

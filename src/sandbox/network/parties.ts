@@ -72,7 +72,10 @@ export function openParties({ seed, settings, ids, chain }: Foundation): Parties
   }
 
   return {
-    ...{ row, arrivalBlock, countBy, arrivedIn },
+    row,
+    arrivalBlock,
+    countBy,
+    arrivedIn,
     indexOf(id, block) {
       const index = ids.indexOf(KIND.party, id);
       return index !== undefined && index < countBy(block) ? index : undefined;

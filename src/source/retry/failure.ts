@@ -42,7 +42,7 @@ export function answerError(
     status: answer.status,
     ...(body === undefined ? { sample: said } : errorBodyMeta(body)),
   };
-  const to = code === 'SOURCE_REDIRECT' ? `, to ${redirectTarget(answer.headers)}` : '';
+  const to = code === 'SOURCE_REDIRECT' ? `, to ${redirectTarget(answer.headers, where)}` : '';
   const state = `the source answers ${answer.status}${to}${said === '' ? '' : ` (${said})`}`;
   return failure(code, `Cannot ${action} ${where}: ${state}`, {
     meta,
@@ -95,10 +95,9 @@ function errnoOf(error: unknown): string {
   return code;
 }
 
-/** The origin alone: a proxy may have put secrets into the query. */
-function redirectTarget(headers: IncomingHttpHeaders): string {
-  const target = headers.location ?? '';
-  return URL.canParse(target)
-    ? `${new URL(target).origin}; give that as SOURCE_URL if it is right`
-    : 'nowhere';
+/** Without its query: a proxy may have put secrets there. No redirect is followed, for it might take the credentials elsewhere. */
+function redirectTarget({ location = '' }: IncomingHttpHeaders, where: string): string {
+  if (!URL.canParse(location, where)) return 'nowhere';
+  const { origin, pathname } = new URL(location, where);
+  return `${origin}${pathname}; give that as SOURCE_URL if it is right`;
 }

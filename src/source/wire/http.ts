@@ -3,7 +3,7 @@ import type { IncomingHttpHeaders } from 'node:http';
 import type { Dispatcher } from 'undici';
 import { RetryableError } from '../../core/errors.ts';
 import { decoded, DripGuard, type DripLimit } from './body.ts';
-import { answerError, trailerError, transportError } from '../retry/failure.ts';
+import { trailerError, transportError } from '../retry/failure.ts';
 
 export interface HttpLimits {
   /** Until the status line: an export sends nothing before its query ends. */
@@ -24,9 +24,6 @@ export const EXPORT_LIMITS: HttpLimits = {
   callMs: 24 * 3_600_000,
   drip: DRIP,
 };
-
-const REDIRECTS: ReadonlySet<number> = new Set([301, 302, 303, 307, 308]);
-const REDIRECTS_MAX = 3;
 
 /** `none`: the body ends with the connection, so its end is unproven. */
 export type Framing = 'length' | 'chunked' | 'none';
@@ -60,7 +57,7 @@ export type HttpGet = (request: HttpRequest, caller: AbortSignal) => Promise<Htt
 
 /** @param headers of each request */
 export function openHttp(dispatcher: Dispatcher, headers: Readonly<Record<string, string>>): HttpGet {
-  async function send(url: URL, limits: HttpLimits, signal: AbortSignal): Promise<Dispatcher.ResponseData> {
+  async function send({ url, limits }: HttpRequest, signal: AbortSignal) {
     const answer = await dispatcher.request({
       origin: url.origin,
       path: `${url.pathname}${url.search}`,
@@ -75,24 +72,6 @@ export function openHttp(dispatcher: Dispatcher, headers: Readonly<Record<string
     return answer;
   }
 
-  /** Within the origin only: elsewhere, the Authorization header would be given to a stranger. */
-  async function follow({ action, url: first, limits }: HttpRequest, signal: AbortSignal) {
-    for (let [url, redirects] = [first, 0]; ; redirects += 1) {
-      const answer = await send(url, limits, signal);
-      const { location } = answer.headers;
-      if (!REDIRECTS.has(answer.statusCode) || typeof location !== 'string') return answer;
-      const target = URL.canParse(location, url.href) ? new URL(location, url) : undefined;
-      if (target?.origin !== url.origin || redirects >= REDIRECTS_MAX) {
-        answer.body.destroy();
-        const shown = { location: target?.href ?? '' };
-        const refused = { status: answer.statusCode, headers: shown, body: Buffer.alloc(0) };
-        throw answerError(action, whereOf(url), refused);
-      }
-      await answer.body.dump({ limit: 65_536, signal });
-      url = target;
-    }
-  }
-
   return async (request, caller) => {
     const { url, limits } = request;
     const limit = AbortSignal.timeout(limits.callMs);
@@ -102,7 +81,7 @@ export function openHttp(dispatcher: Dispatcher, headers: Readonly<Record<string
       return transportError(request.action, whereOf(url), error);
     };
     try {
-      const answer = await follow(request, AbortSignal.any([caller, limit]));
+      const answer = await send(request, AbortSignal.any([caller, limit]));
       const guard = new DripGuard(limits.drip, limits.headersMs);
       return {
         status: answer.statusCode,

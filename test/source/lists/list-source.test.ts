@@ -54,24 +54,6 @@ describe('a list request', () => {
     expect(seen[1]).toMatchObject({ authorization: 'Bearer t' });
   });
 
-  test('is tried less often right after another failed, until an answer comes', async () => {
-    let isBroken = true;
-    const server = await serve((_request, response) =>
-      send(response, 200, isBroken ? '<html>no page</html>' : ONE_PARTY),
-    );
-    const { lists } = testSource(server.url);
-    const tries = async (): Promise<number> => {
-      const before = server.asked.length;
-      expect(await failureOf(lists.page(PARTIES, NEVER))).toMatchObject({ code: 'ANSWER_NOT_UNDERSTOOD' });
-      return server.asked.length - before;
-    };
-    expect([await tries(), await tries(), await tries()]).toEqual([5, 2, 2]);
-    isBroken = false;
-    await lists.page(PARTIES, NEVER);
-    isBroken = true;
-    expect(await tries()).toBe(5);
-  });
-
   test('needs SOURCE_URL', () => {
     expect(() => openSource({ ...sourceConfig('http://x'), sourceUrl: undefined }, localState())).toThrow(
       UsageError,
