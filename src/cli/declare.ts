@@ -1,6 +1,7 @@
 /** Every command with its options; what it does is loaded once it is chosen. */
 import { Argument, type Command, InvalidArgumentError, Option } from 'commander';
 import { integer } from '../config/value-forms.ts';
+import type { QueryFormat } from '../lake/query/query.ts';
 import { RELEASE_NAMES } from '../sandbox/release-names.ts';
 import { completionScript, SHELLS } from './completion.ts';
 import type { Handler } from './context.ts';
@@ -16,7 +17,7 @@ type Add = <Name extends string>(
 const loadSync = () => import('./commands/sync.ts');
 const loadExport = () => import('./commands/export.ts');
 const loadNightly = () => import('./commands/nightly.ts');
-const loadQuery = () => import('./commands/query/query.ts');
+const loadQuery = () => import('./commands/query.ts');
 const loadStatus = () => import('./commands/status.ts');
 const loadDemo = () => import('./commands/demo.ts');
 const loadSandbox = () => import('./commands/sandbox.ts');
@@ -25,6 +26,9 @@ const loadLoads = () => import('./commands/load.ts');
 const loadLake = () => import('./commands/lake.ts');
 const loadRuns = () => import('./commands/runs.ts');
 const loadSetup = () => import('./commands/setup.ts');
+
+/** As text: what knows them loads the lake's engine. */
+const FORMATS = ['table', 'csv', 'json', 'ndjson', 'parquet'] satisfies QueryFormat[];
 
 export function declareCommands(program: Command, add: Add): void {
   declareServing(program, add);
@@ -69,11 +73,11 @@ function declareReading(program: Command, add: Add): void {
   const restore = 'make the lake what it was, until the next load';
   const moment = "the moment's number, as `lake` shows it";
   add(lake, 'restore', restore, loadLake).argument('<version>', moment);
-  const format = 'table, csv, json, ndjson or parquet; by default what --output ends in, or table';
+  const format = 'by default what --output ends in, or table';
   add(program, 'query', 'read-only SQL over the lake (entries, parties, checkpoints)', loadQuery)
     .argument('[sql]', 'the SQL, or the name of a ready question; without it a prompt')
     .option('--list', 'the ready questions', false)
-    .option('--format <format>', format)
+    .addOption(new Option('--format <format>', format).choices(FORMATS))
     .option('--output <file>', 'write the result to a file, which appears when it is complete')
     .option('--timeout <seconds>', 'time limit', wholeNumber(1, 86_400), 60)
     .option('--since <time>', 'for a ready question: entries from this time on')

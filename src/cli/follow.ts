@@ -17,10 +17,10 @@ const LOST_MS = 10_000;
 
 /** A run that does the same already, of whoever's making, or a new one. */
 export async function joinOrCreate(app: App, wanted: NewRun): Promise<{ run: Run; isJoined: boolean }> {
-  const equal = await app.jobs.runs.findOpen(wanted);
-  if (equal === undefined) return { run: await app.jobs.runs.create(wanted), isJoined: false };
-  app.log.info({ runId: equal.runId, kind: equal.kind, subject: equal.subject }, 'Following an equal run');
-  return { run: equal, isJoined: true };
+  const { run, found } = await app.jobs.runs.order(wanted);
+  const { runId, kind, subject } = run;
+  if (found === 'open') app.log.info({ runId, kind, subject }, 'Following an equal run');
+  return { run, isJoined: found === 'open' };
 }
 
 /**
@@ -46,69 +46,51 @@ export async function startNight(
   }
 }
 
-/** One run, as `followRuns` has it. */
-export async function followRun(app: App, run: Run, context: CommandContext): Promise<Run> {
-  const [ended = run] = await followRuns(app, [run], context);
-  return ended;
-}
-
 /**
- * @returns the runs as they ended, in the order given
- * @throws the signal's reason where the command was told to stop; the runs go on where a worker runs.
+ * @returns the run as it ended
+ * @throws the signal's reason where the command was told to stop; the run goes on where a worker runs.
  * UnreachableError where the database stays away for a minute
  */
-export async function followRuns(
-  app: App,
-  runs: readonly Run[],
-  context: CommandContext,
-): Promise<readonly Run[]> {
-  const { jobs } = app;
-  for (const run of runs) if (run.state === 'queued') await enqueueRun(run, jobs);
-  const followed = runs.map(({ runId }) => ({ runId, view: context.progress.openView() }));
+export async function followRun(app: App, run: Run, context: CommandContext): Promise<Run> {
+  const { jobs, jobWorker, workers } = app;
+  const { runId } = run;
+  if (run.state === 'queued') await enqueueRun(run, jobs);
+  const view = context.progress.openView();
   let checkedAtMs = -Infinity;
-  const look = async (): Promise<(Run | undefined)[]> => {
+  const look = async () => {
     if (performance.now() - checkedAtMs >= CHECK_MS) {
       checkedAtMs = performance.now();
-      await lookAfter(app, runs);
+      await lookAfter();
     }
-    return Promise.all(
-      followed.map(async ({ runId, view }) => {
-        const run = await jobs.runs.get(runId);
-        view.show(await jobs.progress.read(runId));
-        if (run === undefined || !isOver(run)) return undefined;
-        view.finish(run.verdict ?? run.state);
-        return run;
-      }),
-    );
+    const found = await jobs.runs.get(runId);
+    view.show(await jobs.progress.read(runId));
+    return found;
+  };
+  /** Also while following: a worker that died leaves its jobs to us, a lost queue its runs. */
+  const lookAfter = async () => {
+    // A worker of another source refuses what asks this one.
+    if (await workers.anyAlive(run.sourceUrl)) return;
+    jobWorker.start(chooseQueues(run));
+    for (const lost of await jobs.runs.stale(LOST_MS)) if (lost.runId === runId) await enqueueRun(lost, jobs);
+    await closeAbandoned(jobs);
   };
   try {
     for (;;) {
       // A database that restarts does not end the work, so it does not end the waiting either.
       const found = await untilReachable('database', context, look);
-      const ended = found.filter((run) => run !== undefined);
-      if (ended.length === runs.length) return ended;
+      if (found !== undefined && isOver(found)) {
+        view.finish(found.verdict ?? found.state);
+        return found;
+      }
       await sleep(POLL_MS, undefined, { signal: context.signal });
     }
   } catch (error) {
-    for (const { runId, view } of followed) {
-      view.finish('no longer followed');
-      // Nobody waits for what has not begun: it must not run later, by surprise.
-      if (context.signal.aborted && (await jobs.runs.get(runId))?.state === 'queued')
-        await jobs.runs.requestCancel(runId);
-    }
+    view.finish('no longer followed');
+    // Nobody waits for what has not begun: it must not run later, by surprise.
+    if (context.signal.aborted && (await jobs.runs.get(runId))?.state === 'queued')
+      await jobs.runs.requestCancel(runId);
     throw error;
   }
-}
-
-/** Also while following: a worker that died leaves its jobs to us, a lost queue its runs. */
-async function lookAfter({ jobs, jobWorker, workers }: App, runs: readonly Run[]): Promise<void> {
-  // A worker of another source refuses what asks this one.
-  const asked = runs.find((run) => run.sourceUrl !== null)?.sourceUrl;
-  if (await workers.anyAlive(asked)) return;
-  jobWorker.start(chooseQueues(runs));
-  for (const lost of await jobs.runs.stale(LOST_MS))
-    if (runs.some((run) => run.runId === lost.runId)) await enqueueRun(lost, jobs);
-  await closeAbandoned(jobs);
 }
 
 /**

@@ -38,20 +38,12 @@ export function isRunId(given: string): boolean {
 export async function findRun({ runs }: Pick<Reader, 'runs'>, where: string, given: string): Promise<Run> {
   const { prefix, suffix } = splitCutId(given.toLowerCase());
   const found = isRunId(given) ? await runs.withId(prefix, suffix) : [];
-  return chooseById(given, found, {
-    idOf: ({ runId }) => runId,
-    where,
-    noun: 'run',
-    hint: `'ledger-mirror runs' lists them`,
-  });
+  const hint = `'ledger-mirror runs' lists them`;
+  return chooseById(given, found, ({ runId }) => runId, { where, noun: 'run', hint });
 }
 
 /** @throws UsageError where no listed party, or more than one, has this id or one that begins so */
 export function chooseParty(given: string, listed: readonly string[]): string {
-  return chooseById(given, listed, {
-    idOf: (id) => id,
-    where: '--party',
-    noun: 'listed party',
-    hint: `give an id as the source lists it; 'ledger-mirror sync parties' reads the list`,
-  });
+  const hint = `give an id as the source lists it; 'ledger-mirror sync parties' reads the list`;
+  return chooseById(given, listed, String, { where: '--party', noun: 'listed party', hint });
 }

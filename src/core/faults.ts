@@ -37,32 +37,14 @@ export function classifyDatabaseCode(code: string): DatabaseFault {
  */
 export type Fault = 'export' | 'source' | 'mirror' | 'nobody';
 
-const NOBODYS: ReadonlySet<string> = new Set([
-  'FENCED',
-  'WAITED_TOO_LONG',
-  'LEASE_LOST',
-  'COVERAGE_CHANGED',
-  'OBJECT_CLEARED',
-  'SEGMENT_UNREADABLE',
-]);
-const OF_THE_SOURCE: ReadonlySet<string> = new Set([
-  'ASSET_REQUIRED',
-  'SOURCE_UNREACHABLE',
-  'SOURCE_BUSY',
-  'SOURCE_RATE_LIMITED',
-  'SOURCE_BANNED',
-  'SOURCE_CLOSED',
-  'SOURCE_CERTIFICATE',
-  'SOURCE_UNAUTHORIZED',
-  'SOURCE_FORBIDDEN',
-  'SOURCE_REDIRECT',
-  'SOURCE_ABSENT',
-]);
+const NOBODYS = /^(?:FENCED|WAITED_TOO_LONG|LEASE_LOST|COVERAGE_CHANGED|OBJECT_CLEARED|SEGMENT_UNREADABLE)$/;
+const OF_THE_SOURCE =
+  /^(?:ASSET_REQUIRED|SOURCE_(?:UNREACHABLE|BUSY|RATE_LIMITED|BANNED|CLOSED|CERTIFICATE|UNAUTHORIZED|FORBIDDEN|REDIRECT|ABSENT))$/;
 const OF_THE_MIRROR = /^(?:DATABASE_|SPOOL_|OBJECT_|S3_|STATE_|ROW_THREAD_LOST|STORE_)/;
 
 export function whoseFault(error: unknown): Fault {
   const code = errorCode(error);
-  if (error instanceof FencedError || NOBODYS.has(code)) return 'nobody';
+  if (error instanceof FencedError || NOBODYS.test(code)) return 'nobody';
   if (OF_THE_MIRROR.test(code)) return 'mirror';
-  return error instanceof UnreachableError || OF_THE_SOURCE.has(code) ? 'source' : 'export';
+  return error instanceof UnreachableError || OF_THE_SOURCE.test(code) ? 'source' : 'export';
 }

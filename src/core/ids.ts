@@ -9,19 +9,9 @@ const HEX_ID_CHARS = 64;
 
 /** Ids that are words, not hex (the network's own account owner and some built-in assets and parties), by their lower case. */
 export const ID_WORDS: ReadonlyMap<string, string> = new Map(
-  [
-    'network',
-    'VOTE',
-    'XYZalpha',
-    'XYZbeta',
-    'XYZgamma',
-    'XYZdelta',
-    'XYZepsilon',
-    'fBTC',
-    'fDAI',
-    'fEURO',
-    'fUSDC',
-  ].map((word) => [word.toLowerCase(), word]),
+  'network VOTE XYZalpha XYZbeta XYZgamma XYZdelta XYZepsilon fBTC fDAI fEURO fUSDC'
+    .split(' ')
+    .map((word) => [word.toLowerCase(), word]),
 );
 
 /** The party that owns the network's accounts; it is in the list, but cannot be exported. */
@@ -90,31 +80,27 @@ export function isCutId(given: string): boolean {
   return /…|\.\.\.|^[0-9a-f]{4,}$/u.test(given);
 }
 
-interface Told<Candidate> {
-  readonly idOf: (candidate: Candidate) => string;
-  /** The option or command that was given the id. */
-  readonly where: string;
-  readonly noun: string;
-  /** What to do where there is none. */
-  readonly hint: string;
-}
-
 /**
  * @param candidates `CANDIDATES_MAX` at most, the one that equals `given` first
+ * @param told `where`: the option or command that was given the id; `hint`: what to do where there is none
  * @throws UsageError where there is none, or several and none equals `given`
  */
 export function chooseById<Candidate>(
   given: string,
   candidates: readonly Candidate[],
-  { idOf, where, noun, hint }: Told<Candidate>,
+  idOf: (candidate: Candidate) => string,
+  { where, noun, hint }: Readonly<Record<'where' | 'noun' | 'hint', string>>,
 ): Candidate {
   const [first, ...others] = candidates;
   const shown = JSON.stringify(given.slice(0, 80));
   if (first === undefined) throw new UsageError([`${where}: there is no ${noun} ${shown}; ${hint}`]);
   if (others.length === 0 || idOf(first) === given) return first;
-  const named = candidates.slice(0, CANDIDATES_MAX - 1).map((candidate) => idOf(candidate));
+  const named = candidates
+    .slice(0, CANDIDATES_MAX - 1)
+    .map(idOf)
+    .join(', ');
   const more = candidates.length < CANDIDATES_MAX ? '' : ' and more';
   throw new UsageError([
-    `${where}: more than one ${noun} begins with ${shown}: ${named.join(', ')}${more}; give more of the id`,
+    `${where}: more than one ${noun} begins with ${shown}: ${named}${more}; give more of the id`,
   ]);
 }

@@ -99,10 +99,8 @@ export async function findOpenNightly(deps: RunDeps, isAttended: boolean): Promi
 }
 
 /** Only what the command was asked for: a sync must not begin to work an abandoned nightly run. */
-export function chooseQueues(runs: readonly Run[]): readonly QueueName[] {
-  if (runs.some((run) => run.kind === 'nightly')) return QUEUE_NAMES;
+export function chooseQueues({ kind }: Run): readonly QueueName[] {
+  if (kind === 'nightly') return QUEUE_NAMES;
   // What an export has published is loaded at once.
-  return QUEUE_NAMES.filter((name) =>
-    runs.some((run) => run.kind === name || (run.kind === 'export' && name === 'load')),
-  );
+  return QUEUE_NAMES.filter((name) => name === kind || (kind === 'export' && name === 'load'));
 }

@@ -7,13 +7,11 @@ import { canonicalId, canonicalPartyId, isExportableParty, isHexId } from '../..
 import { ceilSecond, floorSecond, formatInstant, parseInstant, type Micros } from '../../core/time.ts';
 import { exitCodeOf, type CommandContext, type CommandResult, type Handler } from '../context.ts';
 import { followRun, joinOrCreate } from '../follow.ts';
-import { outputProblems, STDOUT, writeCsv } from '../output/destination.ts';
+import { formatWritten, outputProblems, STDOUT, writeCsv, type Written } from '../output/destination.ts';
 import { chooseParty, openMirror } from '../mirror.ts';
 import type { LedgerQuestion } from '../../ledger/ledger-range.ts';
-import { formatWritten, type Written } from '../output/format.ts';
 import { runSummary } from '../output/run-text.ts';
 import { runDocument } from '../../runs/run-document.ts';
-import type { Run } from '../../runs/store/run-store.ts';
 
 interface ExportOptions {
   readonly party: string;
@@ -25,13 +23,6 @@ interface ExportOptions {
   readonly again: boolean;
   /** `--no-load`: loading is left to the next nightly run. */
   readonly load: boolean;
-}
-
-interface Wanted {
-  readonly partyId: string;
-  readonly assetId: string | undefined;
-  readonly from: Micros | undefined;
-  readonly to: Micros | undefined;
 }
 
 const exportParty: Handler<ExportOptions> = async (options, context) => {
@@ -49,14 +40,11 @@ const exportParty: Handler<ExportOptions> = async (options, context) => {
     load: options.load ? undefined : false,
   };
   const { run, isJoined } = await joinOrCreate(app, { kind: 'export', subject: wanted.partyId, params });
-  let ended: Run;
-  try {
-    ended = await followRun(app, run, context);
-  } catch (error) {
+  const ended = await followRun(app, run, context).catch(async (error: unknown) => {
     // Nobody waits for it any more, so the source need not answer it; unless others asked for it too.
     if (context.signal.aborted && !isJoined) await app.jobs.runs.requestCancel(run.runId);
     throw error;
-  }
+  });
   const isWritable = ended.verdict !== 'failed' && options.out !== undefined;
   const written = isWritable ? await write(app, wanted, options.out, context) : undefined;
   // What was published is in the warehouse and the lake when the command ends.
@@ -85,7 +73,7 @@ function write(app: App, range: LedgerQuestion, out: string, context: CommandCon
  * @throws UsageError that says why the source is needed
  */
 async function writeCovered(
-  given: Wanted,
+  given: LedgerQuestion,
   { out, again }: ExportOptions,
   context: CommandContext,
 ): Promise<CommandResult> {
@@ -113,39 +101,36 @@ async function knownParty(given: string, app: App): Promise<string> {
   return isHexId(given) ? given : chooseParty(given, await app.jobs.stages.listedParties(given));
 }
 
-/** Everything that is wrong, at once. */
-function parse(options: ExportOptions, { isJson }: CommandContext): Wanted {
-  const problems: string[] = [];
-  /** Reads an option where it is given. */
-  const read = <Value>(
-    name: 'party' | 'asset' | 'from' | 'to',
-    toValue: (text: string) => Value | undefined,
-    problem: string,
-  ): Value | undefined => {
-    const text = options[name];
-    const value = text === undefined ? undefined : toValue(text);
-    if (text !== undefined && value === undefined)
-      problems.push(`--${name}: ${JSON.stringify(text.slice(0, 80))} ${problem}`);
-    return value;
-  };
-  const noTime = 'is no time; give RFC 3339, such as 2023-05-01T00:00:00Z, or a day';
-  const partyId = read(
-    'party',
-    (text) => [canonicalPartyId(text)].find((id) => id !== undefined && isExportableParty(id)),
-    'cannot be exported; give a party id as the source lists it',
+/** @throws UsageError with everything that is wrong, at once */
+function parse({ party, asset, out, ...times }: ExportOptions, { isJson }: CommandContext): LedgerQuestion {
+  const quote = (text = '') => JSON.stringify(text.slice(0, 80));
+  const partyId = canonicalPartyId(party) ?? '';
+  const assetId = asset === undefined ? undefined : canonicalId(asset);
+  const [start, end] = [parseInstant(times.from ?? ''), parseInstant(times.to ?? '')];
+  const from = start === undefined ? undefined : floorSecond(start);
+  const to = end === undefined ? undefined : ceilSecond(end);
+  const noTimes = (['from', 'to'] as const).filter(
+    (name) => times[name] !== undefined && parseInstant(times[name]) === undefined,
   );
-  const assetId = read('asset', canonicalId, 'is no asset id; give 64 hex digits');
-  const [from, to] = [read('from', parseInstant, noTime), read('to', parseInstant, noTime)];
-  const range = { from: from && floorSecond(from), to: to && ceilSecond(to) };
-  if (range.from !== undefined && range.to !== undefined && range.from >= range.to)
-    problems.push(
-      `--from, --to: ${formatInstant(range.from)} is not before ${formatInstant(range.to)}; give a range that is not empty`,
-    );
-  if (options.out === STDOUT && isJson)
-    problems.push('--out -: cannot go with --json, both write to stdout; give a file');
-  problems.push(...outputProblems('--out', options.out));
-  if (problems.length > 0 || partyId === undefined) throw new UsageError(problems);
-  return { partyId, assetId, ...range };
+  const problems = [
+    !isExportableParty(partyId) &&
+      `--party: ${quote(party)} cannot be exported; give a party id as the source lists it`,
+    asset !== undefined &&
+      assetId === undefined &&
+      `--asset: ${quote(asset)} is no asset id; give 64 hex digits`,
+    ...noTimes.map(
+      (name) =>
+        `--${name}: ${quote(times[name])} is no time; give RFC 3339, such as 2023-05-01T00:00:00Z, or a day`,
+    ),
+    from !== undefined &&
+      to !== undefined &&
+      from >= to &&
+      `--from, --to: ${formatInstant(from)} is not before ${formatInstant(to)}; give a range that is not empty`,
+    out === STDOUT && isJson && '--out -: cannot go with --json, both write to stdout; give a file',
+    ...outputProblems('--out', out),
+  ].filter((problem) => problem !== false);
+  if (problems.length > 0) throw new UsageError(problems);
+  return { partyId, assetId, from, to };
 }
 
 export { exportParty as export };

@@ -1,5 +1,4 @@
 /** `status`: is the mirror whole, how fresh is it, what is under way, what needs a person. */
-import type { ProgressLine } from '../../runs/progress/progress-line.ts';
 import { glance, type MirrorStatus } from '../../api/mirror/glance.ts';
 import type { Reader } from '../../app/base.ts';
 import { LAKE_DECIDED_IN_DATABASE } from '../../app/describe-store.ts';
@@ -23,40 +22,22 @@ const RUNS_SHOWN_MAX = 8;
 /** A list may name a checkpoint twice; here it is one. */
 const HELD = { parties: 'parties', checkpoints: 'unique checkpoints', ledger: 'entries' } as const;
 
-interface Underway {
-  readonly run: Run;
-  readonly progress: readonly ProgressLine[];
-  /** No process works on it: the one that did is gone. */
-  readonly isInterrupted: boolean;
-}
-
 export const status: Handler<{ check: boolean }> = async ({ check: isChecking }, context) => {
   await using app = await openMirrorReader(context);
   const found = glance(await app.status.facts());
+  const now = Date.now();
+  const age = (at: string | null | undefined) => (at ? formatAge(Date.parse(at), now) : '');
   return {
     exitCode: isChecking && !found.complete ? EXIT.verdict : EXIT.done,
     document: { ...found },
-    text: describe(found, await underway(app), Date.now()),
+    text: describe(found, await openLines(found, app, age), age),
   };
 };
 
-async function underway(app: Reader): Promise<readonly Underway[]> {
-  const runs = await app.runs.list({ states: ['running'], limit: RUNS_SHOWN_MAX });
-  const stale = await app.runs.stale(SILENT_MS);
-  return Promise.all(
-    runs.map(async (run) => {
-      // One without a heartbeat was given back, and waits to be tried again.
-      const isInterrupted = stale.some(
-        ({ runId, heartbeatAt }) => runId === run.runId && heartbeatAt !== null,
-      );
-      return { run, progress: isInterrupted ? [] : await app.progress.read(run.runId), isInterrupted };
-    }),
-  );
-}
+type Age = (at: string | null | undefined) => string;
 
-function describe(found: MirrorStatus, runs: readonly Underway[], nowMs: number): string {
+function describe(found: MirrorStatus, open: readonly string[], age: Age): string {
   const { ledger, coverage, streams, lists, work, hasNetwork } = found;
-  const age = (at: string | null | undefined): string => (at ? formatAge(Date.parse(at), nowMs) : '');
   const rows = streams.map(({ name, verdict, checkedAt, asOfBlock, asOfTime, rows: held }) => [
     name,
     verdict ?? 'not yet',
@@ -80,35 +61,33 @@ function describe(found: MirrorStatus, runs: readonly Underway[], nowMs: number)
       (ledger.notLoaded === '0' ? '' : `, ${formatCount(ledger.notLoaded)} segments not loaded yet`),
     ...(found.lakeCommitsDecidedBy === 'database' ? [LAKE_DECIDED_IN_DATABASE] : []),
     work.workers === 0 ? 'Workers: none running' : `Workers: ${work.workers}${next}`,
-    ...openLines(found, runs, age),
+    ...open,
     ...found.attention.flatMap(({ what, why, todo }) => ['', `! ${what}: ${why}`, `  ${todo}`]),
     '',
   ];
   return lines.join('\n');
 }
 
-function openLines(
-  { openRuns, work }: MirrorStatus,
-  runs: readonly Underway[],
-  age: (at: string) => string,
-): readonly string[] {
-  const [interrupted = [], live = []] = [true, false].map((is) =>
-    runs.filter(({ isInterrupted }) => isInterrupted === is),
-  );
-  const going = BigInt(openRuns) - BigInt(interrupted.length);
+/** What is under way, how far it is, and what no process works on any more. */
+async function openLines({ openRuns, work }: MirrorStatus, app: Reader, age: Age): Promise<string[]> {
+  const running = await app.runs.list({ states: ['running'], limit: RUNS_SHOWN_MAX });
+  // One without a heartbeat was given back, and waits to be tried again.
+  const stale = (await app.runs.stale(SILENT_MS)).filter(({ heartbeatAt }) => heartbeatAt !== null);
+  const isGone = (run: Run) => stale.some(({ runId }) => runId === run.runId);
+  const gone = running.filter(isGone);
+  const going = BigInt(openRuns) - BigInt(gone.length);
+  const name = ({ kind, subject }: Run) => `${kind} ${printable(subject)}`;
+  const lines = going > 0n ? [`Runs under way: ${going}`] : [];
+  for (const run of running.filter((one) => !isGone(one))) {
+    lines.push(`  ${name(run)}, begun ${age(run.startedAt ?? run.queuedAt)}`);
+    for (const { label, done, total, unit, note } of await app.progress.read(run.runId)) {
+      const amount = total === undefined ? formatQuantity(done, unit) : formatShare(done, total, unit);
+      lines.push(`    ${printable(label)}: ${amount}${note === undefined ? '' : ` (${printable(note)})`}`);
+    }
+  }
   const next = work.workers > 0 ? 'a worker' : 'the next nightly run';
-  const name = ({ kind, subject }: Run): string => `${kind} ${printable(subject)}`;
   return [
-    ...(going > 0n ? [`Runs under way: ${going}`] : []),
-    ...live.flatMap(({ run, progress }) => [
-      `  ${name(run)}, begun ${age(run.startedAt ?? run.queuedAt)}`,
-      ...progress.map(progressText),
-    ]),
-    ...interrupted.map(({ run }) => `Interrupted: ${name(run)}; ${next} goes on from what it committed`),
+    ...lines,
+    ...gone.map((run) => `Interrupted: ${name(run)}; ${next} goes on from what it committed`),
   ];
-}
-
-function progressText({ label, done, total, unit, note }: ProgressLine): string {
-  const amount = total === undefined ? formatQuantity(done, unit) : formatShare(done, total, unit);
-  return `    ${printable(label)}: ${amount}${note === undefined ? '' : ` (${printable(note)})`}`;
 }

@@ -12,10 +12,10 @@ import {
   type CommandResult,
   type Handler,
 } from '../context.ts';
-import { followRuns, joinOrCreate } from '../follow.ts';
+import { followRun, joinOrCreate } from '../follow.ts';
 import { chooseParty } from '../mirror.ts';
 
-export interface SyncOptions {
+interface SyncOptions {
   readonly what: keyof typeof LISTS;
   readonly full: boolean;
   readonly party?: string;
@@ -35,24 +35,23 @@ export const sync: Handler<SyncOptions> = async (options, context) => {
   if (party !== undefined) return lookUp(what, party, context);
   await using app = await openApp(context);
   const params = { full, acceptNewNetwork, acceptShrunk };
-  const joined = await Promise.all(
-    LISTS[what].map((list) => joinOrCreate(app, { kind: 'sync', subject: list, params })),
-  );
-  const ended = await followRuns(
-    app,
-    joined.map(({ run }) => run),
-    context,
-  );
+  const wanted = LISTS[what].map((subject) => ({ kind: 'sync', subject, params }) as const);
+  const joined = await Promise.all(wanted.map((one) => joinOrCreate(app, one)));
+  // Neither is left to itself where the other cannot be followed.
+  const followed = await Promise.allSettled(joined.map(({ run }) => followRun(app, run, context)));
+  const ended = followed.map((one) => {
+    if (one.status === 'rejected') throw one.reason;
+    return one.value;
+  });
   const [only, ...others] = ended;
   if (only !== undefined && others.length === 0) return runResult(only);
   const results = ended.map(runResult);
+  const evidence = ended.map((run) => [run.subject, { verdict: run.verdict, ...run.evidence }]);
   return {
     exitCode: [EXIT.verdict, EXIT.tryAgain].find((code) => results.some(({ exitCode }) => exitCode === code)),
     document: {
       verdict: worst(ended.map(({ verdict }) => verdict ?? 'failed')),
-      evidence: Object.fromEntries(
-        ended.map(({ subject, verdict, evidence }) => [subject, { verdict, ...evidence }]),
-      ),
+      evidence: Object.fromEntries(evidence),
       runs: results.map(({ document }) => document),
     },
     text: results.map(({ text }) => text).join('\n'),
@@ -60,18 +59,12 @@ export const sync: Handler<SyncOptions> = async (options, context) => {
 };
 
 /** One party by filter: there or not, without a sync. */
-async function lookUp(
-  what: SyncOptions['what'],
-  given: string,
-  context: CommandContext,
-): Promise<CommandResult> {
+async function lookUp(what: string, given: string, context: CommandContext): Promise<CommandResult> {
   if (what === 'checkpoints') throw new UsageError(['sync: --party goes with parties, not with checkpoints']);
   const text = canonicalPartyId(given);
-  if (text === undefined) {
-    throw new UsageError([
-      `--party: ${JSON.stringify(given.slice(0, 80))} is no party id; give it as the source lists it`,
-    ]);
-  }
+  const shown = JSON.stringify(given.slice(0, 80));
+  if (text === undefined)
+    throw new UsageError([`--party: ${shown} is no party id; give it as the source lists it`]);
   await using app = await openApp(context);
   // Of an id that is not listed yet the source knows more.
   const listed = await app.jobs.stages.listedParties(text);

@@ -7,34 +7,36 @@ import { startApi } from '../../app/serving/serve.ts';
 import { startWorkerHealth } from '../../app/serving/worker-health.ts';
 import { requireSource } from '../../config/environment.ts';
 import { startFirstRun } from '../../runs/nightly/start-scheduled.ts';
-import type { CommandContext, CommandResult, Handler } from '../context.ts';
+import type { CommandContext, Handler } from '../context.ts';
 
-interface Parts {
-  readonly isWorking: boolean;
-  readonly isServing: boolean;
-}
+export const up = goOn(true, true);
+export const worker = goOn(true, false);
+export const serve = goOn(false, true);
 
-export const up: Handler = (_, context) => start({ isWorking: true, isServing: true }, context);
-export const worker: Handler = (_, context) => start({ isWorking: true, isServing: false }, context);
-export const serve: Handler = (_, context) => start({ isWorking: false, isServing: true }, context);
-
-async function start(parts: Parts, context: CommandContext): Promise<CommandResult> {
-  const { config, log, signal } = context;
-  if (parts.isWorking) requireSource(config);
-  // Before anything is started: what would be refused later costs a database first.
-  if (parts.isServing) refuseOpenListening(config.apiHost, config.apiToken);
-  await requireWritable(config.dataDir);
-  try {
-    await runUntilStopped(parts, context);
-  } catch (error) {
-    if (!signal.aborted) throw error;
-    log.info({ err: error }, 'Stopped before everything had started');
-  }
-  return {};
+/** @returns what goes on until it is told to stop */
+function goOn(isWorking: boolean, isServing: boolean): Handler {
+  return async (_, context) => {
+    const { config, log, signal } = context;
+    if (isWorking) requireSource(config);
+    // Before anything is started: what would be refused later costs a database first.
+    if (isServing) refuseOpenListening(config.apiHost, config.apiToken);
+    await requireWritable(config.dataDir);
+    try {
+      await runUntilStopped(isWorking, isServing, context);
+    } catch (error) {
+      if (!signal.aborted) throw error;
+      log.info({ err: error }, 'Stopped before everything had started');
+    }
+    return {};
+  };
 }
 
 /** Ports first: a process that cannot listen must not have begun to work. */
-async function runUntilStopped({ isWorking, isServing }: Parts, context: CommandContext): Promise<void> {
+async function runUntilStopped(
+  isWorking: boolean,
+  isServing: boolean,
+  context: CommandContext,
+): Promise<void> {
   const { config, log, notices, signal } = context;
   await using app = await openApp(context);
   await using stack = new AsyncDisposableStack();

@@ -7,7 +7,7 @@ import type { Writable } from 'node:stream';
 import { finished, pipeline } from 'node:stream/promises';
 import { errorCode } from '../../core/errors.ts';
 import type { CommandContext } from '../context.ts';
-import type { Written } from './format.ts';
+import { formatQuantity, printable } from './format.ts';
 
 export const STDOUT = '-';
 const LINE_FEED = 0x0a;
@@ -31,6 +31,17 @@ export function outputProblems(option: string, path: string | undefined): readon
 /** A device or a pipe is written to, and never replaced. */
 function isReplaced(path: string): boolean {
   return statSync(path, { throwIfNoEntry: false })?.isFile() ?? true;
+}
+
+/** What a command wrote, and where. */
+export interface Written {
+  /** Decimal text. */
+  readonly rows: string;
+  readonly file: string;
+}
+
+export function formatWritten({ rows, file }: Written): string {
+  return `${formatQuantity(rows, rows === '1' ? 'row' : 'rows')} written to ${printable(file)}\n`;
 }
 
 /** @param write its writable is ended behind it */

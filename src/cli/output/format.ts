@@ -59,17 +59,6 @@ export function formatShare(done: Count, total: Count, unit: string, between = '
   return `${unit === 'bytes' ? formatBytes(done) : formatCount(done)}${between}${formatQuantity(total, unit)}`;
 }
 
-/** What a command wrote, and where. */
-export interface Written {
-  /** Decimal text. */
-  readonly rows: string;
-  readonly file: string;
-}
-
-export function formatWritten({ rows, file }: Written): string {
-  return `${formatQuantity(rows, rows === '1' ? 'row' : 'rows')} written to ${printable(file)}\n`;
-}
-
 /**
  * Text from outside made fit for a terminal: no control characters, so that no value can move the
  * cursor, hide a line or ring the bell.

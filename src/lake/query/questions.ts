@@ -168,7 +168,7 @@ export async function completeIds(
     );
     const candidates = reader.getRows().map(([id]) => String(id));
     const hint = `give the id of ${noun === 'party' ? 'a party' : 'an asset'} in the lake, or its beginning`;
-    return chooseById(given, candidates, { idOf: (id) => id, where: `--${noun}`, noun, hint });
+    return chooseById(given, candidates, String, { where: `--${noun}`, noun, hint });
   };
   const asset = await complete('asset', `select asset_id as id from ${rows}`);
   return { party: await complete('party', KNOWN_PARTIES), asset };

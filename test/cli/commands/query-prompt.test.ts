@@ -5,8 +5,10 @@ import { join } from 'node:path';
 import { PassThrough, Readable } from 'node:stream';
 import { text } from 'node:stream/consumers';
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { readTyped, refuseTerminal } from '../../../src/cli/commands/query/options.ts';
-import { promptForSql } from '../../../src/cli/commands/query/prompt.ts';
+import { query } from '../../../src/cli/commands/query.ts';
+import { promptForSql, readTyped } from '../../../src/cli/commands/query-prompt.ts';
+import type { CommandContext } from '../../../src/cli/context.ts';
+import { readConfig } from '../../../src/config/environment.ts';
 
 /** Types lines, and says what was asked, what was told, and what is remembered. */
 async function converse(...lines: string[]): Promise<{ asked: string[]; told: string; history: string }> {
@@ -65,8 +67,15 @@ describe('a typed question', () => {
   );
 });
 
-test('a Parquet result is never written to a terminal', () => {
-  expect(() => refuseTerminal({ format: 'parquet' }, { isTTY: true })).toThrow(/give --output FILE/);
-  expect(() => refuseTerminal({ format: 'parquet' }, {})).not.toThrow();
-  expect(() => refuseTerminal({ format: 'csv' }, { isTTY: true })).not.toThrow();
+test('a Parquet result is never written to a terminal', async () => {
+  const config = readConfig({ env: { DATA_DIR: '/nonexistent' }, cwd: '/' });
+  const ask = (format: 'parquet' | 'csv', isTTY: boolean): Promise<unknown> => {
+    const stdout = Object.assign(new PassThrough(), { isTTY });
+    const context = { config, stdout, isJson: false } as Partial<CommandContext> as CommandContext;
+    return query({ sql: 'select 1', list: false, timeout: 60, format }, context);
+  };
+  await expect(ask('parquet', true)).rejects.toThrow(/give --output FILE/);
+  // Nothing else is wrong with them: they would ask a mirror.
+  await expect(ask('parquet', false)).rejects.toThrow(/Cannot read the mirror/);
+  await expect(ask('csv', true)).rejects.toThrow(/Cannot read the mirror/);
 });

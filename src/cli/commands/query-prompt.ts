@@ -2,14 +2,18 @@
 import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { createInterface } from 'node:readline/promises';
-import { errorLine } from '../../../core/errors.ts';
-import { nameCommands } from '../../typed.ts';
+import { parseArgs } from 'node:util';
+import { errorLine, UsageError } from '../../core/errors.ts';
+import type { QuestionParameter, QuestionValues } from '../../lake/query/questions.ts';
+import { nameCommands } from '../typed.ts';
 
 const HISTORY_MAX = 500;
 const FIRST = 'ledger-mirror> ';
 /** A name, and options behind it. */
 const QUESTION = /^[a-z][a-z-]*(\s+--.*)?$/;
 const MORE = '           ... ';
+
+export const QUESTION_OPTIONS = ['since', 'until', 'party', 'asset'] as const satisfies QuestionParameter[];
 
 export interface PromptOptions {
   /** A file: one statement a line, the newest last. */
@@ -21,12 +25,30 @@ export interface PromptOptions {
   readonly signal: AbortSignal;
 }
 
+/**
+ * What is typed at the prompt: SQL, or a question with its options as on the command line.
+ * @throws UsageError where an option is none of a question's
+ */
+export function readTyped(typed: string): QuestionValues & { readonly sql: string } {
+  const [, sql, given] = /^([a-z][a-z-]*)\s+(--.*)$/s.exec(typed) ?? [];
+  if (sql === undefined || given === undefined) return { sql: typed };
+  const options = Object.fromEntries(QUESTION_OPTIONS.map((name) => [name, { type: 'string' as const }]));
+  try {
+    return { sql, ...parseArgs({ args: given.trim().split(/\s+/), options }).values };
+  } catch {
+    throw new UsageError([
+      `query ${sql}: ${JSON.stringify(given)} is not understood; give --since, --until, --party or --asset, each with a value`,
+    ]);
+  }
+}
+
 /** Ends with Ctrl-D, `exit` or `quit`. An error of one statement is told, and the next is asked for. */
 export async function promptForSql(
   { history, help, stdin, stderr, signal }: PromptOptions,
   answer: (sql: string) => Promise<void>,
 ): Promise<void> {
-  const known = await readHistory(history);
+  const kept = await readFile(history, 'utf8').catch(() => '');
+  const known = kept.split('\n').filter((line) => line !== '');
   using lines = createInterface({
     input: stdin,
     output: stderr,
@@ -64,15 +86,6 @@ export async function promptForSql(
     }
     ask(FIRST);
   }
-  await writeHistory(history, known);
-}
-
-async function readHistory(path: string): Promise<string[]> {
-  const text = await readFile(path, 'utf8').catch(() => '');
-  return text.split('\n').filter((line) => line !== '');
-}
-
-async function writeHistory(path: string, statements: readonly string[]): Promise<void> {
-  await mkdir(dirname(path), { recursive: true });
-  await writeFile(path, `${statements.slice(-HISTORY_MAX).join('\n')}\n`, { mode: 0o600 });
+  await mkdir(dirname(history), { recursive: true });
+  await writeFile(history, `${known.slice(-HISTORY_MAX).join('\n')}\n`, { mode: 0o600 });
 }

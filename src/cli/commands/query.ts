@@ -1,0 +1,158 @@
+/** `query`: SQL over the lake, or one of the ready questions. Asks the object store alone. */
+import { extname, join, resolve } from 'node:path';
+import type { Writable } from 'node:stream';
+import { text as readText } from 'node:stream/consumers';
+import { openStore, scratchDirOf } from '../../app/data-dir.ts';
+import { UsageError } from '../../core/errors.ts';
+import { scratchFolder } from '../../lake/local/scratch.ts';
+import { type Lake, type LakeOptions, openLake } from '../../lake/query/lake.ts';
+import { QUERY_FORMATS, type QueryFormat, runQuery } from '../../lake/query/query.ts';
+import {
+  completeIds,
+  hasOneSided,
+  inquiry,
+  KNOWN_PARTIES,
+  type QuestionValues,
+  READY_QUESTIONS,
+  readyQuestion,
+  refuseCutIds,
+} from '../../lake/query/questions.ts';
+import type { CommandContext, CommandResult, Handler } from '../context.ts';
+import { requireMirror } from '../mirror.ts';
+import { formatWritten, outputProblems, unlessBrokenPipe, writeOutput } from '../output/destination.ts';
+import { formatTable } from '../output/table.ts';
+import { promptForSql, QUESTION_OPTIONS, readTyped } from './query-prompt.ts';
+
+interface QueryCommandOptions extends QuestionValues {
+  /** Absent: typed at a prompt, or read from standard input. */
+  readonly sql?: string | undefined;
+  readonly list: boolean;
+  /** Absent: by the ending of `output`, otherwise a table. */
+  readonly format?: QueryFormat;
+  readonly output?: string;
+  /** In seconds. */
+  readonly timeout: number;
+}
+type Asked = ReturnType<typeof readOptions>;
+
+/** A word alone is meant as the name of a question. */
+const NAME = /^[a-z][a-z-]*$/;
+
+export const query: Handler<QueryCommandOptions> = async (options, context) => {
+  if (options.list) return listQuestions();
+  if (options.sql === undefined && process.stdin.isTTY) return converse(options, context);
+  const given = options.sql ?? (await readText(process.stdin)).trim();
+  if (given === '')
+    throw new UsageError([
+      `query: give SQL, or the name of a ready question; 'ledger-mirror query --list' shows them`,
+    ]);
+  const asked = readOptions(options, given, context);
+  const isOfParty = typeof asked.parameters?.party === 'string';
+  const sql = isOfParty ? `${asked.sql}; ${KNOWN_PARTIES}` : asked.sql;
+  return withLake({ sql, range: asked.range }, context, async (lake) => {
+    const file = options.output;
+    if (file === undefined) {
+      // Whoever reads it, such as `head`, may have read enough.
+      await answer(lake, asked, context, context.stdout).catch(unlessBrokenPipe);
+      return {};
+    }
+    const write = (output: Writable) => answer(lake, asked, context, output);
+    const written = { rows: String(await writeOutput(resolve(file), context.signal, write)), file };
+    context.stderr.write(formatWritten(written));
+    return { document: { written } };
+  });
+};
+
+/** What is asked for, its format and where it goes. @throws UsageError with a line for each problem */
+function readOptions(options: QueryCommandOptions, sql: string, { isJson, stdout }: CommandContext) {
+  const { output, timeout } = options;
+  const question = readyQuestion(sql);
+  const refused = QUESTION_OPTIONS.filter(
+    (name) => options[name] !== undefined && question?.parameters.includes(name) !== true,
+  );
+  const flags = `--${refused.join(', --')}`;
+  const ending = extname(output ?? '').slice(1);
+  // A table is text.
+  const byEnding = ['', 'txt'].includes(ending) ? 'table' : QUERY_FORMATS.find((known) => known === ending);
+  const format = isJson && output === undefined ? 'json' : (options.format ?? byEnding);
+  const problems = [
+    format === undefined &&
+      `--output: ${JSON.stringify(`.${ending}`)} tells no format; end the name in .csv, .json, .ndjson, or .parquet, or give --format`,
+    format === 'parquet' &&
+      output === undefined &&
+      stdout.isTTY === true &&
+      '--format parquet: is not for a terminal; give --output FILE, or pipe it on',
+    question === undefined &&
+      NAME.test(sql) &&
+      `query: there is no question ${sql}; there are ${READY_QUESTIONS.map(({ name }) => name).join(', ')}`,
+    refused.length > 0 &&
+      (question === undefined
+        ? `${flags}: only with a ready question; write it into the SQL`
+        : `query ${sql}: takes no ${flags}; 'ledger-mirror query --list' says what it takes`),
+    ...outputProblems('--output', output),
+  ].filter((problem) => problem !== false);
+  if (problems.length > 0 || format === undefined) throw new UsageError(problems);
+  if (question === undefined) refuseCutIds(sql);
+  const asked: Partial<ReturnType<typeof inquiry>> = question === undefined ? {} : inquiry(question, options);
+  return { sql, ...asked, format, timeoutMs: timeout * 1_000, note: question?.oneSided };
+}
+
+async function withLake<Result>(
+  wanted: Pick<LakeOptions, 'sql' | 'range'>,
+  context: CommandContext,
+  work: (lake: Lake) => Promise<Result>,
+): Promise<Result> {
+  requireMirror(context.config, context.config.objectStoreUrl, 'objects');
+  await using objects = await openStore(context);
+  const scratchDir = scratchDirOf(context.config);
+  await using lake = await openLake({ objects, scratchDir, ...wanted }, context.signal);
+  return await work(lake);
+}
+
+/** @returns how many rows were written */
+async function answer(lake: Lake, asked: Asked, context: CommandContext, output: Writable): Promise<bigint> {
+  await using folder = await scratchFolder(scratchDirOf(context.config));
+  const { sql, parameters: given, rows, note, format, timeoutMs } = asked;
+  const parameters =
+    given && rows !== undefined ? await completeIds({ parameters: given, rows }, lake.connection) : {};
+  const options = { format, timeoutMs, widthMax: context.stdout.columns, folder: folder.path, parameters };
+  const written = await runQuery(lake, sql, options, output, context.signal);
+  // What a reader must know of the answer.
+  if (note !== undefined && format === 'table' && (await hasOneSided(lake.connection)))
+    context.stderr.write(`${note}\n`);
+  return written;
+}
+
+/** One statement after the other over one moment, until the end of input. What is wrong with one is told, and the next asked for. */
+function converse(options: QueryCommandOptions, context: CommandContext): Promise<CommandResult> {
+  const history = join(context.config.dataDir, 'query-history');
+  const help = `${questionTable()}Tables: show tables;  Columns: describe entries;\n`;
+  const prompt = { history, help, stdin: process.stdin, stderr: context.stderr, signal: context.signal };
+  return withLake({}, context, async (lake) => {
+    await promptForSql(prompt, async (typed) => {
+      const { sql, ...values } = readTyped(typed);
+      const asked = readOptions({ ...options, ...values }, sql, { ...context, isJson: false });
+      await answer(lake, asked, context, context.stdout).catch(unlessBrokenPipe);
+    });
+    return {};
+  });
+}
+
+function questionTable(): string {
+  const rows = READY_QUESTIONS.map(({ name, title, parameters }) => [
+    name,
+    title,
+    parameters.map((parameter) => `--${parameter}`).join(' '),
+  ]);
+  return formatTable(['name', 'question', 'options'], rows);
+}
+
+function listQuestions(): CommandResult {
+  return {
+    document: READY_QUESTIONS.map((question) => {
+      const { name, title, parameters } = question;
+      return { name, title, parameters, sql: inquiry(question).sql };
+    }),
+    text: questionTable(),
+  };
+}
