@@ -11,7 +11,6 @@ import { secondOf } from '../plan/ranges.ts';
 import type { AskPlan } from '../plan/remaining.ts';
 import type { Seen } from '../plan/window-plan.ts';
 import type { ExportAnswer, ExportScope } from '../ports.ts';
-import { BlockCutter } from '../read/block-cutter.ts';
 import {
   type BlockFindings,
   readBlock,
@@ -20,7 +19,7 @@ import {
   type UnreadRow,
 } from '../read/block-reader.ts';
 import type { Unreadable } from '../read/row-filter.ts';
-import { BLOCK_SIZES, BlockFlight, type RowPool } from '../read/row-pool.ts';
+import { BLOCK_SIZES, openFlight, type RowPool } from '../read/row-pool.ts';
 import { AnswerRows, type AnswerRowsOptions } from '../spool/answer-rows.ts';
 
 const LINE_END = Buffer.from('\n');
@@ -113,13 +112,21 @@ const UNREADABLE: Readonly<
 
 class Receiver implements AsyncDisposable {
   readonly #options: ReceiveOptions;
-  readonly #cutter = new BlockCutter();
-  readonly #flight: BlockFlight | undefined;
+  readonly #splitter = new RowSplitter((buffer, start, end, next) => {
+    if (this.#question === undefined)
+      this.#readHeader(buffer.subarray(start, end), buffer.subarray(start, next));
+    else this.#hold(buffer, start, next);
+  });
+  readonly #flight: ReturnType<typeof openFlight> | undefined;
   readonly #rows: AnswerRows;
-  /** What the rows are held against: with the header's layout, once it came. */
-  readonly #question: Omit<RowQuestion, 'layout'>;
-  #header: Buffer | undefined;
-  #layout: Layout | undefined;
+  /** What the rows are held against. */
+  readonly #limits: Omit<RowQuestion, 'layout'>;
+  /** With the header's layout, once it came. */
+  #question: RowQuestion | undefined;
+  #header: Buffer = Buffer.alloc(0);
+  /** Whole rows that nobody reads yet, those that follow one another in one slice. */
+  #held: { readonly buffer: Buffer; readonly start: number; end: number }[] = [];
+  #heldBytes = 0;
   /** All that came, and what of it was read. */
   bytes = 0;
   #offset = 0;
@@ -129,7 +136,7 @@ class Receiver implements AsyncDisposable {
     const { rowPool } = options;
     this.#rows = new AnswerRows(plan, options);
     const [asked, kept] = [secondsOf(request), secondsOf(plan.question)];
-    this.#question = {
+    this.#limits = {
       scope,
       // With room for a time that is not exported.
       asked: { from: asked.from - PAD_SECONDS, to: asked.to + PAD_SECONDS },
@@ -137,8 +144,7 @@ class Receiver implements AsyncDisposable {
       borders: bordersOf([kept.from, kept.to, ...this.#rows.borders]),
       tailEnd: this.#rows.tail?.end,
     };
-    if (rowPool !== undefined)
-      this.#flight = new BlockFlight(rowPool, (rows, findings) => this.#take(rows, findings));
+    this.#flight = rowPool && openFlight(rowPool, (rows, findings) => this.#take(rows, findings));
   }
 
   get rows(): number {
@@ -147,10 +153,11 @@ class Receiver implements AsyncDisposable {
 
   /** What all that was read says of the release that gave it; undefined before the header came. */
   get traits() {
+    if (this.#question === undefined) return undefined;
+    const { layout } = this.#question;
     /** The header line as sent, with its line end. */
     const header = this.#header;
-    const layout = this.#layout;
-    return layout && header && { ...this.#rows.totals, layout, header };
+    return { ...this.#rows.totals, layout, header };
   }
 
   seen(): Seen {
@@ -161,9 +168,10 @@ class Receiver implements AsyncDisposable {
     this.bytes += chunk.length;
     const { beginningBytes, blockBytes } = this.#options.rowPool?.sizes ?? BLOCK_SIZES;
     for (let from = 0; from < chunk.length; from += blockBytes) {
-      this.#cutter.push(chunk.subarray(from, from + blockBytes));
+      this.#splitter.push(chunk.subarray(from, from + blockBytes));
       if (this.#flight === undefined || this.bytes <= beginningBytes) await this.#readHere();
-      else await this.#read(blockBytes, (question, rows) => this.#flight?.send(question, rows));
+      else if (this.#heldBytes >= blockBytes)
+        await this.#read((question, rows) => this.#flight?.send(question, rows));
     }
   }
 
@@ -176,7 +184,7 @@ class Receiver implements AsyncDisposable {
   async end({ isFramed }: ExportAnswer) {
     await this.settle();
     const openLine = await this.#readOpenLine();
-    const { rest } = this.#cutter;
+    const rest = this.#splitter.rest();
     if (rest.length > 0) throw gluedError(rest, BigInt(this.#offset)) ?? this.#truncated(rest);
     const { traits } = this;
     if (traits === undefined) {
@@ -205,42 +213,40 @@ class Receiver implements AsyncDisposable {
 
   /** RFC 4180 lets a last line go without its line end. @returns its sum, where it was read */
   async #readOpenLine(): Promise<string | undefined> {
-    const { rest } = this.#cutter;
+    const rest = this.#splitter.rest();
     if (rest.length === 0 || gluedError(rest, 0n) !== undefined) return undefined;
-    const header = (this.#header ?? rest).toString('latin1').replace(/\r?\n$/, '');
+    const header = (this.#question ? this.#header : rest).toString('latin1').replace(/\r?\n$/, '');
     if ((await this.#options.leavesLineEndOut?.(header)) !== true) return undefined;
-    this.#cutter.push(LINE_END);
+    this.#splitter.push(LINE_END);
     await this.#readHere();
     return hash('sha256', rest, 'hex');
   }
 
   #readHere(): Promise<void> {
-    return this.#read(0, (question, rows) => this.#take(rows, readBlock(question, rows)));
+    return this.#read((question, rows) => this.#take(rows, readBlock(question, rows)));
   }
 
-  /** Has the whole rows read that came, once they are of so many bytes. The header is no row. */
-  async #read(
-    bytesMin: number,
-    read: (question: RowQuestion, rows: Buffer) => Promise<unknown> | undefined,
-  ): Promise<void> {
-    const block = this.#cutter.take(bytesMin);
-    if (block === undefined) return;
-    const isFirst = this.#layout === undefined;
-    const layout = (this.#layout ??= this.#readHeader(block));
-    await read({ ...this.#question, layout }, isFirst ? block.subarray(this.#offset) : block);
+  /** Has the whole rows read that came, in a block of memory of their own. */
+  async #read(read: (question: RowQuestion, rows: Buffer) => Promise<unknown> | undefined): Promise<void> {
+    if (this.#question === undefined || this.#held.length === 0) return;
+    const rows = Buffer.concat(this.#held.map(({ buffer, start, end }) => buffer.subarray(start, end)));
+    [this.#held, this.#heldBytes] = [[], 0];
+    await read(this.#question, rows);
   }
 
-  #readHeader(block: Buffer): Layout {
-    let line = block;
-    new RowSplitter((buffer, start, end, next) => {
-      if (this.#header !== undefined) return;
-      line = buffer.subarray(start, end);
-      this.#header = Buffer.from(buffer.subarray(start, next));
-    }).push(block);
-    this.#offset = this.#header?.length ?? 0;
-    const failed = gluedError(block.subarray(0, this.#offset), 0n);
+  #readHeader(line: Buffer, sent: Buffer): void {
+    this.#header = Buffer.from(sent);
+    this.#offset = sent.length;
+    const failed = gluedError(sent, 0n);
     if (failed !== undefined) throw failed;
-    return readHeader(line);
+    this.#question = { ...this.#limits, layout: readHeader(line) };
+  }
+
+  #hold(buffer: Buffer, start: number, end: number): void {
+    this.#heldBytes += end - start;
+    const last = this.#held.at(-1);
+    if (last?.buffer === buffer && last.end === start) last.end = end;
+    else this.#held.push({ buffer, start, end });
   }
 
   /** Adds what was found, and sends the rows on their way into the spool: resolves when there is room for more. */
@@ -248,7 +254,7 @@ class Receiver implements AsyncDisposable {
     this.#rows.add(findings);
     if (findings.unread !== undefined) throw this.#notUnderstood(findings.unread, rows);
     this.#offset += rows.length;
-    return this.#rows.write(this.#header ?? Buffer.alloc(0), rows, findings);
+    return this.#rows.write(this.#header, rows, findings);
   }
 
   #notUnderstood(row: UnreadRow, buffer: Buffer): Error {
@@ -259,7 +265,7 @@ class Receiver implements AsyncDisposable {
     const [code, describe] = UNREADABLE[finding];
     const sample = buffer.toString('latin1', start, Math.min(end, start + 160));
     return new RetryableError(
-      `Cannot export: row ${this.rows + 1} at byte ${offset} ${describe(row, this.#layout)}; nothing was published, ask again`,
+      `Cannot export: row ${this.rows + 1} at byte ${offset} ${describe(row, this.#question?.layout)}; nothing was published, ask again`,
       { code, meta: { ...this.#where(offset), sample } },
     );
   }
@@ -272,7 +278,7 @@ class Receiver implements AsyncDisposable {
   }
 
   #where(byteOffset = this.#offset): Record<string, unknown> {
-    const { scope, kept } = this.#question;
+    const { scope, kept } = this.#limits;
     const asked = [kept.from, kept.to].map((second) =>
       Number.isFinite(second) ? new Date(second * 1000).toISOString() : null,
     );
