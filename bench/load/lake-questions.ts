@@ -7,7 +7,7 @@ import { buildLake } from '../../src/lake/build/build.ts';
 import { openDuckDb } from '../../src/lake/local/duckdb.ts';
 import { openLake } from '../../src/lake/query/lake.ts';
 import type { LakeRepository } from '../../src/lake/store/lake-store.ts';
-import type { SegmentMonth, WarehouseReader } from '../../src/lake/store/warehouse-reader.ts';
+import type { SegmentMonth, WarehouseReader } from '../../src/lake/store/lake-store.ts';
 import { inquiry, READY_QUESTIONS } from '../../src/lake/query/questions.ts';
 import { runQuery } from '../../src/lake/query/query.ts';
 import { LINE_COLUMNS } from '../../src/ledger/canonical.ts';

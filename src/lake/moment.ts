@@ -25,21 +25,14 @@ const schema = z.object({
 
 export type Moment = z.output<typeof schema>;
 
-function momentKey(number: number): string {
-  return `${MOMENTS_PREFIX}${padded(number)}.json`;
-}
-
-export interface ListedMoment extends ListedObject {
-  readonly number: number;
-}
-
 /** In order. */
-export function momentsAmong(listed: readonly ListedObject[]): readonly ListedMoment[] {
+export function momentsAmong(
+  listed: readonly ListedObject[],
+): readonly (ListedObject & { readonly number: number })[] {
   const found = listed.flatMap((object) => {
-    const { key } = object;
-    const name = key.startsWith(MOMENTS_PREFIX) ? key.slice(MOMENTS_PREFIX.length) : '';
-    const match = /^(\d{20})\.json$/.exec(name);
-    return match?.[1] === undefined ? [] : [{ ...object, number: Number(match[1]) }];
+    const name = object.key.startsWith(MOMENTS_PREFIX) ? object.key.slice(MOMENTS_PREFIX.length) : '';
+    const [, digits] = /^(\d{20})\.json$/.exec(name) ?? [];
+    return digits === undefined ? [] : [{ ...object, number: Number(digits) }];
   });
   return found.toSorted((a, b) => a.number - b.number);
 }
@@ -73,7 +66,8 @@ export async function publishMoment(
   signal: AbortSignal,
 ): Promise<void> {
   const content = Buffer.from(`${JSON.stringify(moment, undefined, 2)}\n`);
-  await objects.publishBytes(momentKey(moment.moment), content, signal, 'lake-moment-');
+  const key = `${MOMENTS_PREFIX}${padded(moment.moment)}.json`;
+  await objects.publishBytes(key, content, signal, 'lake-moment-');
 }
 
 function invalid(key: string, state: string, cause?: unknown): PermanentError {

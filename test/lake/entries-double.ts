@@ -2,7 +2,7 @@
 import { canonicalText, ENTRY_COLUMNS, type EntryColumn, LINE_COLUMNS } from '../../src/ledger/canonical.ts';
 import { hashText, RowDigest } from '../../src/ledger/digest.ts';
 import type { DecidedCommit, LakeRepository, RecordedTable } from '../../src/lake/store/lake-store.ts';
-import type { SegmentMonth, WarehouseReader } from '../../src/lake/store/warehouse-reader.ts';
+import type { SegmentMonth, WarehouseReader } from '../../src/lake/store/lake-store.ts';
 
 export type EntryRow = Readonly<Record<EntryColumn, string>> & {
   readonly party_id: string;

@@ -4,8 +4,7 @@
  */
 import type { AddFile } from '../delta/actions.ts';
 import { readTable } from '../delta/log.ts';
-import { queryRows } from '../local/duckdb.ts';
-import { literals } from '../local/sql.ts';
+import { literals, queryRows } from '../local/duckdb.ts';
 import { COVERAGE } from '../tables/columns.ts';
 import {
   SUMMARIES,
@@ -15,7 +14,7 @@ import {
   summaryOf,
 } from '../tables/summaries.ts';
 import { countedEntries, rootOf, rowsOf } from '../tables/tables.ts';
-import type { EntriesFile } from './entries-file.ts';
+import type { EntriesFile } from './build-entries.ts';
 import type { Build } from './table-writer.ts';
 import { selectCsv } from './workshop.ts';
 

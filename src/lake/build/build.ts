@@ -6,7 +6,7 @@ import { type TableState, totalOfFiles } from '../delta/actions.ts';
 import type { Moment } from '../moment.ts';
 import { removeUnnamed } from '../retention.ts';
 import { LAKE_TABLES, type LakeTable } from '../tables/columns.ts';
-import type { WholeTable } from '../store/warehouse-reader.ts';
+import type { WholeTable } from '../store/lake-store.ts';
 import { rootOf, SHAPES } from '../tables/tables.ts';
 import { buildEntries } from './build-entries.ts';
 import { buildSummaries } from './build-summaries.ts';

@@ -8,12 +8,11 @@ import type { ListedObject, ObjectStore } from '../../objects/object-store.ts';
 import type { TableState } from '../delta/actions.ts';
 import { listObjects, logAmong } from '../delta/listing.ts';
 import { putCommit, secondWriter } from '../delta/log.ts';
-import { BUILD_MEMORY_LIMIT, type Engine, openEngine } from '../local/duckdb.ts';
+import { BUILD_MEMORY_LIMIT, type Engine, literal, openEngine } from '../local/duckdb.ts';
 import { sweepScratch } from '../local/scratch.ts';
-import { literal } from '../local/sql.ts';
 import { publishMoment, readMoment } from '../moment.ts';
 import type { DecidedCommit, LakeRepository } from '../store/lake-store.ts';
-import type { WarehouseReader } from '../store/warehouse-reader.ts';
+import type { WarehouseReader } from '../store/lake-store.ts';
 import { type LakeColumn, type LakeTable, selected } from '../tables/columns.ts';
 import { LAKE_PREFIX, rootOf } from '../tables/tables.ts';
 

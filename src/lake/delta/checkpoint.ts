@@ -11,9 +11,8 @@ import { isDeepStrictEqual } from 'node:util';
 import type { DuckDBConnection } from '@duckdb/node-api';
 import { z } from 'zod';
 import { errorCode, isRetryable, PermanentError } from '../../core/errors.ts';
-import type { LakeAccess } from '../local/duckdb.ts';
+import { type LakeAccess, literal } from '../local/duckdb.ts';
 import { fetchObject, fileFacts } from '../local/scratch.ts';
-import { literal } from '../local/sql.ts';
 import { type Action, parseAction, type TableState } from './actions.ts';
 import { checkpointKey, logAmong, logPrefix } from './listing.ts';
 
@@ -104,15 +103,12 @@ function hintKey(root: string): string {
   return `${logPrefix(root)}_last_checkpoint`;
 }
 
-const hintShape = z.object({ version: z.number().int() });
-
-/** The version that the hint names; undefined where it says nothing readable. */
-async function readHint({ objects, signal }: LakeAccess, root: string): Promise<number | undefined> {
-  const content = await text(await objects.read(hintKey(root), signal));
+/** The version that the hint names; -1 where it says nothing readable. */
+function versionNamed(hint: string): number {
   try {
-    return hintShape.parse(JSON.parse(content)).version;
+    return z.object({ version: z.number() }).parse(JSON.parse(hint)).version;
   } catch {
-    return undefined;
+    return -1;
   }
 }
 
@@ -136,6 +132,6 @@ export async function findBrokenCheckpoints(
   }
   const key = hintKey(root);
   if (!access.listed.some((object) => object.key === key)) return found;
-  const isUsable = usable.has((await readHint(access, root)) ?? -1);
+  const isUsable = usable.has(versionNamed(await text(await access.objects.read(key, access.signal))));
   return isUsable ? found : [{ key, state: '_last_checkpoint names none that can be read' }, ...found];
 }

@@ -3,7 +3,6 @@ import type { DuckDBConnection, DuckDBValue } from '@duckdb/node-api';
 import { errorCode, PermanentError } from '../../core/errors.ts';
 import type { ListedObject, ObjectStore } from '../../objects/object-store.ts';
 import { scratchFolder } from './scratch.ts';
-import { EXACT_SUM, literals } from './sql.ts';
 
 /** What DuckDB may use beside this process's own memory; beyond it, it spills to its folder. */
 const QUERY_MEMORY_LIMIT = '512MB';
@@ -11,6 +10,18 @@ const QUERY_MEMORY_LIMIT = '512MB';
 export const BUILD_MEMORY_LIMIT = '144MB';
 const SPILL_LIMIT = '20GB';
 const THREADS = 2;
+
+/** Amounts below this can be added ten thousand million times before 38 digits run out. */
+const SAFE_AMOUNT = '9999999999999999999999999999';
+
+/**
+ * `exact_sum(quantity, quantity_text)`: the sum to the last digit, whatever its size; 0 of nothing. The rare
+ * amounts that DECIMAL cannot add up safely are added as text-backed integers, the others at full speed.
+ */
+const EXACT_SUM = `create macro exact_sum(amount, amount_text) as (
+  cast(cast(coalesce(sum(case when amount between -${SAFE_AMOUNT} and ${SAFE_AMOUNT} then amount end), 0) as varchar) as bignum)
+  + coalesce(sum(case when amount between -${SAFE_AMOUNT} and ${SAFE_AMOUNT} then null
+      else cast(coalesce(cast(amount as varchar), amount_text) as bignum) end), cast('0' as bignum)))`;
 
 /** A DuckDB that may read and write below `folder`. */
 export interface Engine {
@@ -112,4 +123,14 @@ export async function queryRows(
   return interruptible(connection, action, signal, async () =>
     (await connection.runAndReadAll(sql)).getRows(),
   );
+}
+
+/** A string as a SQL literal. */
+export function literal(value: string): string {
+  return `'${value.replaceAll("'", "''")}'`;
+}
+
+/** A list of strings as SQL. */
+export function literals(values: readonly string[]): string {
+  return `[${values.map(literal).join(', ')}]`;
 }

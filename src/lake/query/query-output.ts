@@ -18,12 +18,11 @@ export interface ResultColumn {
 
 type Row = readonly DuckDBValue[];
 
-/** How a result is written: its beginning, its rows with a separator, its end. */
+/** How a result is written: its beginning, its rows, its end. */
 export interface TextForm {
   /** @param rows the first that came; none where the result is empty */
   readonly begin: (rows: readonly Row[]) => string;
-  readonly row: (row: Row) => string;
-  readonly separator: string;
+  readonly row: (row: Row, index: number) => string;
   readonly end: (rowCount: number) => string;
 }
 
@@ -34,27 +33,24 @@ export const TEXT_FORMS = {
     return {
       begin: () => line(columns.map(({ name }) => name)),
       row: (row) => line(row.map(valueText)),
-      separator: '',
       end: () => '',
     };
   },
 
   /** One object a line. */
-  ndjson: (columns: readonly ResultColumn[]): TextForm => ({
-    begin: () => '',
-    row: objectWriter(columns),
-    separator: '\n',
-    end: (rowCount) => (rowCount === 0 ? '' : '\n'),
-  }),
+  ndjson: (columns: readonly ResultColumn[]): TextForm => {
+    const write = objectWriter(columns);
+    return { begin: () => '', row: (row) => `${write(row)}\n`, end: () => '' };
+  },
 
   /** One document, `{columns, rows, rowCount}`, that can be written as it comes. */
   json: (columns: readonly ResultColumn[]): TextForm => {
     const names = uniqueNames(columns);
     const described = columns.map(({ type }, index) => ({ name: names[index], type: String(type) }));
+    const write = objectWriter(columns);
     return {
       begin: () => `{"columns":${JSON.stringify(described)},"rows":[\n`,
-      row: objectWriter(columns),
-      separator: ',\n',
+      row: (row, index) => `${index === 0 ? '' : ',\n'}${write(row)}`,
       end: (rowCount) => `${rowCount === 0 ? '' : '\n'}],"rowCount":${rowCount}}\n`,
     };
   },
@@ -102,7 +98,6 @@ function tableForm(columns: readonly ResultColumn[], widthMax = Infinity): TextF
       return `${line(names)}${rule()}\n`;
     },
     row: (row) => line(texts(row)),
-    separator: '',
     end: (rowCount) => `(${rowCount} ${rowCount === 1 ? 'row' : 'rows'})\n`,
   };
 }

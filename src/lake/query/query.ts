@@ -3,13 +3,17 @@ import { createReadStream } from 'node:fs';
 import { join } from 'node:path';
 import type { Writable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
-import type { DuckDBPreparedStatement, DuckDBResult } from '@duckdb/node-api';
+import {
+  type DuckDBConnection,
+  type DuckDBPreparedStatement,
+  type DuckDBResult,
+  StatementType,
+} from '@duckdb/node-api';
 import { PermanentError, UsageError } from '../../core/errors.ts';
-import { interruptible, openDuckDb } from '../local/duckdb.ts';
-import { literal } from '../local/sql.ts';
+import { interruptible, literal, openDuckDb } from '../local/duckdb.ts';
+import { LAKE_TABLES } from '../tables/columns.ts';
 import type { Lake } from './lake.ts';
 import { TEXT_FORMS, type TextForm } from './query-output.ts';
-import { prepareReading } from './statement.ts';
 
 export const QUERY_TIMEOUT_MS = 60_000;
 
@@ -79,14 +83,16 @@ function bind(statement: DuckDBPreparedStatement, parameters: Readonly<Record<st
 
 async function sendText(
   result: DuckDBResult,
-  { begin, row, separator, end }: TextForm,
+  { begin, row, end }: TextForm,
   output: Writable,
   signal: AbortSignal,
 ): Promise<bigint> {
   let rows = 0;
   const write = async function* (): AsyncGenerator<string> {
     for await (const chunk of result.yieldRows()) {
-      yield (rows === 0 ? begin(chunk) : separator) + chunk.map(row).join(separator);
+      if (rows === 0) yield begin(chunk);
+      const before = rows;
+      yield chunk.map((one, index) => row(one, before + index)).join('');
       rows += chunk.length;
     }
     yield (rows === 0 ? begin([]) : '') + end(rows);
@@ -135,4 +141,51 @@ function refuseTwins(names: readonly string[]): void {
     `Cannot write Parquet: two columns are called ${JSON.stringify(twin)}; give one of them another name with AS`,
     { code: 'QUERY_COLUMNS', meta: { column: twin } },
   );
+}
+
+const UNKNOWN_TABLE = /(Table with name (\w+) does not exist!)(?:\nDid you mean .*)?/;
+/** What is shorter stands in many names. */
+const PART_LENGTH_MIN = 4;
+/**
+ * Nothing but words stands before what is explained: options that are expressions have no place here, nor have
+ * comments, in which a statement could hide.
+ */
+const EXPLANATION = /^\s*explain(?:\s+analyze|\s*\([\w\s,]*\))?\s(?<explained>[\s\S]*)$/i;
+
+/**
+ * Prepares one statement that reads, and nothing else, by DuckDB's own word. EXPLAIN ANALYZE runs what it explains, COPY
+ * and INSERT included: so what is explained is prepared by itself, too.
+ * @throws UsageError where the SQL is wrong, more than one statement, or would do more than read
+ */
+async function prepareReading(connection: DuckDBConnection, sql: string): Promise<DuckDBPreparedStatement> {
+  const statement = await prepareOne(connection, sql);
+  if (statement.statementType === StatementType.SELECT) return statement;
+  const explained = EXPLANATION.exec(sql)?.groups?.['explained'];
+  if (statement.statementType === StatementType.EXPLAIN && explained !== undefined) {
+    const inner = await prepareOne(connection, explained);
+    const isReading = inner.statementType === StatementType.SELECT;
+    inner.destroySync();
+    if (isReading) return statement;
+  }
+  statement.destroySync();
+  throw new UsageError(['SQL: it does more than read; a query is one SELECT (or EXPLAIN, DESCRIBE, SHOW)']);
+}
+
+async function prepareOne(connection: DuckDBConnection, sql: string): Promise<DuckDBPreparedStatement> {
+  try {
+    const statements = await connection.extractStatements(sql);
+    if (statements.count === 1) return await statements.prepare(0);
+  } catch (error) {
+    throw new UsageError([`SQL: ${suggestTable(error instanceof Error ? error.message : String(error))}`]);
+  }
+  throw new UsageError(['SQL: it must be one statement']);
+}
+
+/** DuckDB counts letters: for `checkpoint` it may suggest `parties`. Part of a table's name means that table. */
+function suggestTable(message: string): string {
+  return message.replace(UNKNOWN_TABLE, (told, problem: string, name: string) => {
+    const meant = LAKE_TABLES.find((table) => table.includes(name.toLowerCase()));
+    const isMeant = meant !== undefined && name.length >= PART_LENGTH_MIN;
+    return isMeant ? `${problem}\nDid you mean "${meant}"?` : told;
+  });
 }

@@ -42,13 +42,15 @@ export type LakeTable = (typeof LAKE_TABLES)[number];
 
 export const text = (name: string, comment: string): LakeColumn => ({ name, type: 'VARCHAR', comment });
 export const count = (name: string, comment: string): LakeColumn => ({ name, type: 'BIGINT', comment });
-/** UTC wall-clock times are sent. */
-export const time = (name: string, comment: string): LakeColumn => ({
+/** Sent as text. */
+const cast = (name: string, type: string, comment: string): LakeColumn => ({
   name,
-  type: TIME,
+  type,
   comment,
-  from: `cast(${name} as ${TIME})`,
+  from: `cast(${name} as ${type})`,
 });
+/** UTC wall-clock times are sent. */
+const time = (name: string, comment: string): LakeColumn => cast(name, TIME, comment);
 /** By way of HUGEINT: straight from text to DECIMAL, DuckDB takes hundreds of times as long. */
 const decimal = (name: string): string => `try_cast(try_cast(${name} as HUGEINT) as ${AMOUNT})`;
 /** Two columns: the amount of these digits, and the text of one that DECIMAL does not hold. */
@@ -92,10 +94,7 @@ export const ENTRIES: readonly LakeColumn[] = [
   text('party_id', 'The party whose export holds the row'),
   ...known,
   text('extra', 'Columns that this version does not know, as JSON'),
-  {
-    ...count('segment_id', 'The exported segment that the row came with'),
-    from: 'cast(segment_id as BIGINT)',
-  },
+  cast('segment_id', 'BIGINT', 'The exported segment that the row came with'),
   { ...text('side', 'Which side of the entry party_id is on: from, to, both or none'), from: SIDE },
 ];
 
@@ -106,13 +105,8 @@ export const PARTIES: readonly LakeColumn[] = [
 ];
 
 export const CHECKPOINTS: readonly LakeColumn[] = [
-  {
-    name: 'epoch',
-    type: 'INTEGER',
-    comment: "Counts up when the source's chain starts again",
-    from: 'cast(epoch as INTEGER)',
-  },
-  { name: 'at_block', type: 'DECIMAL(20,0)', comment: 'Height', from: 'cast(at_block as DECIMAL(20,0))' },
+  cast('epoch', 'INTEGER', "Counts up when the source's chain starts again"),
+  cast('at_block', 'DECIMAL(20,0)', 'Height'),
   text('hash', 'State hash, lower-case hex'),
   text('block_hash', 'Lower-case hex'),
   time('first_seen_at', 'When the mirror first saw it'),
@@ -124,10 +118,5 @@ export const COVERAGE: readonly LakeColumn[] = [
   text('asset_id', 'Of one asset; NULL: of every asset'),
   time('from_time', 'Inclusive'),
   time('to_time', 'Exclusive'),
-  {
-    name: 'both_sides',
-    type: 'BOOLEAN',
-    comment: 'Whether the release sent what the party receives as well',
-    from: "both_sides = 't'",
-  },
+  cast('both_sides', 'BOOLEAN', 'Whether the release sent what the party receives as well'),
 ];

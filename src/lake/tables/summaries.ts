@@ -15,7 +15,7 @@ import {
   text,
   TIME,
 } from './columns.ts';
-import { literal } from '../local/sql.ts';
+import { literal } from '../local/duckdb.ts';
 
 export const SUMMARY_TABLES = [
   'daily_flows',

@@ -14,7 +14,7 @@ import {
   text,
 } from './columns.ts';
 import type { MetaData } from '../delta/actions.ts';
-import { literal } from '../local/sql.ts';
+import { literal } from '../local/duckdb.ts';
 import { SUMMARIES } from './summaries.ts';
 
 export const LAKE_PREFIX = 'lake/';
@@ -82,18 +82,9 @@ const DELTA_TYPES: Readonly<Record<string, string>> = {
   'TIMESTAMP WITH TIME ZONE': 'timestamp',
 };
 
-const schemaShape = z.object({
-  type: z.literal('struct'),
-  fields: z.array(
-    z.object({
-      name: z.string(),
-      type: z.unknown(),
-      nullable: z.boolean(),
-      metadata: z.record(z.string(), z.unknown()),
-    }),
-  ),
-});
-type Field = z.output<typeof schemaShape>['fields'][number];
+const field = z.looseObject({ name: z.string(), type: z.unknown() });
+type Field = z.output<typeof field>;
+const schemaShape = z.object({ type: z.literal('struct'), fields: z.array(field) });
 
 function fieldsOf(table: LakeTable): readonly Field[] {
   return columnsOf(table).map(({ name, type, comment }) => ({
@@ -141,8 +132,9 @@ export function withNewColumns(table: LakeTable, metaData: MetaData): MetaData |
   const differing = wanted.find(({ name, type }) => known.has(name) && known.get(name)?.type !== type);
   const isAsMade = metaData.partitionColumns.join(',') === (SHAPES[table].isWhole ? '' : 'month');
   if (differing !== undefined || !isAsMade) {
+    const changed = differing === undefined ? 'partitions' : `column ${differing.name}`;
     throw new PermanentError(
-      `Cannot use the table ${rootOf(table)}: another writer changed its ${differing === undefined ? 'partitions' : `column ${differing.name}`}; remove it and load again`,
+      `Cannot use the table ${rootOf(table)}: another writer changed its ${changed}; remove it and load again`,
       { code: 'LAKE_TABLE_RAISED', meta: { table, column: differing?.name } },
     );
   }
