@@ -63,164 +63,156 @@ const SERVER_SETTINGS = {
   log_min_messages: 'log',
 };
 
-export class Cluster {
+export interface Cluster {
   /** Holds the data folder, its password and the server's log. */
   readonly home: string;
   readonly dir: string;
   readonly account: Account;
-  readonly #binaries: Binaries;
-  readonly #isDurable: boolean;
-  readonly #logFile: string;
+  readonly binaries: Binaries;
+  /** false only for throw-away data: a killed server keeps it, a power cut does not. */
+  readonly isDurable: boolean;
+}
 
-  /** @param isDurable false only for throw-away data: a killed server keeps it, a power cut does not */
-  constructor(home: string, account: Account, binaries: Binaries, isDurable: boolean) {
-    this.home = home;
-    this.dir = join(home, 'cluster');
-    this.account = account;
-    this.#binaries = binaries;
-    this.#isDurable = isDurable;
-    this.#logFile = join(home, 'server.log');
-  }
-
-  /**
-   * Makes the data folder where there is none. A crash on the way leaves only a staging folder, which the next call clears.
-   * @throws PermanentError `EMBEDDED_INITDB`, `EMBEDDED_VERSION`
-   */
-  ensureData(passwordFile: string): void {
-    const { home, dir } = this;
-    const { major } = this.#binaries;
-    clearStaging(home);
-    if (existsSync(dir)) {
-      const found = readFileSync(join(dir, 'PG_VERSION'), 'utf8').trim();
-      if (found === major) return;
-      throw new PermanentError(
-        `Cannot start the embedded Postgres on ${dir}: its data is of version ${found}, the binaries are ${major}; use the release that made it, or move the folder away to begin anew`,
-        { code: 'EMBEDDED_VERSION', meta: { dir, found, expected: major } },
-      );
-    }
-    const staging = mkdtempSync(join(home, 'initdb-'));
-    withFolder(staging, (handle) => giveTo(this.account, handle));
-    this.#initdb(staging, passwordFile);
-    renameSync(staging, dir);
-    withFolder(home, fsyncSync);
-  }
-
-  #initdb(staging: string, passwordFile: string): void {
-    const password = openSync(passwordFile, 'r');
-    const args = ['-D', HERE, '-U', SUPERUSER, '--auth=scram-sha-256', '--pwfile=/proc/self/fd/3'];
-    args.push('--encoding=UTF8', '--locale=C', '--no-instructions');
-    if (!this.#isDurable) args.push('--no-sync');
-    const ended = spawnSync(join(this.#binaries.binDir, 'initdb'), args, {
-      ...this.account,
-      cwd: staging,
-      env: SERVER_ENV,
-      encoding: 'utf8',
-      stdio: ['ignore', 'ignore', 'pipe', password],
-      timeout: INITDB_TIMEOUT_MS,
-      killSignal: 'SIGKILL',
-    });
-    closeSync(password);
-    if (ended.status === 0) return;
-    const stderr = (ended.stderr ?? '').slice(-LOG_TAIL_CHARS);
-    const reason = stderr.trim().split('\n').at(-1) ?? '';
-    const end = ended.status ?? ended.signal ?? errorCode(ended.error);
+/**
+ * Makes the data folder where there is none. A crash on the way leaves only a staging folder, which the next call clears.
+ * @throws PermanentError `EMBEDDED_INITDB`, `EMBEDDED_VERSION`
+ */
+export function ensureData({ home, dir, account, binaries, isDurable }: Cluster, passwordFile: string): void {
+  const { major, binDir } = binaries;
+  clearStaging(home);
+  if (existsSync(dir)) {
+    const found = readFileSync(join(dir, 'PG_VERSION'), 'utf8').trim();
+    if (found === major) return;
     throw new PermanentError(
-      `Cannot make the embedded Postgres's data folder in ${this.home}: ${reason || `initdb ended with ${end}`}; free space or rights may be missing`,
-      { code: 'EMBEDDED_INITDB', meta: { home: this.home, stderr }, cause: ended.error },
+      `Cannot start the embedded Postgres on ${dir}: its data is of version ${found}, the binaries are ${major}; use the release that made it, or move the folder away to begin anew`,
+      { code: 'EMBEDDED_VERSION', meta: { dir, found, expected: major } },
     );
   }
-
-  /**
-   * The server on this data folder, running and ready: the one found, or a new one.
-   * @param port where its users look for it
-   * @throws RetryableError `EMBEDDED_START`
-   */
-  async ensureServer(signal: AbortSignal, port = readPidFile(this.dir)?.port): Promise<Server> {
-    const deadlineMs = performance.now() + START_TIMEOUT_MS;
-    for (;;) {
-      const pids = serverPids(this.dir);
-      // Backends of a killed server end by themselves; one that starts becomes ready.
-      if (pids.length === 0) break;
-      const found = readPidFile(this.dir);
-      if (found?.status === 'ready' && pids.includes(found.pid)) return found;
-      if (performance.now() > deadlineMs) {
-        throw this.#startError(
-          `processes of an earlier start are neither ready nor gone (${pids.join(', ')})`,
-        );
-      }
-      await sleep(POLL_MS, undefined, { signal });
-    }
-    // The port it had before, so that whoever still uses a server that was killed finds the next one.
-    const ports = [port, 0, 0];
-    // Nothing runs here, so it is stale; Postgres would take a zombie, or a reused pid, for a living server.
-    rmSync(join(this.dir, 'postmaster.pid'), { force: true });
-    for (const wanted of ports) {
-      const server = await this.#launch(await findFreePort(wanted), deadlineMs, signal);
-      if (server !== undefined) return server;
-    }
-    throw this.#startError(`it ended at once, ${ports.length} times`);
-  }
-
-  /** @returns undefined where it ended at once */
-  async #launch(port: number, deadlineMs: number, signal: AbortSignal): Promise<Server | undefined> {
-    if (existsSync(this.#logFile)) renameSync(this.#logFile, `${this.#logFile}.old`);
-    const flags = constants.O_WRONLY | constants.O_APPEND | constants.O_CREAT | constants.O_NOFOLLOW;
-    const log = openSync(this.#logFile, flags, 0o600);
-    const durability = this.#isDurable ? {} : { fsync: 'off', full_page_writes: 'off' };
-    const settings = { ...SERVER_SETTINGS, ...durability, cluster_name: clusterName(this.dir) };
-    const options = Object.entries(settings).flatMap(([name, value]) => ['-c', `${name}=${value}`]);
-    const program = join(this.#binaries.binDir, 'postgres');
-    const child = spawn(program, ['-D', HERE, '-p', String(port), ...options], {
-      ...this.account,
-      cwd: this.dir,
-      env: SERVER_ENV,
-      // A session of its own: Ctrl-C ends us, and we end the server when our work is put away.
-      detached: true,
-      stdio: ['ignore', log, log],
-    });
-    closeSync(log);
-    child.unref();
-    try {
-      await once(child, 'spawn');
-    } catch (error) {
-      throw this.#startError(errorCode(error), error);
-    }
-    while (child.exitCode === null && child.signalCode === null) {
-      const server = findServer(this.dir);
-      if (server?.pid === child.pid && server?.status === 'ready') return server;
-      if (performance.now() > deadlineMs) throw this.#startError('it was not ready in time');
-      await sleep(POLL_MS, undefined, { signal });
-    }
-    return undefined;
-  }
-
-  #startError(state: string, cause?: unknown): RetryableError {
-    const { dir } = this;
-    const file = this.#logFile;
-    const log = existsSync(file) ? readFileSync(file, 'utf8').slice(-LOG_TAIL_CHARS) : '';
-    const fatal = log.split('\n').findLast((line) => /\b(?:FATAL|PANIC):/.test(line));
-    return new RetryableError(
-      `Cannot start the embedded Postgres on ${dir}: ${fatal ?? state}; see ${file}`,
-      { code: 'EMBEDDED_START', meta: { dir, state, log }, cause },
+  const staging = mkdtempSync(join(home, 'initdb-'));
+  withFolder(staging, (handle) => giveTo(account, handle));
+  const password = openSync(passwordFile, 'r');
+  const args = ['-D', HERE, '-U', SUPERUSER, '--auth=scram-sha-256', '--pwfile=/proc/self/fd/3'];
+  args.push('--encoding=UTF8', '--locale=C', '--no-instructions', ...(isDurable ? [] : ['--no-sync']));
+  const ended = spawnSync(join(binDir, 'initdb'), args, {
+    ...account,
+    cwd: staging,
+    env: SERVER_ENV,
+    encoding: 'utf8',
+    stdio: ['ignore', 'ignore', 'pipe', password],
+    timeout: INITDB_TIMEOUT_MS,
+    killSignal: 'SIGKILL',
+  });
+  closeSync(password);
+  if (ended.status !== 0) {
+    const stderr = (ended.stderr ?? '').slice(-LOG_TAIL_CHARS);
+    const end = ended.status ?? ended.signal ?? errorCode(ended.error);
+    const reason = stderr.trim().split('\n').at(-1) || `initdb ended with ${end}`;
+    throw new PermanentError(
+      `Cannot make the embedded Postgres's data folder in ${home}: ${reason}; free space or rights may be missing`,
+      { code: 'EMBEDDED_INITDB', meta: { home, stderr }, cause: ended.error },
     );
   }
+  renameSync(staging, dir);
+  withFolder(home, fsyncSync);
+}
 
-  /** @returns false where it still runs */
-  async stopServer(): Promise<boolean> {
-    for (const [signal, limitMs] of STOPS) {
-      // Before it has written its pid file, a server that starts is its only process.
-      const pid = findServer(this.dir)?.pid ?? serverPids(this.dir)[0];
-      if (pid === undefined) return true;
-      sendSignal(pid, signal);
-      const deadlineMs = performance.now() + limitMs;
-      // To look at every process costs a hundred times what it costs to look at the server's.
-      while (findServer(this.dir) !== undefined || serverPids(this.dir).length > 0) {
-        if (performance.now() > deadlineMs) break;
-        await sleep(POLL_MS);
-      }
+/**
+ * The server on this data folder, running and ready: the one found, or a new one.
+ * @param port where its users look for it
+ * @throws RetryableError `EMBEDDED_START`
+ */
+export async function ensureServer(
+  cluster: Cluster,
+  signal: AbortSignal,
+  port = readPidFile(cluster.dir)?.port,
+): Promise<Server> {
+  const { dir } = cluster;
+  const deadlineMs = performance.now() + START_TIMEOUT_MS;
+  for (;;) {
+    const pids = serverPids(dir);
+    // Backends of a killed server end by themselves; one that starts becomes ready.
+    if (pids.length === 0) break;
+    const found = readPidFile(dir);
+    if (found?.status === 'ready' && pids.includes(found.pid)) return found;
+    if (performance.now() > deadlineMs) {
+      const state = `processes of an earlier start are neither ready nor gone (${pids.join(', ')})`;
+      throw startError(cluster, state);
     }
-    return serverPids(this.dir).length === 0;
+    await sleep(POLL_MS, undefined, { signal });
   }
+  // The port it had before, so that whoever still uses a server that was killed finds the next one.
+  const ports = [port, 0, 0];
+  // Nothing runs here, so it is stale; Postgres would take a zombie, or a reused pid, for a living server.
+  rmSync(join(dir, 'postmaster.pid'), { force: true });
+  for (const wanted of ports) {
+    const server = await launch(cluster, await findFreePort(wanted), deadlineMs, signal);
+    if (server !== undefined) return server;
+  }
+  throw startError(cluster, `it ended at once, ${ports.length} times`);
+}
+
+/** @returns undefined where it ended at once */
+async function launch(cluster: Cluster, port: number, deadlineMs: number, signal: AbortSignal) {
+  const { dir, account, binaries, isDurable } = cluster;
+  const file = logFile(cluster);
+  if (existsSync(file)) renameSync(file, `${file}.old`);
+  const flags = constants.O_WRONLY | constants.O_APPEND | constants.O_CREAT | constants.O_NOFOLLOW;
+  const log = openSync(file, flags, 0o600);
+  const durability = isDurable ? {} : { fsync: 'off', full_page_writes: 'off' };
+  const settings = { ...SERVER_SETTINGS, ...durability, cluster_name: clusterName(dir) };
+  const options = Object.entries(settings).flatMap(([name, value]) => ['-c', `${name}=${value}`]);
+  const child = spawn(join(binaries.binDir, 'postgres'), ['-D', HERE, '-p', String(port), ...options], {
+    ...account,
+    cwd: dir,
+    env: SERVER_ENV,
+    // A session of its own: Ctrl-C ends us, and we end the server when our work is put away.
+    detached: true,
+    stdio: ['ignore', log, log],
+  });
+  closeSync(log);
+  child.unref();
+  try {
+    await once(child, 'spawn');
+  } catch (error) {
+    throw startError(cluster, errorCode(error), error);
+  }
+  while (child.exitCode === null && child.signalCode === null) {
+    const server = findServer(dir);
+    if (server?.pid === child.pid && server?.status === 'ready') return server;
+    if (performance.now() > deadlineMs) throw startError(cluster, 'it was not ready in time');
+    await sleep(POLL_MS, undefined, { signal });
+  }
+  return undefined;
+}
+
+function logFile({ home }: Cluster): string {
+  return join(home, 'server.log');
+}
+
+function startError(cluster: Cluster, state: string, cause?: unknown): RetryableError {
+  const { dir } = cluster;
+  const file = logFile(cluster);
+  const log = existsSync(file) ? readFileSync(file, 'utf8').slice(-LOG_TAIL_CHARS) : '';
+  const fatal = log.split('\n').findLast((line) => /\b(?:FATAL|PANIC):/.test(line));
+  const message = `Cannot start the embedded Postgres on ${dir}: ${fatal ?? state}; see ${file}`;
+  return new RetryableError(message, { code: 'EMBEDDED_START', meta: { dir, state, log }, cause });
+}
+
+/** @returns false where it still runs */
+export async function stopServer({ dir }: Cluster): Promise<boolean> {
+  for (const [signal, limitMs] of STOPS) {
+    // Before it has written its pid file, a server that starts is its only process.
+    const pid = findServer(dir)?.pid ?? serverPids(dir)[0];
+    if (pid === undefined) return true;
+    sendSignal(pid, signal);
+    const deadlineMs = performance.now() + limitMs;
+    // To look at every process costs a hundred times what it costs to look at the server's.
+    while (findServer(dir) !== undefined || serverPids(dir).length > 0) {
+      if (performance.now() > deadlineMs) break;
+      await sleep(POLL_MS);
+    }
+  }
+  return serverPids(dir).length === 0;
 }
 
 /** What killed first starts left. An initdb that outlived its parent may still write: then the next start clears. */

@@ -3,8 +3,8 @@
  * flock; SQLite's own locks on an empty database file are such locks, and need no stale-file rules.
  */
 import { DatabaseSync } from 'node:sqlite';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { PermanentError, RetryableError } from '../core/errors.ts';
+import { waitFor } from '../core/waiting.ts';
 
 const POLL_MS = 20;
 const SQLITE_BUSY = 5;
@@ -32,20 +32,14 @@ export function takeLock(path: string, mode: 'shared' | 'exclusive'): Disposable
 
 /**
  * Waits for the exclusive lock.
- * @throws RetryableError `EMBEDDED_BUSY` after `timeoutMs`; the signal's reason when aborted
+ * @throws RetryableError `EMBEDDED_BUSY` after `waitMs`; an AbortError or the signal's reason when aborted
  */
-export async function waitForLock(path: string, timeoutMs: number, signal: AbortSignal): Promise<Disposable> {
-  const startedMs = performance.now();
-  for (;;) {
-    signal.throwIfAborted();
-    const lock = takeLock(path, 'exclusive');
-    if (lock !== undefined) return lock;
-    if (performance.now() - startedMs > timeoutMs) {
-      throw new RetryableError(
-        `Cannot lock ${path}: another command has held it for ${timeoutMs / 1000} s; try again when it is done`,
-        { code: 'EMBEDDED_BUSY', meta: { path } },
-      );
-    }
-    await sleep(POLL_MS);
-  }
+export function waitForLock(path: string, waitMs: number, signal: AbortSignal): Promise<Disposable> {
+  const limits = { waitMs, stepMinMs: POLL_MS, stepMaxMs: POLL_MS, signal };
+  const busy = `Cannot lock ${path}: another command has held it for ${waitMs / 1000} s; try again when it is done`;
+  return waitFor(
+    async () => takeLock(path, 'exclusive'),
+    limits,
+    () => new RetryableError(busy, { code: 'EMBEDDED_BUSY', meta: { path } }),
+  );
 }

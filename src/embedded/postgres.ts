@@ -27,7 +27,7 @@ import { makeFolders } from '../core/folders.ts';
 import type { Log } from '../core/log.ts';
 import { serverAccount } from './account.ts';
 import { findBinaries } from './binaries.ts';
-import { Cluster, SUPERUSER, giveTo } from './cluster.ts';
+import { type Cluster, ensureData, ensureServer, giveTo, stopServer, SUPERUSER } from './cluster.ts';
 import { takeLock, waitForLock } from './file-lock.ts';
 import { findServer } from './server-processes.ts';
 
@@ -64,12 +64,13 @@ export async function startEmbeddedPostgres(options: EmbeddedPostgresOptions): P
   const { log, signal = NEVER } = options;
   const cluster = await openCluster(options);
   return inTurn(cluster, signal, async () => {
-    const hold = takeHold(cluster);
+    // Only somebody's turn takes it exclusively, and this is ours.
+    const hold = takeLock(holdersLock(cluster), 'shared');
     try {
       const passwordFile = join(cluster.home, 'password');
       const password = ensurePassword(cluster, passwordFile);
-      cluster.ensureData(passwordFile);
-      const { pid, port } = await cluster.ensureServer(signal);
+      ensureData(cluster, passwordFile);
+      const { pid, port } = await ensureServer(cluster, signal);
       log.info({ serverPid: pid, port, dir: cluster.dir }, 'Embedded Postgres ready');
       const stop = new AbortController();
       const keeping = keepServer(cluster, port, log, stop.signal);
@@ -93,7 +94,8 @@ async function openCluster({ dataDir, durable = true }: EmbeddedPostgresOptions)
   const home = join(resolve(dataDir), 'postgres');
   const ownUid = process.getuid?.() ?? 0;
   const account = serverAccount(ownUid, await ownerOf(home, ownUid));
-  return new Cluster(home, account, findBinaries(account), durable);
+  const binaries = findBinaries(account);
+  return { home, dir: join(home, 'cluster'), account, binaries, isDurable: durable };
 }
 
 /**
@@ -131,11 +133,7 @@ function notOurs(home: string, cause?: unknown): PermanentError {
   );
 }
 
-async function inTurn<Result>(
-  { home }: Cluster,
-  signal: AbortSignal,
-  work: () => Promise<Result>,
-): Promise<Result> {
+async function inTurn<Result>({ home }: Cluster, signal: AbortSignal, work: () => Promise<Result>) {
   using held = new DisposableStack();
   held.use(await waitForLock(join(home, 'turn.lock'), TURN_TIMEOUT_MS, signal));
   return await work();
@@ -152,7 +150,7 @@ async function keepServer(cluster: Cluster, port: number, log: Said, signal: Abo
     if (signal.aborted) return;
     if (!existsSync(dir) || findServer(dir) !== undefined) continue;
     try {
-      const server = await inTurn(cluster, signal, () => cluster.ensureServer(signal, port));
+      const server = await inTurn(cluster, signal, () => ensureServer(cluster, signal, port));
       const facts = { serverPid: server.pid, port: server.port, oldPort: port, dir };
       const where = server.port === port ? 'runs again' : 'runs on another port: start again';
       log.warn(facts, `Embedded Postgres had ended, and ${where}`);
@@ -162,19 +160,15 @@ async function keepServer(cluster: Cluster, port: number, log: Said, signal: Abo
   }
 }
 
-function takeHold(cluster: Cluster): Disposable {
-  const file = join(cluster.home, 'holders.lock');
-  const hold = takeLock(file, 'shared');
-  // Only somebody's turn takes it exclusively, and this is ours.
-  if (hold === undefined) throw new Error(`${file} is locked outside of a turn`);
-  return hold;
+function holdersLock({ home }: Cluster): string {
+  return join(home, 'holders.lock');
 }
 
-async function leave(cluster: Cluster, hold: Disposable, log: Said): Promise<void> {
-  hold[Symbol.dispose]();
-  using last = takeLock(join(cluster.home, 'holders.lock'), 'exclusive');
+async function leave(cluster: Cluster, hold: Disposable | undefined, log: Said): Promise<void> {
+  hold?.[Symbol.dispose]();
+  using last = takeLock(holdersLock(cluster), 'exclusive');
   if (last === undefined || !existsSync(cluster.dir)) return;
-  if (await cluster.stopServer()) log.info({ dir: cluster.dir }, 'Embedded Postgres stopped');
+  if (await stopServer(cluster)) log.info({ dir: cluster.dir }, 'Embedded Postgres stopped');
   else log.warn({ dir: cluster.dir }, 'Embedded Postgres does not stop');
 }
 

@@ -1,16 +1,7 @@
 /** Rows out of Postgres by COPY, at the reader's pace. */
 import type { Pool, PoolClient } from 'pg';
 import { to as copyTo } from 'pg-copy-streams';
-import { ENTRY_COLUMNS, type EntryColumn } from '../ledger/canonical.ts';
 import { databaseError, mapDatabaseError } from './transaction.ts';
-
-function canonicalExpression(column: EntryColumn): string {
-  if (column !== 'vega_time') return `${column}::text`;
-  return `to_char(vega_time at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')`;
-}
-
-/** The canonical values of a ledger entry joined as they are summed, without what `extra` adds. */
-export const CANONICAL_SQL = `array_to_string(array[${ENTRY_COLUMNS.map(canonicalExpression).join(', ')}], e'\\x1f', '')`;
 
 /** Whole lines of what `copy … to stdout` sends in text format, some at a time, on a connection of its own. */
 export async function* copyLines(
