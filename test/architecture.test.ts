@@ -85,7 +85,10 @@ const RULES: Readonly<Record<string, Rule>> = {
   },
   'src/lake/delta': { ...stage('@duckdb/node-api', 'zod'), values: [...PURE, 'src/lake/local'] },
   'src/source': adapter('undici', 'p-retry'),
-  'src/postgres': { ...adapter('pg', 'kysely', 'pg-copy-streams', 'uuid'), values: [...PURE, 'migrations'] },
+  'src/postgres': {
+    ...adapter('pg', 'kysely', 'p-retry', 'pg-copy-streams', 'uuid'),
+    values: [...PURE, 'migrations'],
+  },
   'src/objects': adapter('@aws-sdk/client-s3'),
   'src/state': adapter('pg', 'ioredis'),
   'src/queue': adapter('bullmq', 'ioredis', 'pg'),

@@ -13,6 +13,11 @@ export interface Baseline {
   readonly schema: string;
 }
 
+type State = Readonly<Record<'hasSchema' | 'hasSteps' | 'may', boolean> & Record<'name' | 'role', string>>;
+const STATE = sql<State>`
+  select to_regnamespace('mirror') is not null as "hasSchema", to_regclass('mirror.migrations') is not null as "hasSteps",
+    has_database_privilege(current_database(), 'CREATE') as may, current_database() as name, current_user as role`;
+
 /** The file of each step by its name, in their order. */
 async function readSteps(): Promise<ReadonlyMap<string, URL>> {
   const text = await readFile(new URL('baseline.json', MIGRATIONS_DIR), 'utf8');
@@ -28,11 +33,6 @@ async function readSteps(): Promise<ReadonlyMap<string, URL>> {
   );
 }
 
-async function loadSteps(steps: ReadonlyMap<string, URL>): Promise<Record<string, Migration>> {
-  const loaded = [...steps].map(async ([name, { href }]) => [name, (await import(href)) as Migration]);
-  return Object.fromEntries(await Promise.all(loaded)) as Record<string, Migration>;
-}
-
 /**
  * Runs every migration that the database has not seen, each call once over all processes.
  * @returns the names that were run
@@ -41,13 +41,18 @@ async function loadSteps(steps: ReadonlyMap<string, URL>): Promise<Record<string
  */
 export async function migrate<Schema>(db: Kysely<Schema>): Promise<readonly string[]> {
   const steps = await readSteps();
-  await ensureSchema(db);
+  const found = await readRow(db, 'open the database', STATE);
+  if (!found.hasSchema) await makeSchema(db, found);
   // A current schema takes no lock: Kysely's lock key is the same for all its users.
-  if (await isCurrent(db, [...steps.keys()])) return [];
+  if (found.hasSteps && (await isCurrent(db, [...steps.keys()]))) return [];
+  const importStep = async ([name, { href }]: [string, URL]) =>
+    [name, await import(href)] as [string, Migration];
   const { Migrator } = await import('kysely/migration');
   const migrator = new Migrator({
     db,
-    provider: { getMigrations: () => loadSteps(steps) },
+    provider: {
+      getMigrations: async () => Object.fromEntries(await Promise.all([...steps].map(importStep))),
+    },
     migrationTableSchema: 'mirror',
     migrationTableName: 'migrations',
     migrationLockTableName: 'migrations_lock',
@@ -69,35 +74,23 @@ export async function migrate<Schema>(db: Kysely<Schema>): Promise<readonly stri
 }
 
 /** Schema first: the migrator keeps its own two tables in it. Where it is there, no right to make one is needed. */
-async function ensureSchema(db: QueryExecutorProvider): Promise<void> {
-  const action = 'open the database';
-  const state = sql<{ present: boolean; may: boolean; name: string; role: string }>`
-    select to_regnamespace('mirror') is not null as present, current_database() as name, current_user as role,
-           has_database_privilege(current_database(), 'CREATE') as may`;
-  const found = await readRow(db, action, state);
-  if (found.present) return;
-  if (!found.may) {
+async function makeSchema(db: QueryExecutorProvider, { may, name, role }: State): Promise<void> {
+  if (!may) {
     throw new PermanentError(
-      `Cannot migrate the database: ${found.role} may not create a schema in ${found.name}; ` +
-        `let its owner run: grant create on database "${found.name}" to "${found.role}"`,
-      { code: 'DATABASE_RIGHTS', meta: { role: found.role, database: found.name } },
+      `Cannot migrate the database: ${role} may not create a schema in ${name}; ` +
+        `let its owner run: grant create on database "${name}" to "${role}"`,
+      { code: 'DATABASE_RIGHTS', meta: { role, database: name } },
     );
   }
   // Concurrent creators may collide.
   const create = sql`do $$ begin create schema if not exists mirror; exception when unique_violation then null; end $$`;
-  await readRows(db, action, create);
+  await readRows(db, 'open the database', create);
 }
 
 /** @throws PermanentError where another version made it */
 async function isCurrent(db: QueryExecutorProvider, known: readonly string[]): Promise<boolean> {
-  const action = "read the schema's version";
-  const table = sql<{ present: boolean }>`select to_regclass('mirror.migrations') is not null as present`;
-  if (!(await readRow(db, action, table)).present) return false;
-  const applied = await readRows(
-    db,
-    action,
-    sql<{ name: string }>`select name from mirror.migrations order by name`,
-  );
+  const names = sql<{ name: string }>`select name from mirror.migrations order by name`;
+  const applied = await readRows(db, "read the schema's version", names);
   const unknown = applied.find(({ name }) => !known.includes(name));
   if (unknown === undefined) return applied.length === known.length;
   if (unknown.name < (known.at(-1) ?? '')) {

@@ -1,15 +1,15 @@
 /**
  * Whole transactions, retried whole. Nothing is retried inside an aborted one; the first error is kept.
  */
-import { setTimeout as sleep } from 'node:timers/promises';
 import type { QueryExecutorProvider, RawBuilder } from 'kysely';
+import pRetry from 'p-retry';
 import { errorCode, PermanentError, RetryableError, UnreachableError } from '../core/errors.ts';
-import { waitFor, within } from '../core/waiting.ts';
+import { waitFor } from '../core/waiting.ts';
 import { classifyDatabaseCode } from '../core/faults.ts';
 import type { Database } from './database.ts';
 
-const ATTEMPTS_MAX = 5;
-const DELAY_MIN_MS = 50;
+/** Retried at once, more or less: others were in the way. */
+const CONFLICTS = { retries: 4, minTimeout: 50, randomize: true };
 /** How long a restart or a failover may take. */
 const UNAVAILABLE = { waitMs: 45_000, stepMinMs: 100, stepMaxMs: 2_000 };
 
@@ -40,37 +40,21 @@ function isConnectionLoss(error: unknown): boolean {
   );
 }
 
-export interface TransactionOptions {
-  /** For messages: "commit a page of parties". */
-  readonly action: string;
-  readonly signal?: AbortSignal;
-}
-
 /**
  * Runs `work` in one transaction and retries it whole while the database says that this can help.
  * `work` must not do anything outside the transaction.
+ * @param action for messages: "commit a page of parties"
  * @throws RetryableError | PermanentError with the first error of the last attempt as its cause
  */
-export async function inTransaction<Result>(
+export function inTransaction<Result>(
   db: Database,
-  options: TransactionOptions,
+  { action }: { readonly action: string },
   work: (tx: Database) => Promise<Result>,
 ): Promise<Result> {
-  for (let attempt = 1; ; attempt += 1) {
-    options.signal?.throwIfAborted();
-    try {
-      return await db.transaction().execute(work);
-    } catch (error) {
-      const classed = databaseError(options.action, error);
-      const isOver =
-        attempt >= ATTEMPTS_MAX ||
-        !(classed instanceof RetryableError) ||
-        classed instanceof UnreachableError;
-      if (isOver) throw classed;
-    }
-    const delayMs = DELAY_MIN_MS * 2 ** attempt * (0.5 + Math.random());
-    await sleep(delayMs, undefined, options.signal === undefined ? {} : { signal: options.signal });
-  }
+  return pRetry(() => mapDatabaseError(action, () => db.transaction().execute(work)), {
+    ...CONFLICTS,
+    shouldRetry: ({ error }) => error instanceof RetryableError && !(error instanceof UnreachableError),
+  });
 }
 
 export interface RetryOptions<Result> {
@@ -111,25 +95,6 @@ export async function mapDatabaseError<Result>(action: string, work: () => Promi
   } catch (error) {
     throw databaseError(action, error);
   }
-}
-
-/**
- * What somebody waits for at a screen: an answer, or after `limitMs` the error.
- * @throws UnreachableError `DATABASE_UNREACHABLE`
- */
-export function answerWithin<Result>(
-  limitMs: number,
-  action: string,
-  work: () => Promise<Result>,
-): Promise<Result> {
-  return within(
-    limitMs,
-    () => mapDatabaseError(action, work),
-    () =>
-      new UnreachableError(`Cannot ${action}: the database did not answer within ${limitMs} ms`, {
-        code: 'DATABASE_UNREACHABLE',
-      }),
-  );
 }
 
 /** The rows of one statement, with its errors classified. */

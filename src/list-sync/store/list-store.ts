@@ -222,7 +222,7 @@ export class ListSession {
   ): Promise<Result> {
     const { db, token, signal } = this.#deps;
     return retryWhileUnavailable({ action, signal, wasDone: findDone && (() => findDone(db)) }, () =>
-      inTransaction(db, { action, signal }, async (tx) => {
+      inTransaction(db, { action }, async (tx) => {
         const { rows } = await sql`select from mirror.list_leases
           where list = ${this.list} and token = ${token} for update`.execute(tx);
         if (rows.length === 0) throw new FencedError(`the sync of ${this.list}`);

@@ -1,8 +1,10 @@
 /** How the mirror stands, for `/mirror/status`, the console and the metrics. */
 import type { Pool } from 'pg';
+import { UnreachableError } from '../../core/errors.ts';
+import { within } from '../../core/waiting.ts';
 import type { MirrorFacts, StatusStore } from '../../api/http/ports.ts';
 import type { Database, Warehouse } from '../../postgres/database.ts';
-import { answerWithin } from '../../postgres/transaction.ts';
+import { mapDatabaseError } from '../../postgres/transaction.ts';
 import { toDocument } from '../run-document.ts';
 import { readCompleteness } from './completeness.ts';
 import { readLines } from './run-logs.ts';
@@ -60,7 +62,14 @@ export function openStatusStore(
   limitMs = LIMIT_MS,
 ): StoredStatus {
   const runs = new RunStore(db);
-  const answer = <Answer>(action: string, ask: () => Promise<Answer>) => answerWithin(limitMs, action, ask);
+  const answer = <Answer>(action: string, ask: () => Promise<Answer>) => {
+    const late = `Cannot ${action}: the database did not answer within ${limitMs} ms`;
+    return within(
+      limitMs,
+      () => mapDatabaseError(action, ask),
+      () => new UnreachableError(late, { code: 'DATABASE_UNREACHABLE' }),
+    );
+  };
   return {
     facts: () => answer('read how the mirror stands', () => readFacts(pool, db)),
     runs: async (question) => (await answer('list runs', () => runs.list(question))).map(toDocument),
