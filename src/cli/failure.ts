@@ -5,13 +5,6 @@ import { hideSecrets } from '../core/secrets.ts';
 import { EXIT, type CliEnvironment, type ExitCode } from './context.ts';
 import { nameCommands } from './typed.ts';
 
-interface Failure {
-  readonly code: string;
-  /** One for each problem; never a stack trace for what a user can mend. */
-  readonly lines: readonly string[];
-  readonly exitCode: ExitCode;
-}
-
 /** Everything that went wrong is told once this returns; with `--json` as a document, too. */
 export function tellFailure({ argv, stdout, stderr, signal }: CliEnvironment, error: unknown): ExitCode {
   // Commander has written its lines, and those of `--help`, already.
@@ -27,7 +20,8 @@ export function tellFailure({ argv, stdout, stderr, signal }: CliEnvironment, er
   return failure.exitCode;
 }
 
-function classify(error: unknown, signal: AbortSignal): Failure {
+/** A line for each problem; never a stack trace for what a user can mend. */
+function classify(error: unknown, signal: AbortSignal) {
   if (error instanceof CommanderError)
     return { code: 'USAGE', lines: [error.message.replace(/^error: /, '')], exitCode: EXIT.wrong };
   if (error instanceof UsageError) return { code: error.code, lines: error.problems, exitCode: EXIT.wrong };

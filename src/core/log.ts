@@ -1,23 +1,19 @@
 /**
  * Logs: one JSON object a line on stderr, a constant message with values as fields. Every value passes
- * through `toFields` first, so that no secret, no unprintable bigint and no endless error can get out.
+ * through `toJson` first, so that no secret, no unprintable bigint and no endless error can get out.
  */
 import { AsyncLocalStorage } from 'node:async_hooks';
-import { pino, type Logger } from 'pino';
+import { pino } from 'pino';
 import { type JsonRules, toJson } from './json-value.ts';
 import { HIDDEN, hideKnownSecrets, hideSecrets } from './secrets.ts';
 
 /** `log.info({ runId, rows }, 'Page committed')`: the message is constant, the fields carry the values. */
-export interface LogMethod {
-  (message: string): void;
-  (fields: Readonly<Record<string, unknown>>, message: string): void;
-}
+type LogMethod = (
+  ...line: [message: string] | [fields: Readonly<Record<string, unknown>>, message: string]
+) => void;
 
 /** What everyone is handed to log with. An error goes into the field `err`. */
-export interface Log extends Readonly<Record<Level, LogMethod>> {
-  /** A log that adds these fields to every line. */
-  child(fields: Readonly<Record<string, unknown>>): Log;
-}
+export type Log = Readonly<Record<Level, LogMethod>>;
 
 const LEVELS = ['trace', 'debug', 'info', 'warn', 'error'] as const;
 type Level = (typeof LEVELS)[number];
@@ -45,21 +41,20 @@ const LOGGED: JsonRules = {
   error: describeError,
 };
 
-function toFields(value: object): Record<string, unknown> {
-  return toJson(value, LOGGED) as Record<string, unknown>;
-}
-
 /**
  * @param destination where lines go, each with its line end; default: stderr, written before the call returns
  * @returns a log whose lines are JSON objects with level, time, pid, msg and the given fields
  */
 export function createLog(level: LogLevel, destination?: { write(line: string): void }): Log {
-  const logger = pino(
+  return pino(
     {
       level,
       base: { pid: process.pid },
       timestamp: pino.stdTimeFunctions.isoTime,
-      formatters: { level: (label) => ({ level: label }), log: toFields },
+      formatters: {
+        level: (label) => ({ level: label }),
+        log: (fields) => toJson(fields, LOGGED) as typeof fields,
+      },
       // `describeError` has dealt with errors already; pino's own serializer would undo it.
       serializers: { err: (value: unknown) => value },
       hooks: { streamWrite: hideKnownSecrets },
@@ -70,27 +65,14 @@ export function createLog(level: LogLevel, destination?: { write(line: string): 
     },
     destination ?? pino.destination({ fd: 2, sync: true }),
   );
-  return withCleanChildren(logger);
-}
-
-function makeLog(methodOf: (level: Level) => LogMethod, child: Log['child']): Log {
-  const methods = LEVELS.map((level) => [level, methodOf(level)] as const);
-  return { ...(Object.fromEntries(methods) as Record<Level, LogMethod>), child };
 }
 
 /** Says everything to both. */
 export function teeLog(one: Log, other: Log): Log {
-  const both = (level: Level): LogMethod =>
-    function say(...line: [string] | [Readonly<Record<string, unknown>>, string]): void {
-      for (const log of [one, other]) (log[level] as (...given: typeof line) => void)(...line);
-    };
-  return makeLog(both, (fields) => teeLog(one.child(fields), other.child(fields)));
-}
-
-/** pino applies its formatters to the fields of a call, not to those of a child. */
-function withCleanChildren(logger: Logger): Log {
-  const child: Log['child'] = (fields) => withCleanChildren(logger.child(toFields(fields)));
-  return makeLog((level) => logger[level].bind(logger), child);
+  const both = LEVELS.map((level): [Level, LogMethod] => {
+    return [level, (...line) => [one, other].forEach((log) => log[level](...line))];
+  });
+  return Object.fromEntries(both) as Record<Level, LogMethod>;
 }
 
 /** Code, meta and the chain of causes; the stack only of the outermost error. */

@@ -65,19 +65,12 @@ function formsOf(part: string): readonly string[] {
   ];
 }
 
-const HTML_NAMES: Readonly<Record<string, string>> = {
-  '&': '|amp',
-  '<': '|lt',
-  '>': '|gt',
-  '"': '|quot',
-  "'": '|apos',
-};
-
 /** A pattern for a character: as it is, and as JSON and HTML may write it. */
 function writtenAs(character: string): string {
   const code = character.charCodeAt(0);
   const hex = code.toString(16);
-  const html = `&(?:#0*${code}|#x0*${hex}${HTML_NAMES[character] ?? ''});`;
+  const names = /[&<>"']/.test(character) ? '|amp|lt|gt|quot|apos' : '';
+  const html = `&(?:#0*${code}|#x0*${hex}${names});`;
   const plain = character === '/' ? '\\\\?/' : character.replace(/[\\^$.*+?()[\]{}|-]/, '\\$&');
   return `(?:${plain}|${html}|\\\\u${hex.padStart(4, '0')})`;
 }

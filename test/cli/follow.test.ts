@@ -35,7 +35,7 @@ test('a run that was cancelled ends without a mark of success', async () => {
 test('a nightly run that waits for another says so on a terminal, whatever the log level is', async () => {
   const going = [[{ ...RUN, kind: 'nightly', runId: 'first' }], []];
   const runs = {
-    list: async () => going.shift() ?? [],
+    findNightly: async () => going.shift()?.[0],
     order: async () => ({ run: RUN, found: 'none' }),
   };
   const app = { jobs: { runs }, workers: { anyAlive: async () => true } } as unknown as App;

@@ -15,15 +15,10 @@ export const lake: Handler = async (_, context) => {
   const scratchDir = scratchDirOf(context.config);
   const found = await describeLake({ objects, scratchDir }, context.signal);
   const { moments, tables } = found;
-  const rows = tables.map(({ table, version, oldestVersion, files, rows: count, bytes, committedAt }) => [
-    table,
-    String(version),
-    String(oldestVersion),
-    formatCount(files),
-    formatCount(count),
-    formatBytes(bytes),
-    committedAt ?? '',
-  ]);
+  const rows = tables.map(({ table, version, oldestVersion, files, rows: count, bytes, committedAt }) => {
+    const versions = [String(version), String(oldestVersion)];
+    return [table, ...versions, files, count, formatBytes(bytes), committedAt ?? ''];
+  });
   const mended = tables.filter((table) => table.mended > 0).map(({ table }) => table);
   const lines = [
     moments.length === 0

@@ -33,12 +33,8 @@ function isReplaced(path: string): boolean {
   return statSync(path, { throwIfNoEntry: false })?.isFile() ?? true;
 }
 
-/** What a command wrote, and where. */
-export interface Written {
-  /** Decimal text. */
-  readonly rows: string;
-  readonly file: string;
-}
+/** What a command wrote, in decimal text, and where. */
+export type Written = Readonly<Record<'rows' | 'file', string>>;
 
 export function formatWritten({ rows, file }: Written): string {
   return `${formatQuantity(rows, rows === '1' ? 'row' : 'rows')} written to ${printable(file)}\n`;

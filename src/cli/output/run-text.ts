@@ -73,12 +73,15 @@ function runHead({ kind, subject, state, verdict, startedAt, finishedAt }: Field
 
 function partLines(label: string, part: Fields): string[] {
   const [first = '', ...others] = TOLD[label] ?? [];
-  const values = { ...part, ...fields(part['checked']), ...fields(part['requests']) };
+  const given = { ...part, ...fields(part['checked']), ...fields(part['requests']) };
+  const amounts = Object.entries(given).map(([name, value]) => [
+    name,
+    Array.isArray(value) ? value.length : value,
+  ]);
+  const values = Object.fromEntries(amounts) as Fields;
   const verdict = word(part['verdict']);
-  const told = others.flatMap((name) =>
-    /^0?$/.test(amountOf(values[name])) ? [] : tell(name, values[name]),
-  );
-  const facts = values[first] === undefined ? [] : [tell(first, values[first]), ...told];
+  const some = others.filter((name) => isPlain(values[name]) && !/^0?$/.test(String(values[name])));
+  const facts = values[first] === undefined ? [] : [first, ...some].map((name) => tell(name, values[name]));
   if (facts.length === 0) return [];
   const mark = verdict === '' || verdict === 'complete' ? '' : `${verdict}: `;
   return [labelled(label, `${mark}${facts.join(', ')}`), ...partLines('lake', fields(part['lake']))];
@@ -86,16 +89,11 @@ function partLines(label: string, part: Fields): string[] {
 
 /** `1,200 new rows`, `as of height 99`. */
 function tell(name: string, value: unknown): string {
-  const text = valueText(name, Array.isArray(value) ? value.length : value);
+  const text = valueText(name, value);
   if (name === 'bytes') return text;
   const label = humanName(name).replace(/ count$/, 's');
   if (NAMES.test(name) || !/^[\d,]+$/.test(text)) return `${label} ${text}`;
   return `${text} ${text === '1' ? label.replace(/ies$/, 'y').replace(/s$/, '') : label}`;
-}
-
-/** '' where there is none. */
-function amountOf(value: unknown): string {
-  return Array.isArray(value) ? String(value.length) : isPlain(value) ? String(value) : '';
 }
 
 /** One line each. */

@@ -20,24 +20,17 @@ export interface Screen extends Disposable {
   readonly show: (lines: readonly string[]) => void;
 }
 
-const HIDE_CURSOR = '\u001B[?25l';
-const SHOW_CURSOR = '\u001B[?25h';
 const CLEAR_BELOW = '\u001B[0J';
 const COLUMNS_DEFAULT = 80;
 const ROWS_DEFAULT = 24;
 
-/** @returns a screen; disposed of, it removes the bottom lines and gives the cursor back, and can be used again */
+/** @returns a screen; disposed of, it removes the bottom lines, and can be used again */
 export function openScreen(stream: TerminalStream): Screen {
   let lines: readonly string[] = [];
-  let isCursorHidden = false;
   const draw = (above: string, below: readonly string[]) => {
     const clear = lines.length === 0 ? '' : `\u001B[${lines.length}A\r${CLEAR_BELOW}`;
     lines = below;
     if (clear !== '' || above !== '' || below.length > 0) stream.write(`${clear}${above}${below.join('')}`);
-  };
-  const showCursor = () => {
-    if (isCursorHidden) stream.write(SHOW_CURSOR);
-    isCursorHidden = false;
   };
   // Terminals that do not know their size say 0 or nothing.
   const linesMax = () => Math.max(1, (stream.rows || ROWS_DEFAULT) - 2);
@@ -45,20 +38,10 @@ export function openScreen(stream: TerminalStream): Screen {
     linesMax,
     write: (text) => draw(text, lines),
     show: (shown) => {
-      if (shown.length > 0 && !isCursorHidden) {
-        isCursorHidden = true;
-        stream.write(HIDE_CURSOR);
-        // However the process ends, save a kill -9, the user's cursor comes back.
-        process.once('exit', showCursor);
-      }
       const columns = (stream.columns || COLUMNS_DEFAULT) - 1;
       const fitting = shown.slice(0, linesMax()).map((line) => `${truncate(line, columns)}\n`);
       draw('', fitting);
     },
-    [Symbol.dispose]: () => {
-      draw('', []);
-      showCursor();
-      process.removeListener('exit', showCursor);
-    },
+    [Symbol.dispose]: () => draw('', []),
   };
 }

@@ -26,7 +26,7 @@ describe('the log of a run', () => {
     log.info('Before the run');
     await inRun(runId, async () => {
       log.info({ rows: 12n, tookMs: 5 }, 'Page committed');
-      log.child({ partyId: 'ab' }).warn({ err: new Error('refused') }, 'Retrying');
+      log.warn({ partyId: 'ab', err: new Error('refused') }, 'Retrying');
       log.debug('Too fine to keep');
     });
     await logs[Symbol.asyncDispose]();
