@@ -9,7 +9,7 @@ import { z } from 'zod';
 import type { Log } from '../../core/log.ts';
 import { sharedLoad } from '../../core/shared-load.ts';
 import type { Rows } from '../../postgres/rows.ts';
-import { hideRoutes } from '../http/routes.ts';
+import { openRoutes } from '../http/routes.ts';
 import { StatusError } from '../http/status-error.ts';
 import { pathOf, refuseForeign } from './hosts.ts';
 import { endSession, isSessionEnded, readSessionSecret } from './store/ended-sessions.ts';
@@ -77,7 +77,7 @@ export async function addAccess(
     scope.addContentTypeParser(FORM, { parseAs: 'string' }, (_request, text, done) =>
       done(null, Object.fromEntries(new URLSearchParams(text.toString()))),
     );
-    const add = hideRoutes(scope);
+    const add = openRoutes(scope);
     add('POST /login', { body: LOGIN }, async (request, reply) => {
       if (locks !== undefined) {
         const role = await locks.checkToken(request, request.body.token);

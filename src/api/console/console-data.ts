@@ -6,7 +6,7 @@ import { sharedLoad } from '../../core/shared-load.ts';
 import type { Rows } from '../../postgres/rows.ts';
 import type { NightlyPreview } from '../../runs/nightly/nightly-preview.ts';
 import { goneSignal } from '../http/events.ts';
-import { BY_ID, hideRoutes } from '../http/routes.ts';
+import { BY_ID, openRoutes } from '../http/routes.ts';
 import { FILE, FILE_TYPES, type LakeQueries, QUESTION } from './lake-queries.ts';
 import { GROWTH, LINES, NIGHTLY_RUNS, QUARANTINED, readCosts } from './store/work-statements.ts';
 
@@ -42,7 +42,7 @@ export interface Upkeep {
 /** Adds the routes. What a statement to the lake may do is decided where it runs: it reads the lake and nothing else. */
 export function addConsoleData(server: FastifyInstance, parts: ConsoleParts, rows: Rows): void {
   const { lake } = parts;
-  const add = hideRoutes(server);
+  const add = openRoutes(server);
   const history = sharedLoad(async () => {
     const [growth, nightlyRuns] = await Promise.all([
       rows('read how the mirror grew', GROWTH),

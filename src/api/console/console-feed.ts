@@ -3,7 +3,7 @@ import type { FastifyInstance } from 'fastify';
 import type { ConsoleParts, Upkeep } from './console-data.ts';
 import { type LiveFacts, readLive } from './store/work-statements.ts';
 import type { FollowEvents } from '../http/events.ts';
-import { hideRoutes } from '../http/routes.ts';
+import { openRoutes } from '../http/routes.ts';
 import type { MirrorStatus } from '../mirror/glance.ts';
 import { sharedLoad } from '../../core/shared-load.ts';
 import type { Rows } from '../../postgres/rows.ts';
@@ -55,7 +55,7 @@ export function addConsoleFeed(
   }, everyMs / 2);
   const textOf = (found: object): string => JSON.stringify({ ...found, now: undefined });
   const following = { everyMs, textOf, silentMsMax: SILENT_MS_MAX };
-  hideRoutes(server)('GET /console/events', {}, (_request, reply) => follow(reply, snapshot, following));
+  openRoutes(server)('GET /console/events', {}, (_request, reply) => follow(reply, snapshot, following));
 }
 
 /** Before an export finds no room for its spool. */

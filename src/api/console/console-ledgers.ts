@@ -4,7 +4,7 @@ import { z } from 'zod';
 import { timeZone } from '../../config/value-forms.ts';
 import { canonicalPartyId, PARTY_ID_BYTES_MAX, splitCutId } from '../../core/ids.ts';
 import type { PlainRow, Rows } from '../../postgres/rows.ts';
-import { hideRoutes } from '../http/routes.ts';
+import { openRoutes } from '../http/routes.ts';
 import { StatusError } from '../http/status-error.ts';
 import * as statements from './store/ledger-statements.ts';
 
@@ -36,7 +36,7 @@ const ENTRIES = z.strictObject({
 
 /** Adds the routes; no page costs more than the first. */
 export function addConsoleLedgers(server: FastifyInstance, rows: Rows): void {
-  const add = hideRoutes(server);
+  const add = openRoutes(server);
   add('GET /console/parties', { querystring: PARTIES }, async ({ query: { view, search, after } }) => {
     if (view !== 'id' && !/^\d{1,18}$/.test(after ?? '0'))
       throw new StatusError('invalidArgument', 'after: no such page');

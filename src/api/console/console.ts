@@ -6,7 +6,7 @@ import { hash } from 'node:crypto';
 import { readdir, readFile } from 'node:fs/promises';
 import { extname } from 'node:path';
 import type { FastifyInstance } from 'fastify';
-import { hideRoutes } from '../http/routes.ts';
+import { openRoutes } from '../http/routes.ts';
 
 const FOLDER = new URL('page/', import.meta.url);
 /** One page at the address of each of its views. */
@@ -46,7 +46,7 @@ async function addAsset(
   const content = Buffer.concat(await Promise.all(urls.map((url) => readFile(url))));
   const etag = `"${hash('sha256', content, 'base64url').slice(0, 22)}"`;
   const type = TYPES[extname(urls[0]?.pathname ?? '')];
-  const add = hideRoutes(server);
+  const add = openRoutes(server);
   for (const path of paths) {
     add(`GET ${path}`, {}, (request, reply) => {
       // Kept by the browser, and asked for again each time: a new version shows at once.

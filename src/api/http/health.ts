@@ -5,7 +5,7 @@ import type { Log } from '../../core/log.ts';
 import { sharedLoad } from '../../core/shared-load.ts';
 import { within } from '../../core/waiting.ts';
 import type { Probe } from './ports.ts';
-import { describeRoutes } from './routes.ts';
+import { openRoutes } from './routes.ts';
 
 const PROBE_TIMEOUT_MS = 3_000;
 /** Anybody may ask, so asking often must cost nothing. */
@@ -16,32 +16,28 @@ const READINESS = z.object({ ready: z.boolean(), parts: z.record(z.string(), z.e
 
 /** Adds both routes. They tell no more than which part fails: they are open to everybody. */
 export function addHealth(server: FastifyInstance, probes: readonly Probe[], log: Log): void {
-  const readiness = sharedLoad(() => probeAll(probes, log), PROBED_MAX_AGE_MS);
-  const add = describeRoutes(server, 'health');
-  add('GET /healthz', 'The process lives', { response: { 200: ALIVE } }, () => ({ status: 'ok' }));
+  const late = () => new Error(`no answer within ${PROBE_TIMEOUT_MS} ms`);
+  const tryOut = async (probe: Probe) => {
+    try {
+      await within(PROBE_TIMEOUT_MS, (signal) => probe.check(signal), late);
+      return [probe.name, 'ok'] as const;
+    } catch (error) {
+      log.warn({ err: error, part: probe.name }, 'Part is not ready');
+      return [probe.name, 'failed'] as const;
+    }
+  };
+  const readiness = sharedLoad(async () => {
+    const results = await Promise.all(probes.map(tryOut));
+    return { ready: results.every(([, result]) => result === 'ok'), parts: Object.fromEntries(results) };
+  }, PROBED_MAX_AGE_MS);
+  const add = openRoutes(server, 'health');
+  add('GET /healthz', { summary: 'The process lives', response: { 200: ALIVE } }, () => ({ status: 'ok' }));
   add(
     'GET /readyz',
-    'The process can do its work',
-    { response: { 200: READINESS, 503: READINESS } },
+    { summary: 'The process can do its work', response: { 200: READINESS, 503: READINESS } },
     async (_request, reply) => {
       const found = await readiness();
       return reply.code(found.ready ? 200 : 503).send(found);
     },
   );
-}
-
-async function probeAll(probes: readonly Probe[], log: Log): Promise<z.infer<typeof READINESS>> {
-  const results = await Promise.all(
-    probes.map(async (probe) => {
-      try {
-        const late = () => new Error(`no answer within ${PROBE_TIMEOUT_MS} ms`);
-        await within(PROBE_TIMEOUT_MS, (signal) => probe.check(signal), late);
-        return [probe.name, 'ok'] as const;
-      } catch (error) {
-        log.warn({ err: error, part: probe.name }, 'Part is not ready');
-        return [probe.name, 'failed'] as const;
-      }
-    }),
-  );
-  return { ready: results.every(([, result]) => result === 'ok'), parts: Object.fromEntries(results) };
 }

@@ -13,46 +13,34 @@ const WHY_UNUSABLE: Readonly<Record<string, string>> = {
 };
 const CLOSE_GRACE_MS = 2_000;
 
-export interface ListenOptions {
-  readonly host: string;
-  /** 0: a free one. */
-  readonly port: number;
-  readonly token: string | undefined;
-}
-
 export interface Listening extends AsyncDisposable {
   readonly url: string;
 }
 
 /**
+ * @param address port 0: a free one
  * @throws UsageError where others could reach it and there is no token
  * @throws PermanentError `API_PORT_UNUSABLE`
  */
-export async function listen(server: FastifyInstance, options: ListenOptions): Promise<Listening> {
-  refuseOpenListening(options.host, options.token);
+export async function listen(
+  server: FastifyInstance,
+  { host, port, token }: { readonly host: string; readonly port: number; readonly token: string | undefined },
+): Promise<Listening> {
+  refuseOpenListening(host, token);
   try {
-    await server.listen({ host: options.host, port: options.port });
-  } catch (error) {
-    throw portUnusable(options.host, options.port, error);
+    await server.listen({ host, port });
+  } catch (cause) {
+    const why = WHY_UNUSABLE[errorCode(cause)] ?? 'set API_HOST and API_PORT to an address that is free';
+    const details = { code: 'API_PORT_UNUSABLE', meta: { host, port }, cause };
+    throw new PermanentError(`Cannot listen on ${host}:${port}: ${why}`, details);
   }
-  const { port } = server.server.address() as AddressInfo;
-  const host = options.host.includes(':') ? `[${options.host}]` : options.host;
-  return { url: `http://${host}:${port}`, [Symbol.asyncDispose]: () => close(server) };
-}
-
-export function portUnusable(host: string, port: number, cause: unknown): PermanentError {
-  return new PermanentError(
-    `Cannot listen on ${host}:${port}: ${WHY_UNUSABLE[errorCode(cause) ?? ''] ?? 'set API_HOST and API_PORT to an address that is free'}`,
-    { code: 'API_PORT_UNUSABLE', meta: { host, port }, cause },
-  );
-}
-
-async function close(server: FastifyInstance): Promise<void> {
-  // Event streams and slow downloads would keep it open for ever.
-  const impatient = setTimeout(() => server.server.closeAllConnections(), CLOSE_GRACE_MS);
-  try {
-    await server.close();
-  } finally {
-    clearTimeout(impatient);
-  }
+  const { port: opened } = server.server.address() as AddressInfo;
+  return {
+    url: `http://${host.includes(':') ? `[${host}]` : host}:${opened}`,
+    [Symbol.asyncDispose]: async () => {
+      // Event streams and slow downloads would keep it open for ever.
+      const impatient = setTimeout(() => server.server.closeAllConnections(), CLOSE_GRACE_MS);
+      await server.close().finally(() => clearTimeout(impatient));
+    },
+  };
 }

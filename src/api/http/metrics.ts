@@ -8,7 +8,7 @@ import { parseInstant } from '../../core/time.ts';
 import { VERDICTS } from '../../core/verdict.ts';
 import type { MirrorStatus } from '../mirror/glance.ts';
 import type { MetricsRegistry } from '../../worker/metrics.ts';
-import { describeRoutes } from './routes.ts';
+import { openRoutes } from './routes.ts';
 
 const SECONDS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300];
 /** One series for all files of the console. */
@@ -87,10 +87,9 @@ export function addMetrics(
       log.warn({ err: error }, 'Metrics without the state of the mirror');
     }
   });
-  describeRoutes(server, 'health')(
+  openRoutes(server, 'health')(
     'GET /metrics',
-    'Prometheus metrics',
-    { produces: ['text/plain'] },
+    { summary: 'Prometheus metrics', produces: ['text/plain'] },
     async (_request, reply) =>
       reply.header('content-type', registry.contentType).send(await registry.metrics()),
   );

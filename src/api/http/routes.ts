@@ -8,53 +8,39 @@ export const TEXT_OR_NULL = z.string().nullable();
 export const BY_ID = z.strictObject({ id: UUID });
 
 /** A strict object takes no other members than those it names. */
-interface RouteParts<Params, Query, Body> extends Pick<FastifySchema, 'description' | 'produces'> {
+interface RouteParts<Params, Query, Body> extends Pick<
+  FastifySchema,
+  'summary' | 'description' | 'produces'
+> {
   readonly params?: z.ZodType<Params>;
   readonly querystring?: z.ZodType<Query>;
   readonly body?: z.ZodType<Body>;
   readonly response?: Readonly<Record<number, z.ZodType>>;
 }
 
-type Handler<Params, Querystring, Body> = (
-  request: FastifyRequest<{ Params: Params; Querystring: Querystring; Body: Body }>,
-  reply: FastifyReply,
-) => unknown;
-
-/** @param tag under which OpenAPI tells of the routes */
-export function describeRoutes(server: FastifyInstance, tag: 'service' | 'exports' | 'mirror' | 'health') {
-  return <P, Q, B>(
+/** @param tag under which OpenAPI tells of the routes; those of the console's page have none, and are not told of */
+export function openRoutes(server: FastifyInstance, tag?: 'service' | 'exports' | 'mirror' | 'health') {
+  return <Params, Querystring, Body>(
+    /** `GET /path` */
     route: string,
-    summary: string,
-    parts: RouteParts<P, Q, B>,
-    handler: Handler<P, Q, B>,
-  ): void => addRoute(server, { tags: [tag], summary }, route, parts, handler);
-}
-
-/** Routes of the console's page, which are not told of. */
-export function hideRoutes(server: FastifyInstance) {
-  return <P, Q, B>(route: string, parts: RouteParts<P, Q, B>, handler: Handler<P, Q, B>): void =>
-    addRoute(server, {}, route, parts, handler);
-}
-
-/** @param route `GET /path` */
-function addRoute<Params, Querystring, Body>(
-  server: FastifyInstance,
-  told: FastifySchema,
-  route: string,
-  { response = {}, ...parts }: RouteParts<Params, Querystring, Body>,
-  handler: Handler<Params, Querystring, Body>,
-): void {
-  const [method = '', url = ''] = route.split(' ');
-  const schema = { ...told, ...toJson(parts), response: toJson(response) };
-  // What the service is asked is read by its gateway's rules, in the handler.
-  const rules = url.startsWith('/api/v2/') ? { validatorCompiler: () => () => true } : {};
-  server.route<{ Params: Params; Querystring: Querystring; Body: Body }>({
-    method,
-    url,
-    schema,
-    handler,
-    ...rules,
-  });
+    { response = {}, ...parts }: RouteParts<Params, Querystring, Body>,
+    handler: (
+      request: FastifyRequest<{ Params: Params; Querystring: Querystring; Body: Body }>,
+      reply: FastifyReply,
+    ) => unknown,
+  ): void => {
+    const [method = '', url = ''] = route.split(' ');
+    const schema = { ...(tag && { tags: [tag] }), ...toJson(parts), response: toJson(response) };
+    // What the service is asked is read by its gateway's rules, in the handler.
+    const rules = url.startsWith('/api/v2/') ? { validatorCompiler: () => () => true } : {};
+    server.route<{ Params: Params; Querystring: Querystring; Body: Body }>({
+      method,
+      url,
+      schema,
+      handler,
+      ...rules,
+    });
+  };
 }
 
 /** A schema that the server knows by its name. */

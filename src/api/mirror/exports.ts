@@ -10,7 +10,7 @@ import type { JobDeps } from '../../runs/job.ts';
 import { RUN, type RunDocument } from '../../runs/run-schema.ts';
 import type { Run } from '../../runs/store/run-store.ts';
 import type { FollowEvents } from '../http/events.ts';
-import { BY_ID, describeRoutes, named, nameSchemas, TEXT_OR_NULL, UUID } from '../http/routes.ts';
+import { BY_ID, openRoutes, named, nameSchemas, TEXT_OR_NULL, UUID } from '../http/routes.ts';
 import { StatusError } from '../http/status-error.ts';
 import type { OpenLedger } from '../service/ledger-export.ts';
 import { FOLLOWING, type OrderDeps } from './runs.ts';
@@ -103,11 +103,11 @@ export function addExports(
     return run;
   };
   nameSchemas(server, { ExportOrder: EXPORT_ORDER, Export: EXPORT_STATUS, ExportRecord: ORDER_RECORD });
-  const add = describeRoutes(server, 'exports');
+  const add = openRoutes(server, 'exports');
   add(
     'GET /mirror/exports',
-    'Orders, newest first',
     {
+      summary: 'Orders, newest first',
       querystring: ORDERS_QUESTION,
       response: { 200: z.object({ exports: z.array(named('ExportRecord')) }) },
     },
@@ -118,8 +118,11 @@ export function addExports(
   );
   add(
     'POST /mirror/exports',
-    'Order an export',
-    { body: named<ExportOrder>('ExportOrder'), response: { 202: z.object({ id: UUID }) } },
+    {
+      summary: 'Order an export',
+      body: named<ExportOrder>('ExportOrder'),
+      response: { 202: z.object({ id: UUID }) },
+    },
     async ({ body }, reply) => {
       const id = await submit(readOrder(body), jobs);
       return reply.code(202).header('location', `/mirror/exports/${id}`).send({ id });
@@ -127,14 +130,12 @@ export function addExports(
   );
   add(
     'GET /mirror/exports/:id',
-    'How an order stands',
-    { params: BY_ID, response: { 200: named('Export') } },
+    { summary: 'How an order stands', params: BY_ID, response: { 200: named('Export') } },
     async ({ params: { id } }) => toStatus(await find(id)),
   );
   add(
     'DELETE /mirror/exports/:id',
-    'Cancel an order',
-    { params: BY_ID, response: { 204: z.null() } },
+    { summary: 'Cancel an order', params: BY_ID, response: { 204: z.null() } },
     async ({ params: { id } }, reply) => {
       await find(id);
       await jobs.runs.requestCancel(id);
@@ -143,8 +144,7 @@ export function addExports(
   );
   add(
     'GET /mirror/exports/:id/events',
-    'Live progress, as server-sent events',
-    { params: BY_ID, produces: ['text/event-stream'] },
+    { summary: 'Live progress, as server-sent events', params: BY_ID, produces: ['text/event-stream'] },
     ({ params: { id } }, reply) => {
       const read = async () => ({ ...toStatus(await find(id)), progress: await jobs.progress.read(id) });
       return follow(reply, read, FOLLOWING);
@@ -152,8 +152,7 @@ export function addExports(
   );
   add(
     'GET /mirror/exports/:id/download',
-    'The CSV that an order brought',
-    { params: BY_ID, produces: ['text/csv'] },
+    { summary: 'The CSV that an order brought', params: BY_ID, produces: ['text/csv'] },
     async ({ params: { id } }, reply) => {
       const ledger = rangeOf(await jobs.runs.get(id));
       if (ledger === undefined) throw new StatusError('notFound', 'nothing to download (yet)');

@@ -10,7 +10,7 @@ import { RUN_KINDS, type RunDocument } from '../../runs/run-schema.ts';
 import type { NewRun } from '../../runs/store/run-store.ts';
 import { type FollowEvents, followChanges, goneSignal, limitOpen } from '../http/events.ts';
 import { MIRROR_STATUS, type StatusStore } from '../http/ports.ts';
-import { BY_ID, describeRoutes, named, nameSchemas, TEXT_OR_NULL, UUID } from '../http/routes.ts';
+import { BY_ID, openRoutes, named, nameSchemas, TEXT_OR_NULL, UUID } from '../http/routes.ts';
 import { StatusError } from '../http/status-error.ts';
 import { glance, type MirrorStatus } from './glance.ts';
 
@@ -40,6 +40,7 @@ type RunOrder = z.infer<typeof RUN_ORDER>;
 
 const RUN = named('Run');
 const LIST = {
+  summary: 'Runs, newest first, with verdict and evidence',
   querystring: z.strictObject({
     kind: z.enum(RUN_KINDS).optional(),
     before: UUID.optional().describe('Only runs queued before this one: the next page.'),
@@ -48,17 +49,20 @@ const LIST = {
   response: { 200: z.object({ runs: z.array(RUN) }) },
 };
 const START = {
+  summary: 'Start a run',
   description:
     'With an Idempotency-Key the same request starts one run, however often it is sent: 202 where it was queued now, 200 with the run that is there already.',
   body: named<RunOrder>('RunOrder'),
   response: { 200: RUN, 202: RUN },
 };
 const READ = {
+  summary: 'One run; with `wait`, once it has ended or so many seconds have passed',
   params: BY_ID,
   querystring: z.strictObject({ wait: z.int().min(0).max(WAIT_SECONDS_MAX).default(0) }),
   response: { 200: RUN },
 };
 const LOGS = {
+  summary: "A run's log lines, oldest first",
   params: BY_ID,
   querystring: z.strictObject({
     after: z
@@ -142,10 +146,9 @@ function keyOf(
 export function addStatus(server: FastifyInstance, store: StatusStore): () => Promise<MirrorStatus> {
   nameSchemas(server, { Status: MIRROR_STATUS });
   const status = sharedLoad(async () => glance(await store.facts()), STATUS_MAX_AGE_MS, STATUS_USABLE_MS);
-  describeRoutes(server, 'mirror')(
+  openRoutes(server, 'mirror')(
     'GET /mirror/status',
-    'Is the mirror whole, and as of when',
-    { response: { 200: named('Status') } },
+    { summary: 'Is the mirror whole, and as of when', response: { 200: named('Status') } },
     () => status(),
   );
   return status;
@@ -154,56 +157,53 @@ export function addStatus(server: FastifyInstance, store: StatusStore): () => Pr
 export function addRuns(server: FastifyInstance, deps: OrderDeps, follow: FollowEvents): void {
   const { jobs, status: store } = deps;
   nameSchemas(server, { RunOrder: RUN_ORDER });
-  const add = describeRoutes(server, 'mirror');
+  const add = openRoutes(server, 'mirror');
   const mayWait = limitOpen(WAITERS_MAX);
   const find = async (id: string): Promise<RunDocument> => {
     const run = await store.run(id);
     if (run === undefined) throw new StatusError('notFound', 'no run has this id');
     return run;
   };
-  add('GET /mirror/runs', 'Runs, newest first, with verdict and evidence', LIST, async ({ query }) => ({
+  add('GET /mirror/runs', LIST, async ({ query }) => ({
     runs: (await store.runs(query)).map(describeRun),
   }));
-  add('POST /mirror/runs', 'Start a run', START, async ({ headers, body }, reply) => {
+  add('POST /mirror/runs', START, async ({ headers, body }, reply) => {
     const { runId, isNew } = await startRun(body, keyOf(headers['idempotency-key'], body), deps);
     const run = await find(runId);
     reply.code(isNew ? 202 : 200).header('location', `/mirror/runs/${runId}`);
     if (!isOver(run)) reply.header('retry-after', '5');
     return reply.send(describeRun(run));
   });
-  add(
-    'GET /mirror/runs/:id',
-    'One run; with `wait`, once it has ended or so many seconds have passed',
-    READ,
-    async ({ params: { id }, query: { wait } }, reply) => {
-      let run = await find(id);
-      if (wait === 0 || isOver(run)) return describeRun(run);
-      if (!mayWait(reply)) {
-        const state = `${WAITERS_MAX} requests wait already`;
-        throw new StatusError('resourceExhausted', `${state}; ask without wait`);
-      }
-      const signal = AbortSignal.any([goneSignal(reply), AbortSignal.timeout(wait * 1_000)]);
-      for await (const now of followChanges(() => find(id), FOLLOWING, signal)) run = now;
-      return describeRun(run);
-    },
-  );
+  add('GET /mirror/runs/:id', READ, async ({ params: { id }, query: { wait } }, reply) => {
+    let run = await find(id);
+    if (wait === 0 || isOver(run)) return describeRun(run);
+    if (!mayWait(reply)) {
+      const state = `${WAITERS_MAX} requests wait already`;
+      throw new StatusError('resourceExhausted', `${state}; ask without wait`);
+    }
+    const signal = AbortSignal.any([goneSignal(reply), AbortSignal.timeout(wait * 1_000)]);
+    for await (const now of followChanges(() => find(id), FOLLOWING, signal)) run = now;
+    return describeRun(run);
+  });
   add(
     'GET /mirror/runs/:id/events',
-    'A run as it goes on, as server-sent events',
-    { params: BY_ID, produces: ['text/event-stream'] },
+    { summary: 'A run as it goes on, as server-sent events', params: BY_ID, produces: ['text/event-stream'] },
     ({ params: { id } }, reply) => {
       const read = async () => ({ ...describeRun(await find(id)), progress: await jobs.progress.read(id) });
       return follow(reply, read, FOLLOWING);
     },
   );
-  add('GET /mirror/runs/:id/logs', "A run's log lines, oldest first", LOGS, async ({ params, query }) => {
+  add('GET /mirror/runs/:id/logs', LOGS, async ({ params, query }) => {
     const { lines, next = null } = await store.logs(params.id, LOG_LINES_MAX, query.after);
     return { lines, next };
   });
   add(
     'DELETE /mirror/runs/:id',
-    'Cancel a run: 202 where it ends at its next safe point, 200 where it has ended',
-    { params: BY_ID, response: { 200: RUN, 202: RUN } },
+    {
+      summary: 'Cancel a run: 202 where it ends at its next safe point, 200 where it has ended',
+      params: BY_ID,
+      response: { 200: RUN, 202: RUN },
+    },
     async ({ params: { id } }, reply) => {
       await find(id);
       await jobs.runs.requestCancel(id);

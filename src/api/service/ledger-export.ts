@@ -13,7 +13,7 @@ import type { Stages } from '../../runs/job.ts';
 import { weightOf } from '../http/compression.ts';
 import { goneSignal, limitOpen } from '../http/events.ts';
 import { readQuery } from '../http/query-text.ts';
-import { describeRoutes } from '../http/routes.ts';
+import { openRoutes } from '../http/routes.ts';
 import { DETAIL, sendJson, type StatusBody, StatusError } from '../http/status-error.ts';
 
 /** Each holds an object open; the service allows 250 a client. */
@@ -67,10 +67,10 @@ export function openLedgers(read: Stages['readLedger'], log: Log): OpenLedger {
 
 /** Adds the route. */
 export function addLedgerExport(server: FastifyInstance, openLedger: OpenLedger): void {
-  describeRoutes(server, 'service')(
+  openRoutes(server, 'service')(
     'GET /api/v2/ledgerentry/export',
-    'Export the ledger entries of a party as CSV',
     {
+      summary: 'Export the ledger entries of a party as CSV',
       produces: ['text/csv', 'application/json'],
       description:
         'Raw CSV, or with `Accept: application/json` one result/error message a line, `data` in base64. A failure after the first byte ends the stream with an error object.',

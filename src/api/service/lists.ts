@@ -11,7 +11,7 @@ import { canonicalPartyId, ID_WORDS, NETWORK_PARTY } from '../../core/ids.ts';
 import { sharedLoad } from '../../core/shared-load.ts';
 import type { Rows } from '../../postgres/rows.ts';
 import { readQuery } from '../http/query-text.ts';
-import { describeRoutes, named, nameSchemas } from '../http/routes.ts';
+import { openRoutes, named, nameSchemas } from '../http/routes.ts';
 import { DETAIL, sendJson, sendStatus, StatusError } from '../http/status-error.ts';
 import { Cursors } from './cursors.ts';
 import { type Page, PAGE_FIELDS, PAGE_INFO, PAGING, readPageRequest, toPage } from './paging.ts';
@@ -58,13 +58,13 @@ const LISTS = {
 export function addLists(server: FastifyInstance, rows: Rows): void {
   const secret = sharedLoad(() => store.readCursorSecret(rows));
   nameSchemas(server, { PageInfo: PAGE_INFO });
-  const add = describeRoutes(server, 'service');
+  const add = openRoutes(server, 'service');
   for (const name of ['parties', 'checkpoints'] as const) {
     const readState = sharedLoad(() => store.readListState(rows, name), STATE_MAX_AGE_MS);
     const { summary, querystring, node, read } = LISTS[name];
     const edges = z.array(z.object({ node, cursor: z.string() }));
     const response = { 200: z.object({ [name]: z.object({ edges, pageInfo: named('PageInfo') }) }) };
-    add(`GET /api/v2/${name}`, summary, { querystring, response }, async ({ url }, reply) => {
+    add(`GET /api/v2/${name}`, { summary, querystring, response }, async ({ url }, reply) => {
       const state = await readState();
       const block = {
         'x-block-height': state.headHeight,
