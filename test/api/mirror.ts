@@ -4,7 +4,7 @@ import { openWarehouse, type Warehouse } from '../../src/postgres/database.ts';
 import { migrate } from '../../src/postgres/migrate.ts';
 import { openRows, type Rows } from '../../src/postgres/rows.ts';
 import { type ApiDeps, type ApiOptions, buildServer } from '../../src/api/http/server.ts';
-import { listen } from '../../src/api/http/listen.ts';
+import { listen } from '../../src/api/http/server.ts';
 import { createLog } from '../../src/core/log.ts';
 import { MetricsRegistry } from '../../src/worker/metrics.ts';
 import type { ConsoleParts, Upkeep } from '../../src/api/console/console-data.ts';
@@ -30,7 +30,7 @@ export interface TestApi extends AsyncDisposable {
 /** Answers from `warehouse` on a free loopback port. Parts that a test does not use refuse to be used. */
 export async function startApi(
   warehouse: Warehouse,
-  parts: Partial<ApiDeps & ApiOptions> = {},
+  parts: Parameters<typeof apiWithoutDatabase>[0] = {},
 ): Promise<TestApi> {
   const config = readConfig({ env: {}, cwd: '/' });
   const stores = {
@@ -61,21 +61,19 @@ export function jobsOf(
   return { progress: { read: async () => [] }, ...parts } as JobDeps;
 }
 
+interface TestSettings {
+  readonly token?: string | undefined;
+  readonly readToken?: string | undefined;
+  readonly hosts?: readonly string[] | undefined;
+  readonly answers?: Answers;
+}
+
 /** Not listening; its mirror is empty and has never run. */
 export async function apiWithoutDatabase(
-  parts: Partial<ApiDeps & ApiOptions> & { readonly answers?: Answers },
+  parts: Partial<ApiDeps> & TestSettings & Pick<ApiOptions, 'consoleEveryMs' | 'timeouts'>,
 ): Promise<FastifyInstance> {
-  const {
-    token,
-    readToken,
-    hosts,
-    version = '0.0.0-test',
-    nowMs,
-    consoleEveryMs,
-    timeouts,
-    ...others
-  } = parts;
-  const { answers, ...deps } = others;
+  const { token, readToken, hosts, consoleEveryMs, timeouts, answers, ...deps } = parts;
+  const access = { apiToken: token, apiReadToken: readToken, apiHosts: hosts, apiHost: '127.0.0.1' };
   return buildServer(
     {
       rows: answering({ ...EMPTY, ...sessionsInMemory(), ...answers }),
@@ -88,7 +86,7 @@ export async function apiWithoutDatabase(
       log: createLog('silent'),
       ...deps,
     },
-    { token, readToken, hosts, version, nowMs, consoleEveryMs, timeouts },
+    { ...access, consoleEveryMs, timeouts },
   );
 }
 

@@ -6,6 +6,7 @@ import { createHmac, randomBytes, scrypt } from 'node:crypto';
 import { promisify } from 'node:util';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { z } from 'zod';
+import type { Config } from '../../config/environment.ts';
 import type { Log } from '../../core/log.ts';
 import { sharedLoad } from '../../core/shared-load.ts';
 import type { Rows } from '../../postgres/rows.ts';
@@ -25,16 +26,8 @@ const SESSION_SECONDS = 12 * 60 * 60;
 const COOKIE_PREFIX = 'ledger_mirror_';
 const derive = promisify(scrypt) as (password: string, salt: Buffer, bytes: number) => Promise<Buffer>;
 
-export interface AccessOptions {
-  /** API_TOKEN; without it only loopback names are answered. */
-  readonly token: string | undefined;
-  /** API_READ_TOKEN. */
-  readonly readToken?: string | undefined;
-  /** API_HOSTS, and API_HOST where it names one. */
-  readonly hosts?: readonly string[] | undefined;
-  /** The clock of sessions, in milliseconds since 1970. */
-  readonly nowMs?: (() => number) | undefined;
-}
+/** Without a token only loopback names are answered. */
+export type AccessSettings = Pick<Config, 'apiToken' | 'apiReadToken' | 'apiHosts' | 'apiHost'>;
 
 export function isHealthPath(request: FastifyRequest): boolean {
   return HEALTH_PATHS.has(pathOf(request));
@@ -48,17 +41,18 @@ export function isOpenPath(request: FastifyRequest): boolean {
 /** Adds the checks in front of every route, `/login` and `/logout`. */
 export async function addAccess(
   server: FastifyInstance,
-  { token, readToken: read, hosts = [], nowMs = Date.now }: AccessOptions,
+  { apiToken: write, apiReadToken: read, apiHosts = [], apiHost }: AccessSettings,
   { rows, log }: { readonly rows: Rows; readonly log: Log },
 ): Promise<void> {
-  const tokens = token === undefined ? undefined : { write: token, read };
+  const tokens = write === undefined ? undefined : { write, read };
   const locks = tokens && {
-    ...openSessions(tokens, rows, nowMs),
+    ...openSessions(tokens, rows),
     checkToken: await openTokenCheck(server, tokens, log),
   };
+  const rules = { names: [...apiHosts, apiHost.toLowerCase()], hasToken: locks !== undefined };
   server.addHook('onRequest', async (request, reply) => {
     if (isHealthPath(request)) return undefined;
-    refuseForeign(request, { names: hosts, hasToken: locks !== undefined });
+    refuseForeign(request, rules);
     if (locks === undefined || isOpenPath(request)) return undefined;
     const { authorization, cookie, accept = '' } = request.headers;
     const bearer = bearerOf(authorization);
@@ -110,7 +104,7 @@ function setCookie(
 }
 
 /** The sessions of a mirror, as one process knows them; all of its processes share which were ended. */
-function openSessions({ write, read = '' }: Tokens, rows: Rows, nowMs: () => number) {
+function openSessions({ write, read = '' }: Tokens, rows: Rows) {
   /** Another token, or another mirror with the same one, has another key: its sessions are none of ours. */
   const readKey = sharedLoad(async () => derive(`${write}\n${read}`, await readSessionSecret(rows), 32));
   const sign = async (text: string) =>
@@ -125,13 +119,13 @@ function openSessions({ write, read = '' }: Tokens, rows: Rows, nowMs: () => num
     const [end = '', role = '', id = '', mac = '', rest] = (pair ?? '').slice(name.length + 1).split('.');
     if (rest !== undefined || !isSame(mac, await sign(`${end}.${role}.${id}`))) return undefined;
     const endMs = Number(end);
-    if (endMs <= nowMs() || (role !== 'read' && role !== 'write')) return undefined;
+    if (endMs <= Date.now() || (role !== 'read' && role !== 'write')) return undefined;
     return { id, endMs, role } as const;
   };
   return {
     /** A cookie's `name=value`, for a session that begins now. */
     open: async (role: Role) => {
-      const body = `${nowMs() + SESSION_SECONDS * 1_000}.${role}.${randomBytes(16).toString('base64url')}`;
+      const body = `${Date.now() + SESSION_SECONDS * 1_000}.${role}.${randomBytes(16).toString('base64url')}`;
       return `${await cookieName()}=${body}.${await sign(body)}`;
     },
     /** @param cookies the request's Cookie header */

@@ -1,9 +1,17 @@
-/** `/healthz`: the process lives. `/readyz`: it can do its work, each part tried for real. */
+/**
+ * `/healthz`: the process lives. `/readyz`: it can do its work, each part tried for real. `/metrics`: Prometheus metrics
+ * of the API and of the mirror's freshness. Names are stable and documented in docs/metrics.md; labels are of small
+ * fixed sets, never a URL, a key or a party.
+ */
 import type { FastifyInstance } from 'fastify';
 import { z } from 'zod';
 import type { Log } from '../../core/log.ts';
 import { sharedLoad } from '../../core/shared-load.ts';
+import { parseInstant } from '../../core/time.ts';
+import { VERDICTS } from '../../core/verdict.ts';
 import { within } from '../../core/waiting.ts';
+import type { MetricsRegistry } from '../../worker/metrics.ts';
+import type { MirrorStatus } from '../mirror/glance.ts';
 import type { Probe } from './ports.ts';
 import { openRoutes } from './routes.ts';
 
@@ -40,4 +48,102 @@ export function addHealth(server: FastifyInstance, probes: readonly Probe[], log
       return reply.code(found.ready ? 200 : 503).send(found);
     },
   );
+}
+
+const SECONDS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300];
+/** One series for all files of the console. */
+const ASSETS = '/assets/';
+
+type Sample = readonly [value: number | string | boolean, labels?: Readonly<Record<string, string>>];
+type Gauge = readonly [help: string, labels: readonly string[], read: (status: MirrorStatus) => Sample[]];
+
+const AS_OF: Gauge = [
+  'The instant up to which it is mirrored, since 1970',
+  ['stream'],
+  ({ streams }) =>
+    streams.flatMap(({ name: stream, asOfTime }): Sample[] => {
+      const time = asOfTime === null ? undefined : parseInstant(asOfTime);
+      return time === undefined ? [] : [[Number(time / 1_000n) / 1_000, { stream }]];
+    }),
+];
+
+/** What the mirror's gauges say, their labels and their samples. */
+const GAUGES: Readonly<Record<string, Gauge>> = {
+  whole: [
+    '1 where every list and the ledger of every listed party is proven complete',
+    [],
+    ({ whole }) => [[whole]],
+  ],
+  complete: ['1 where what is configured is proven complete', [], ({ complete }) => [[complete]]],
+  open_doubts: ['Durable reasons not to say complete', [], ({ coverage }) => [[coverage.openDoubts]]],
+  ledger_bytes: ['Plain CSV in the current segments', [], ({ ledger }) => [[ledger.bytes]]],
+  ledger_set_aside: ['Ledgers whose export was quarantined', [], ({ ledger }) => [[ledger.quarantined]]],
+  ledger_segments_not_loaded: [
+    'Published segments that the warehouse does not hold yet',
+    [],
+    ({ ledger }) => [[ledger.notLoaded]],
+  ],
+  runs_open: ['Runs queued or running', [], ({ openRuns }) => [[openRuns]]],
+  ledgers: [
+    'Ledgers listed, wanted by the configuration, and covered',
+    ['state'],
+    ({ coverage }) => (['listed', 'wanted', 'covered'] as const).map((state) => [coverage[state], { state }]),
+  ],
+  stream_verdict: [
+    "1 for the verdict of the stream's last run",
+    ['stream', 'verdict'],
+    ({ streams }) =>
+      streams.flatMap(({ name: stream, verdict: last }) =>
+        VERDICTS.map((verdict): Sample => [verdict === last, { stream, verdict }]),
+      ),
+  ],
+  stream_rows: [
+    'Rows mirrored',
+    ['stream'],
+    ({ streams }) => streams.map(({ name: stream, rows }) => [rows, { stream }]),
+  ],
+  stream_as_of_seconds: AS_OF,
+  stream_as_of_timestamp_seconds: AS_OF,
+};
+
+/** Adds `/metrics` and counts every request. */
+export function addMetrics(
+  server: FastifyInstance,
+  status: () => Promise<MirrorStatus>,
+  registry: MetricsRegistry,
+  log: Log,
+): void {
+  countRequests(server, registry);
+  const gauges = Object.entries(GAUGES).map(([name, [help, labels, read]]) => {
+    const gauge = registry.gauge(name, help, ...labels);
+    return (now: MirrorStatus) => read(now).map(([value, of = {}]) => gauge.set(of, Number(value)));
+  });
+  registry.beforeRead(async () => {
+    try {
+      const now = await status();
+      for (const show of gauges) show(now);
+    } catch (error) {
+      // A mirror that cannot be read must still be seen: its own metrics go on.
+      log.warn({ err: error }, 'Metrics without the state of the mirror');
+    }
+  });
+  openRoutes(server, 'health')(
+    'GET /metrics',
+    { summary: 'Prometheus metrics', produces: ['text/plain'] },
+    async (_request, reply) =>
+      reply.header('content-type', registry.contentType).send(await registry.metrics()),
+  );
+}
+
+function countRequests(server: FastifyInstance, registry: MetricsRegistry): void {
+  const requests = registry.counter('http_requests', 'Requests answered', 'route', 'method', 'status');
+  const help = 'From the request to the end of its answer';
+  const duration = registry.histogram('http_request_seconds', help, SECONDS, 'route');
+  server.addHook('onResponse', (request, reply, done) => {
+    const named = request.routeOptions.url ?? 'none';
+    const route = named.startsWith(ASSETS) ? `${ASSETS}*` : named;
+    requests.inc({ route, method: request.method, status: reply.statusCode });
+    duration.observe({ route }, reply.elapsedTime / 1_000);
+    done();
+  });
 }

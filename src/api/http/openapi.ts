@@ -1,6 +1,7 @@
 /** `/openapi.json`, made from the schemas that validate and serialize, so that it cannot tell of others. */
 import swagger from '@fastify/swagger';
 import type { FastifyInstance, FastifySchema } from 'fastify';
+import { version } from '../../core/version.ts';
 import { RUN } from '../../runs/run-schema.ts';
 import { nameSchemas } from './routes.ts';
 import { STATUS_BODY } from './status-error.ts';
@@ -11,14 +12,14 @@ const REFUSED = {
 };
 
 /** Adds the route; every route added after it is told of, save those without a tag. */
-export async function addOpenApi(server: FastifyInstance, version: string): Promise<void> {
+export async function addOpenApi(server: FastifyInstance): Promise<void> {
   nameSchemas(server, { Error: STATUS_BODY, Run: RUN });
   await server.register(swagger, {
     openapi: {
       openapi: '3.1.0',
       info: {
         title: 'ledger-mirror',
-        version,
+        version: version(),
         description: 'A mirror of a ledger network’s query service.',
         license: { name: 'Apache-2.0', url: 'https://www.apache.org/licenses/LICENSE-2.0' },
       },

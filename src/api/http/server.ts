@@ -1,32 +1,31 @@
-/** The read API and the console as one Fastify server; everything it needs is handed in. */
+/** The read API and the console as one Fastify server, and its port; everything it needs is handed in. */
+import type { AddressInfo } from 'node:net';
 import Fastify, {
   type FastifyError,
   type FastifyInstance,
   type FastifyReply,
   type FastifyRequest,
 } from 'fastify';
-import { UnreachableError } from '../../core/errors.ts';
+import { errorCode, PermanentError, UnreachableError } from '../../core/errors.ts';
 import type { Log } from '../../core/log.ts';
-import { addAccess, type AccessOptions } from '../access/access.ts';
+import { addAccess, type AccessSettings } from '../access/access.ts';
 import { addBounds } from '../access/connections.ts';
-import { pathOf } from '../access/hosts.ts';
+import { pathOf, refuseOpenListening } from '../access/hosts.ts';
 import { addCompression } from './compression.ts';
 import { openEventStreams } from './events.ts';
 import { addConsoleData, type ConsoleParts } from '../console/console-data.ts';
 import { addConsoleFeed } from '../console/console-feed.ts';
 import { addConsoleLedgers } from '../console/console-ledgers.ts';
 import { addConsole } from '../console/console.ts';
-import { addHealth } from './health.ts';
+import { addHealth, addMetrics } from './health.ts';
 import { addLedgerExport, openLedgers } from '../service/ledger-export.ts';
 import { addLists } from '../service/lists.ts';
-import { addMetrics } from './metrics.ts';
 import { addRuns, addStatus, type OrderDeps } from '../mirror/runs.ts';
 import { addOpenApi } from './openapi.ts';
 import { addExports } from '../mirror/exports.ts';
 import type { MetricsRegistry } from '../../worker/metrics.ts';
 import type { Probe } from './ports.ts';
 import type { Rows } from '../../postgres/rows.ts';
-import { addSafety } from './safety.ts';
 import { hideSecretsIn } from '../../core/json-value.ts';
 import { sendJson, StatusError } from './status-error.ts';
 
@@ -39,8 +38,7 @@ export interface ApiDeps extends OrderDeps {
   readonly log: Log;
 }
 
-export interface ApiOptions extends AccessOptions {
-  readonly version: string;
+export interface ApiOptions extends AccessSettings {
   /** What a test would wait too long for. */
   readonly timeouts?: Partial<typeof TIMEOUTS> | undefined;
   /** Between two looks at what goes on, while somebody watches the console, in milliseconds. */
@@ -62,6 +60,31 @@ const PARAMETER_CHARACTERS_MAX = 100;
 /** Of answers that would have been another a little later. */
 const RETRY_AFTER_SECONDS = 5;
 
+const URL_CHARACTERS_MAX = 8_192;
+
+/** They keep a browser from being used. */
+const HEADERS = {
+  'content-security-policy':
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+  'x-content-type-options': 'nosniff',
+  'x-frame-options': 'DENY',
+  // Not `no-referrer`: a browser would then send the login's form with the origin `null`.
+  'referrer-policy': 'same-origin',
+  'cross-origin-opener-policy': 'same-origin',
+  'cross-origin-resource-policy': 'same-origin',
+  'permissions-policy': 'camera=(), geolocation=(), microphone=()',
+  'cache-control': 'no-store',
+} as const;
+
+/** What is wrong with an address that cannot be listened on, and what to do. */
+const WHY_UNUSABLE: Readonly<Record<string, string>> = {
+  EADDRINUSE:
+    'another program uses the port; set API_PORT to another, such as 8081, or to 0 for any that is free',
+  EACCES: 'this user may not use the port; set API_PORT to one above 1023',
+  EADDRNOTAVAIL: 'this machine does not have the address; set API_HOST to one that it has',
+};
+const CLOSE_GRACE_MS = 2_000;
+
 /** Opens nothing: `listen` does. More routes may be registered until then, behind the same checks. */
 export async function buildServer(deps: ApiDeps, options: ApiOptions): Promise<FastifyInstance> {
   const { jobs, log, rows } = deps;
@@ -78,7 +101,7 @@ export async function buildServer(deps: ApiDeps, options: ApiOptions): Promise<F
   await addAccess(server, options, deps);
   addBounds(server);
   addCompression(server);
-  await addOpenApi(server, options.version);
+  await addOpenApi(server);
   const follow = openEventStreams();
   addLists(server, rows);
   const openLedger = openLedgers((question, signal) => jobs.stages.readLedger(question, signal), log);
@@ -137,4 +160,59 @@ function sendError(reply: FastifyReply, error: StatusError): FastifyReply {
   const isBusy = error.statusCode === 429 || error.statusCode === 503;
   if (isBusy && !reply.hasHeader('retry-after')) reply.header('retry-after', `${RETRY_AFTER_SECONDS}`);
   return sendJson(reply.code(error.statusCode), hideSecretsIn(error.body));
+}
+
+/** Must be added before all routes. */
+function addSafety(server: FastifyInstance): void {
+  server.addHook('onRequest', async (request, reply) => {
+    reply.headers(HEADERS);
+    if (request.url.length > URL_CHARACTERS_MAX) {
+      throw new StatusError('invalidArgument', `the URL is longer than ${URL_CHARACTERS_MAX} characters`);
+    }
+    // The service's own lists say in their own words what is wrong with a parameter.
+    if (!request.url.startsWith('/api/v2/') && !isText(request.url)) {
+      throw new StatusError('invalidArgument', 'the URL holds a broken escape or a NUL character');
+    }
+  });
+}
+
+/** No text of ours holds a NUL, and Postgres takes none. */
+function isText(url: string): boolean {
+  try {
+    return !decodeURIComponent(url).includes('\0');
+  } catch {
+    return false;
+  }
+}
+
+export interface Listening extends AsyncDisposable {
+  readonly url: string;
+}
+
+/**
+ * @param address port 0: a free one
+ * @throws UsageError where others could reach it and there is no token
+ * @throws PermanentError `API_PORT_UNUSABLE`
+ */
+export async function listen(
+  server: FastifyInstance,
+  { host, port, token }: { readonly host: string; readonly port: number; readonly token: string | undefined },
+): Promise<Listening> {
+  refuseOpenListening(host, token);
+  try {
+    await server.listen({ host, port });
+  } catch (cause) {
+    const why = WHY_UNUSABLE[errorCode(cause)] ?? 'set API_HOST and API_PORT to an address that is free';
+    const details = { code: 'API_PORT_UNUSABLE', meta: { host, port }, cause };
+    throw new PermanentError(`Cannot listen on ${host}:${port}: ${why}`, details);
+  }
+  const { port: opened } = server.server.address() as AddressInfo;
+  return {
+    url: `http://${host.includes(':') ? `[${host}]` : host}:${opened}`,
+    [Symbol.asyncDispose]: async () => {
+      // Event streams and slow downloads would keep it open for ever.
+      const impatient = setTimeout(() => server.server.closeAllConnections(), CLOSE_GRACE_MS);
+      await server.close().finally(() => clearTimeout(impatient));
+    },
+  };
 }

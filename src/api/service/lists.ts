@@ -13,8 +13,7 @@ import type { Rows } from '../../postgres/rows.ts';
 import { readQuery } from '../http/query-text.ts';
 import { openRoutes, named, nameSchemas } from '../http/routes.ts';
 import { DETAIL, sendJson, sendStatus, StatusError } from '../http/status-error.ts';
-import { Cursors } from './cursors.ts';
-import { type Page, PAGE_FIELDS, PAGE_INFO, PAGING, readPageRequest, toPage } from './paging.ts';
+import { Cursors, type Page, PAGE_FIELDS, PAGE_INFO, PAGING, readPageRequest, toPage } from './paging.ts';
 import * as store from './store/list-rows.ts';
 
 /** How much older than the rows the block named in the headers may be; never newer. */

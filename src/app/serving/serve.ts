@@ -2,11 +2,10 @@
 import { statfs } from 'node:fs/promises';
 import type { ConsoleParts, Upkeep } from '../../api/console/console-data.ts';
 import { addQueueBoard } from '../../api/console/queue-board.ts';
-import { listen, type Listening } from '../../api/http/listen.ts';
+import { listen, type Listening } from '../../api/http/server.ts';
 import { buildServer } from '../../api/http/server.ts';
 import { shownSettings } from '../../config/secrets.ts';
 import { sharedLoad } from '../../core/shared-load.ts';
-import { version } from '../../core/version.ts';
 import { openRows } from '../../postgres/rows.ts';
 import { QUEUE_NAMES } from '../../queue/backend.ts';
 import { describeNightly } from '../../runs/nightly/nightly-preview.ts';
@@ -34,12 +33,7 @@ export async function startApi(app: App): Promise<Listening> {
       metrics: app.metrics(),
       log,
     },
-    {
-      token: config.apiToken,
-      readToken: config.apiReadToken,
-      hosts: [...(config.apiHosts ?? []), config.apiHost.toLowerCase()],
-      version: version(),
-    },
+    config,
   );
   // Without a token nobody is known, so nobody may change what is queued.
   addQueueBoard(server, queues, config.apiToken === undefined);

@@ -1,8 +1,8 @@
 /** Who is answered: tokens, sessions, other origins, rebound names. No network: requests are injected. */
 import type { FastifyInstance, InjectOptions } from 'fastify';
-import { beforeAll, describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { isLoopback, refuseOpenListening } from '../../../src/api/access/hosts.ts';
-import { listen } from '../../../src/api/http/listen.ts';
+import { listen } from '../../../src/api/http/server.ts';
 import { UsageError } from '../../../src/core/errors.ts';
 import { apiWithoutDatabase, sessionsInMemory } from '../mirror.ts';
 
@@ -271,13 +271,14 @@ describe('the API with a token', () => {
   });
 
   it('ends a session after twelve hours', async () => {
-    let nowMs = 1_000_000;
-    const server = await apiWithoutDatabase({ token: TOKEN, nowMs: () => nowMs });
+    vi.useFakeTimers({ toFake: ['Date'], now: 1_000_000 });
+    onTestFinished(() => void vi.useRealTimers());
+    const server = await apiWithoutDatabase({ token: TOKEN });
     const login = await server.inject({ method: 'POST', url: '/login', payload: { token: TOKEN } });
     const cookie = String(login.headers['set-cookie']).split(';', 1)[0] ?? '';
-    nowMs += 12 * 3_600_000 - 1;
+    vi.setSystemTime(1_000_000 + 12 * 3_600_000 - 1);
     expect(await statusOf(server, { headers: { cookie } })).toBe(200);
-    nowMs += 1;
+    vi.setSystemTime(1_000_000 + 12 * 3_600_000);
     expect(await statusOf(server, { headers: { cookie } })).toBe(401);
   });
 

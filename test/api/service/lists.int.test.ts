@@ -1,7 +1,7 @@
 /** The mirror's own rules of paging, where they differ from the source's, and what a page costs. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { openRows } from '../../../src/postgres/rows.ts';
-import { Cursors } from '../../../src/api/service/cursors.ts';
+import { Cursors } from '../../../src/api/service/paging.ts';
 import { readCursorSecret } from '../../../src/api/service/store/list-rows.ts';
 import { freshWarehouse, startApi } from '../mirror.ts';
 import { addCheckpoints, addEpoch, addGeneration, addParties } from '../../support/mirror-arrange.ts';
