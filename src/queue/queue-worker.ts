@@ -5,17 +5,25 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { UnrecoverableError } from 'bullmq';
-import { FencedError, PermanentError } from '../core/errors.ts';
+import { FencedError, PermanentError, RetryableError } from '../core/errors.ts';
 import type { Log } from '../core/log.ts';
-import type { BullJob, BullProcessor, BullWorker } from './backend.ts';
+import type { BullJob, BullWorker, QueueBackend } from './backend.ts';
 
 /** A job that does nothing: taking it proves that jobs are taken. */
 export const CANARY = 'canary';
 /** A worker that is cut off from its store cannot close in order. */
 const CLOSE_TIMEOUT_MS = 5_000;
+/** A lock not renewed for this long makes a job another worker's: renewed at half of it. */
+const LOCK_MS = 10_000;
+const STALLED_CHECK_MS = 4_000;
+/** Attempts are counted in Postgres; the queue's own counter goes back in time with its store. */
+export const ATTEMPTS_MAX = 1_000_000;
+const BACKOFF_MIN_MS = 1_000;
+const BACKOFF_MAX_MS = 60_000;
+/** Canaries of several rounds stay untouched by bad luck once in a hundred times; replacing a worker costs one connection. */
+const SILENT_MAX_MS = 45_000;
 
 export type WorkedJob = ReturnType<typeof toWorkedJob>;
-export type JobProcessor = (job: WorkedJob, signal: AbortSignal) => Promise<void>;
 
 /** One delivery of a job, worked. */
 export interface JobReport {
@@ -24,24 +32,21 @@ export interface JobReport {
   readonly durationMs: number;
 }
 
-/** Signs of life of a worker. */
-export interface Pulse {
-  readonly activeJobs: number;
-  /** Since a job was last taken or finished here. */
-  readonly quietMs: number;
-  /** How often the worker was replaced because it took nothing. */
-  readonly rebuilds: number;
-}
-
-interface QueueWorkerOptions {
-  readonly queue: string;
-  /** Opens a worker; it takes jobs from then on. */
-  readonly open: (processor: BullProcessor) => BullWorker;
-  readonly process: (job: WorkedJob) => Promise<void>;
-  readonly onJob: (report: JobReport) => void;
+export interface QueueWorkerOptions {
+  readonly backend: QueueBackend;
   readonly log: Log;
+  readonly queue: string;
+  /** The queue's in its store. */
+  readonly name: string;
+  readonly concurrency: number;
+  readonly process: (job: WorkedJob, signal: AbortSignal) => Promise<void>;
+  /** Aborted when this process stops working jobs. */
+  readonly stop: AbortSignal;
+  readonly onError: (error: Error) => void;
+  /** Told of every job worked here, for metrics. */
+  readonly onJob?: (report: JobReport) => void;
   /** The worker is replaced when canaries were accepted for this long and none was taken. */
-  readonly silentMaxMs: number;
+  readonly silentMaxMs?: number;
 }
 
 export class QueueWorker {
@@ -58,17 +63,18 @@ export class QueueWorker {
     this.#worker = this.#open();
   }
 
-  get pulse(): Pulse {
+  /** Signs of life: how long no job was taken or finished here, how often the worker was replaced as it took nothing. */
+  get pulse(): Readonly<Record<'activeJobs' | 'quietMs' | 'rebuilds', number>> {
     const quietMs = performance.now() - this.#atMs;
     return { activeJobs: this.#activeJobs, quietMs, rebuilds: this.#rebuilds };
   }
 
   /** The store has accepted a canary. Replaces the worker where it has left them alone for too long. */
   async onCanary(): Promise<void> {
+    const { queue, log, silentMaxMs = SILENT_MAX_MS } = this.#options;
     const nowMs = performance.now();
     this.#temptedSinceMs ??= nowMs;
-    if (this.#activeJobs > 0 || nowMs - this.#temptedSinceMs <= this.#options.silentMaxMs) return;
-    const { queue, log } = this.#options;
+    if (this.#activeJobs > 0 || nowMs - this.#temptedSinceMs <= silentMaxMs) return;
     log.warn({ queue, quietMs: Math.round(this.pulse.quietMs) }, 'Worker took no jobs and is replaced');
     const silent = this.#worker;
     this.#worker = this.#open();
@@ -90,19 +96,35 @@ export class QueueWorker {
     return this.#worker.close(force);
   }
 
+  /** Opens a worker; it takes jobs from then on. */
   #open(): BullWorker {
-    return this.#options.open((job) => this.#take(job));
+    const { backend, name, queue, concurrency, stop, onError, log } = this.#options;
+    const worker = backend.worker(name, (job) => this.#take(job), {
+      concurrency,
+      lockDuration: LOCK_MS,
+      stalledInterval: STALLED_CHECK_MS,
+      maxStalledCount: ATTEMPTS_MAX,
+      settings: {
+        backoffStrategy: (attempt, _type, error) => (stop.aborted ? 0 : backoffMs(attempt, error)),
+      },
+    });
+    worker.on('error', onError);
+    worker.on('failed', (job, error) => {
+      if (!stop.aborted)
+        log.warn({ err: error, queue, job: job?.name, jobId: job?.id }, 'Job will be tried again');
+    });
+    return worker;
   }
 
   async #take(job: BullJob): Promise<void> {
     this.#note();
     if (job.name === CANARY) return;
-    const { queue, onJob, process } = this.#options;
+    const { queue, onJob, process, stop } = this.#options;
     const startedMs = performance.now();
     let outcome: JobReport['outcome'] = 'failed';
     this.#activeJobs += 1;
     try {
-      await process(toWorkedJob(job));
+      await process(toWorkedJob(job), stop);
       outcome = 'done';
     } catch (error) {
       // An error that will come again ends the job: the queue must not repeat it for ever.
@@ -111,7 +133,7 @@ export class QueueWorker {
     } finally {
       this.#activeJobs -= 1;
       this.#note();
-      onJob({ queue, outcome, durationMs: performance.now() - startedMs });
+      onJob?.({ queue, outcome, durationMs: performance.now() - startedMs });
     }
   }
 
@@ -133,4 +155,11 @@ function toWorkedJob(job: BullJob) {
     dueMs: job.opts.prevMillis ?? job.timestamp + (job.opts.delay ?? 0),
     attempt: job.attemptsMade + 1,
   };
+}
+
+/** The delay the other side asked for, else exponential with jitter. */
+function backoffMs(attempt: number, error: Error | undefined): number {
+  if (error instanceof RetryableError && error.retryAfterMs !== undefined) return error.retryAfterMs;
+  const ceilingMs = Math.min(BACKOFF_MAX_MS, BACKOFF_MIN_MS * 2 ** Math.min(attempt - 1, 10));
+  return Math.round(ceilingMs * (0.5 + Math.random() / 2));
 }

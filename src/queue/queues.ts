@@ -1,26 +1,9 @@
 /** The mirror's queues by name: adding, scheduling and working jobs, with every wait bounded. */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { RetryableError, UnreachableError } from '../core/errors.ts';
-import type { Log } from '../core/log.ts';
+import { UnreachableError } from '../core/errors.ts';
 import { within } from '../core/waiting.ts';
-import {
-  type BullJob,
-  type BullProcessor,
-  type BullQueue,
-  type BullWorker,
-  type JobData,
-  QUEUE_NAMES,
-  type QueueBackend,
-  type QueueName,
-} from './backend.ts';
-import {
-  CANARY,
-  type JobProcessor,
-  type JobReport,
-  type Pulse,
-  QueueWorker,
-  type WorkedJob,
-} from './queue-worker.ts';
+import { type BullJob, type BullQueue, type JobData, QUEUE_NAMES, type QueueName } from './backend.ts';
+import { ATTEMPTS_MAX, CANARY, QueueWorker, type QueueWorkerOptions } from './queue-worker.ts';
 
 export interface NewJob {
   readonly name: string;
@@ -31,20 +14,11 @@ export interface NewJob {
   readonly priority: number;
 }
 
-/** A lock not renewed for this long makes a job another worker's: renewed at half of it. */
-const LOCK_MS = 10_000;
-const STALLED_CHECK_MS = 4_000;
-/** Attempts are counted in Postgres; the queue's own counter goes back in time with its store. */
-const ATTEMPTS_MAX = 1_000_000;
 const RETRIED = { attempts: ATTEMPTS_MAX, backoff: { type: 'custom' } };
-const BACKOFF_MIN_MS = 1_000;
-const BACKOFF_MAX_MS = 60_000;
 const ADD_TIMEOUT_MS = 15_000;
 const PAYLOAD_BYTES_MAX = 16_384;
 /** For workers and connections that do not close in order. */
 const FORCED_MS = 1_000;
-/** Canaries of several rounds stay untouched by bad luck once in a hundred times; replacing a worker costs one connection. */
-const SILENT_MAX_MS = 45_000;
 /** Jobs of a state that are looked at: those of one priority are ordered by age, canaries among the first. */
 const LOOKED_AT_MAX = 50;
 /** An outage is logged now and then, not for every connection and attempt. */
@@ -54,15 +28,9 @@ const SCHEDULE_LATE_MS = 60_000;
 const OPEN = ['waiting', 'active', 'delayed', 'prioritized'] as const;
 const COUNTED = ['waiting', 'active', 'delayed', 'prioritized', 'failed', 'completed'] as const;
 
-interface QueuesOptions {
-  readonly backend: QueueBackend;
+interface QueuesOptions extends Pick<QueueWorkerOptions, 'backend' | 'log' | 'onJob' | 'silentMaxMs'> {
   /** Derived from the mirror's own identity: queues of two mirrors never mix. */
   readonly prefix: string;
-  readonly log: Log;
-  /** Told of every job worked here, for metrics. */
-  readonly onJob?: (report: JobReport) => void;
-  /** A worker that takes nothing for this long while the store answers is replaced. */
-  readonly silentMaxMs?: number;
 }
 
 /** What a queue holds, without canaries. */
@@ -85,7 +53,7 @@ export class Queues {
     this.#options = options;
   }
 
-  get kind(): QueueBackend['kind'] {
+  get kind(): QueuesOptions['backend']['kind'] {
     return this.#options.backend.kind;
   }
 
@@ -177,35 +145,22 @@ export class Queues {
   }
 
   /** Signs of life of this process's worker on each queue. */
-  pulses(): readonly (Pulse & { readonly queue: QueueName })[] {
+  pulses(): readonly (QueueWorker['pulse'] & { readonly queue: QueueName })[] {
     return [...this.#queueWorkers].map(([queue, { pulse }]) => ({ queue, ...pulse }));
   }
 
   /** Takes jobs of one queue until the queues are closed. */
-  work(queue: QueueName, concurrency: number, process: JobProcessor): void {
-    const { backend, log, onJob = () => undefined, silentMaxMs = SILENT_MAX_MS } = this.#options;
-    const { signal } = this.#stop;
-    const options = {
+  work(queue: QueueName, concurrency: number, process: QueueWorkerOptions['process']): void {
+    const onError = (error: Error): void => this.#complain(error, queue);
+    const own = {
+      queue,
+      name: this.#fullName(queue),
       concurrency,
-      lockDuration: LOCK_MS,
-      stalledInterval: STALLED_CHECK_MS,
-      maxStalledCount: ATTEMPTS_MAX,
-      settings: {
-        backoffStrategy: (attempt: number, _type?: string, error?: Error) =>
-          backoffMs(attempt, error, signal),
-      },
+      process,
+      stop: this.#stop.signal,
+      onError,
     };
-    const open = (processor: BullProcessor): BullWorker => {
-      const worker = backend.worker(this.#fullName(queue), processor, options);
-      worker.on('error', (error) => this.#complain(error, queue));
-      worker.on('failed', (job, error) => {
-        if (!signal.aborted)
-          log.warn({ err: error, queue, job: job?.name, jobId: job?.id }, 'Job will be tried again');
-      });
-      return worker;
-    };
-    const take = (job: WorkedJob): Promise<void> => process(job, signal);
-    this.#queueWorkers.set(queue, new QueueWorker({ queue, open, process: take, onJob, silentMaxMs, log }));
+    this.#queueWorkers.set(queue, new QueueWorker({ ...this.#options, ...own }));
   }
 
   /**
@@ -267,14 +222,6 @@ export class Queues {
 /** A canary is nobody's work. */
 function isWork({ name }: BullJob): boolean {
   return name !== CANARY;
-}
-
-/** The delay the other side asked for, else exponential with jitter; none where this process is stopping. */
-function backoffMs(attempt: number, error: Error | undefined, stop: AbortSignal): number {
-  if (stop.aborted) return 0;
-  if (error instanceof RetryableError && error.retryAfterMs !== undefined) return error.retryAfterMs;
-  const ceilingMs = Math.min(BACKOFF_MAX_MS, BACKOFF_MIN_MS * 2 ** Math.min(attempt - 1, 10));
-  return Math.round(ceilingMs * (0.5 + Math.random() / 2));
 }
 
 /** BullMQ waits for its store without a limit; a caller must not. */

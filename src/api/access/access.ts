@@ -4,7 +4,7 @@
  */
 import { createHmac, randomBytes, scrypt } from 'node:crypto';
 import { promisify } from 'node:util';
-import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { z } from 'zod';
 import type { Config } from '../../config/environment.ts';
 import type { Log } from '../../core/log.ts';
@@ -77,12 +77,13 @@ export async function addAccess(
         const role = await locks.checkToken(request, request.body.token);
         if (role === undefined && isForm(request)) return reply.redirect('/login#wrong', 303);
         if (role === undefined) throw new StatusError('unauthenticated', 'that is not the token');
-        setCookie(request, reply, await locks.open(role), SESSION_SECONDS);
+        reply.header('set-cookie', cookieOf(request, await locks.open(role), SESSION_SECONDS));
       }
       return isForm(request) ? reply.redirect('/', 303) : reply.code(204).send();
     });
     add('POST /logout', {}, async (request, reply) => {
-      if (locks !== undefined) setCookie(request, reply, await locks.close(request.headers.cookie), 0);
+      if (locks !== undefined)
+        reply.header('set-cookie', cookieOf(request, await locks.close(request.headers.cookie), 0));
       return isForm(request) ? reply.redirect('/login', 303) : reply.code(204).send();
     });
   });
@@ -92,15 +93,11 @@ function isForm({ headers }: Pick<FastifyRequest, 'headers'>): boolean {
   return headers['content-type']?.startsWith(FORM) === true;
 }
 
-function setCookie(
-  { headers }: Pick<FastifyRequest, 'headers'>,
-  reply: FastifyReply,
-  pair: string,
-  seconds: number,
-): void {
+/** @param pair `name=value` */
+function cookieOf({ headers }: Pick<FastifyRequest, 'headers'>, pair: string, seconds: number): string {
   // Believing a proxy's word costs nothing here: it can only make the cookie stricter.
   const secure = headers['x-forwarded-proto'] === 'https' ? '; Secure' : '';
-  reply.header('set-cookie', `${pair}; Path=/; Max-Age=${seconds}; HttpOnly; SameSite=Strict${secure}`);
+  return `${pair}; Path=/; Max-Age=${seconds}; HttpOnly; SameSite=Strict${secure}`;
 }
 
 /** The sessions of a mirror, as one process knows them; all of its processes share which were ended. */

@@ -31,27 +31,22 @@ const BUNDLES = {
 
 /** Adds the pages and what they load. */
 export async function addConsole(server: FastifyInstance): Promise<void> {
-  for (const [path, urls] of Object.entries(BUNDLES)) await addAsset(server, [path], urls);
+  const add = openRoutes(server);
+  const addAsset = async (paths: readonly string[], urls: readonly URL[]) => {
+    const content = Buffer.concat(await Promise.all(urls.map((url) => readFile(url))));
+    const etag = `"${hash('sha256', content, 'base64url').slice(0, 22)}"`;
+    const type = TYPES[extname(urls[0]?.pathname ?? '')];
+    for (const path of paths) {
+      add(`GET ${path}`, {}, (request, reply) => {
+        // Kept by the browser, and asked for again each time: a new version shows at once.
+        reply.headers({ 'cache-control': 'private, no-cache', etag, 'content-type': type });
+        return request.headers['if-none-match'] === etag ? reply.code(304).send() : reply.send(content);
+      });
+    }
+  };
+  for (const [path, urls] of Object.entries(BUNDLES)) await addAsset([path], urls);
   for (const file of await readdir(FOLDER, { recursive: true })) {
     if (/\.(?:html|js|svg)$/.test(file))
-      await addAsset(server, PAGES[file] ?? [`/assets/${file}`], [new URL(file, FOLDER)]);
-  }
-}
-
-async function addAsset(
-  server: FastifyInstance,
-  paths: readonly string[],
-  urls: readonly URL[],
-): Promise<void> {
-  const content = Buffer.concat(await Promise.all(urls.map((url) => readFile(url))));
-  const etag = `"${hash('sha256', content, 'base64url').slice(0, 22)}"`;
-  const type = TYPES[extname(urls[0]?.pathname ?? '')];
-  const add = openRoutes(server);
-  for (const path of paths) {
-    add(`GET ${path}`, {}, (request, reply) => {
-      // Kept by the browser, and asked for again each time: a new version shows at once.
-      reply.headers({ 'cache-control': 'private, no-cache', etag, 'content-type': type });
-      return request.headers['if-none-match'] === etag ? reply.code(304).send() : reply.send(content);
-    });
+      await addAsset(PAGES[file] ?? [`/assets/${file}`], [new URL(file, FOLDER)]);
   }
 }

@@ -2,7 +2,7 @@
 import { pipeline, Readable } from 'node:stream';
 import { promisify } from 'node:util';
 import { constants, createGzip, gzip } from 'node:zlib';
-import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import type { FastifyInstance } from 'fastify';
 
 /** As the service does: a mirror's time is dearer than the last tenth of the bytes. */
 const OPTIONS = { level: constants.Z_BEST_SPEED } as const;
@@ -15,25 +15,19 @@ const compress = promisify(gzip);
 /** Adds the hook; it sees every answer that is sent by way of the framework. */
 export function addCompression(server: FastifyInstance): void {
   server.addHook('onSend', async (request, reply, payload: unknown) => {
-    if (!isCompressible(reply)) return payload;
+    if (!TYPES.test(String(reply.getHeader('content-type')))) return payload;
     const vary = reply.getHeader('vary');
     reply.header('vary', vary === undefined ? 'Accept-Encoding' : `${String(vary)}, Accept-Encoding`);
     const isStream = payload instanceof Readable;
     const isLong =
       (typeof payload === 'string' || Buffer.isBuffer(payload)) && Buffer.byteLength(payload) >= BYTES_MIN;
-    if (!takesGzip(request) || !(isStream || isLong)) return payload;
+    const { 'accept-encoding': accepted } = request.headers;
+    const takesGzip = ['gzip', 'x-gzip'].some((coding) => weightOf(accepted, coding) > 0);
+    if (!takesGzip || !(isStream || isLong)) return payload;
     reply.removeHeader('content-length').header('content-encoding', 'gzip');
     // Where either end breaks off, the other is let go; what was wrong is the framework's to tell.
     return isStream ? pipeline(payload, createGzip(OPTIONS), () => undefined) : compress(payload, OPTIONS);
   });
-}
-
-function isCompressible(reply: FastifyReply): boolean {
-  return TYPES.test(String(reply.getHeader('content-type')));
-}
-
-function takesGzip({ headers }: FastifyRequest): boolean {
-  return ['gzip', 'x-gzip'].some((coding) => weightOf(headers['accept-encoding'], coding) > 0);
 }
 
 /** How much a client wants one of what an Accept header names, from 0 to 1; 0 where it is not named. */

@@ -20,16 +20,14 @@ const ORDERS_OPEN_MAX = 200;
 /** What the service numbers errors that have no number of their own. */
 const UNMAPPED = 10_000;
 
+const ASSET_ID = /^[0-9a-fA-F]{64}$/;
 const INSTANT = z.string().max(40).optional();
 const PARTY_ID = z.string().min(1).max(PARTY_ID_BYTES_MAX);
 
 /** Kept as the run's parameters. */
 const EXPORT_ORDER = z.strictObject({
   partyId: PARTY_ID.describe('As the source lists it.'),
-  assetId: z
-    .string()
-    .regex(/^[0-9a-fA-F]{64}$/)
-    .optional(),
+  assetId: z.string().regex(ASSET_ID).optional(),
   from: INSTANT.describe('RFC 3339, inclusive, a whole second. Without it, from the beginning.'),
   to: INSTANT.describe('RFC 3339, exclusive, a whole second. Without it, up to the present.'),
   again: z.boolean().optional().describe('Distrust what is covered in that range, and ask for it anew.'),

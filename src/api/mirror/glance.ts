@@ -35,57 +35,62 @@ const STREAMS = {
 } as const;
 
 export function glance(facts: MirrorFacts): MirrorStatus {
-  const { coverage, streams, lastVerify, ledger, work } = facts;
+  const { coverage, streams, work } = facts;
+  const { listed, configured, covered, wanted } = coverage;
   const isBegun = streams.some(({ verdict }) => verdict !== null);
-  const attention = [
-    ...streams.flatMap((stream) => unproven(stream)),
-    ...(isBegun && coverage.covered < coverage.wanted ? [uncovered(facts)] : []),
-    ...(lastVerify === null || lastVerify.verdict === 'complete' ? [] : [unverified(lastVerify)]),
-    ...facts.lists.flatMap((list) => doubts(list)),
-    ...(ledger.quarantined === '0' ? [] : [quarantined(ledger.quarantined)]),
-    ...facts.lists.flatMap((list) => gaps(list)),
-  ];
+  const attention = listAttention(facts, isBegun);
   const complete = attention.length === 0 && streams.every(({ verdict }) => verdict === 'complete');
+  const parties = configured === 1 ? 'party' : 'parties';
+  const scope = configured === null ? '' : ` for ${count(configured)} configured ${parties}`;
+  const times = streams.flatMap(({ asOfTime }) => asOfTime ?? []).toSorted();
+  // What all three streams reach; nothing where one of them tells no time.
+  const asOf = times[0] === undefined || times.length < streams.length ? '' : ` as of ${minute(times[0])}`;
   return {
     ...facts,
-    whole: complete && coverage.configured === null,
+    whole: complete && configured === null,
     complete,
-    hasNetwork: streams.some(
-      ({ name, rows }) => name === 'parties' && BigInt(rows) === BigInt(coverage.listed) + 1n,
-    ),
+    hasNetwork: streams.some(({ name, rows }) => name === 'parties' && BigInt(rows) === BigInt(listed) + 1n),
     sentence: complete
-      ? `The mirror is complete${scopeText(coverage)}${asOfText(facts)}.`
+      ? `The mirror is complete${scope}${asOf}.`
       : isBegun
-        ? `The mirror is not complete: ${reasons(facts)}.`
+        ? `The mirror is not complete: ${reasons(covered, wanted, streams)}.`
         : 'Nothing has been mirrored yet: no run has ended.',
     // A nightly run that is late makes the mirror older, not less complete.
     attention: work.missedSlot === null ? attention : [...attention, missed(work.missedSlot, work.workers)],
   };
 }
 
-function reasons({ coverage: { covered, wanted }, streams }: MirrorFacts): string {
-  const names = streams.filter(({ verdict }) => verdict !== 'complete').map(({ name }) => name);
-  const are = names.length === 1 && names[0] !== undefined ? STREAMS[names[0]].is : 'are';
-  const labels = new Intl.ListFormat('en').format(names.map((name) => STREAMS[name].label));
+function reasons(covered: number, wanted: number, streams: readonly StreamStatus[]): string {
+  const unproven = streams.filter(({ verdict }) => verdict !== 'complete').map(({ name }) => STREAMS[name]);
+  const labels = new Intl.ListFormat('en').format(unproven.map(({ label }) => label));
+  const are = unproven.length === 1 ? unproven[0]?.is : 'are';
+  const [ledgers, is] = [`${count(covered)} of ${count(wanted)} ledgers`, covered === 1 ? 'is' : 'are'];
   const found = [
-    ...(covered < wanted
-      ? [`${count(covered)} of ${count(wanted)} ledgers ${covered === 1 ? 'is' : 'are'} covered`]
-      : []),
-    ...(names.length > 0 ? [`${labels} ${are} not proven`] : []),
+    ...(covered < wanted ? [`${ledgers} ${is} covered`] : []),
+    ...(unproven.length > 0 ? [`${labels} ${are} not proven`] : []),
   ];
   return found.join('; ') || 'what is in doubt or missing is named below';
 }
 
-/** What all three streams reach; nothing where one of them tells no time. */
-function asOfText({ streams }: MirrorFacts): string {
-  const times = streams.flatMap(({ asOfTime }) => asOfTime ?? []).toSorted();
-  const [oldest] = times;
-  return oldest === undefined || times.length < streams.length ? '' : ` as of ${minute(oldest)}`;
-}
-
-function scopeText({ configured }: MirrorFacts['coverage']): string {
-  if (configured === null) return '';
-  return ` for ${count(configured)} configured ${configured === 1 ? 'party' : 'parties'}`;
+function listAttention(facts: MirrorFacts, isBegun: boolean): readonly Attention[] {
+  const { coverage, streams, lists, lastVerify, ledger } = facts;
+  const failed = lastVerify?.verdict === 'complete' ? null : lastVerify;
+  return [
+    ...streams.flatMap((stream) => unproven(stream)),
+    ...(isBegun && coverage.covered < coverage.wanted ? [uncovered(facts)] : []),
+    ...(failed === null
+      ? []
+      : [
+          {
+            what: 'the last verification failed',
+            why: `on ${minute(failed.at)} something recorded did not agree with what is there`,
+            todo: `\`ledger-mirror runs ${failed.runId}\` names it; when it is mended, \`ledger-mirror verify\` says so.`,
+          },
+        ]),
+    ...lists.flatMap((list) => doubts(list)),
+    ...(ledger.quarantined === '0' ? [] : [quarantined(ledger.quarantined)]),
+    ...lists.flatMap((list) => gaps(list)),
+  ];
 }
 
 function count(value: number): string {
@@ -99,10 +104,6 @@ function plural(value: number | string, noun: string): string {
 
 function minute(time: string): string {
   return `${time.slice(0, 16).replace('T', ' ')} UTC`;
-}
-
-function day(time: string): string {
-  return time.slice(0, 10);
 }
 
 function uncovered({ coverage: { covered, wanted, neverAsked }, openNightlyRun }: MirrorFacts): Attention {
@@ -122,17 +123,9 @@ function uncovered({ coverage: { covered, wanted, neverAsked }, openNightlyRun }
   };
 }
 
-function unverified({ at, runId }: NonNullable<MirrorFacts['lastVerify']>): Attention {
-  return {
-    what: 'the last verification failed',
-    why: `on ${minute(at)} something recorded did not agree with what is there`,
-    todo: `\`ledger-mirror runs ${runId}\` names it; when it is mended, \`ledger-mirror verify\` says so.`,
-  };
-}
-
 function doubts({ list, doubts: open }: ListFacts): readonly Attention[] {
   return open.map(({ code, message, since }) => ({
-    what: `${STREAMS[list].label} is in doubt since ${day(since)}: ${code}`,
+    what: `${STREAMS[list].label} is in doubt since ${since.slice(0, 10)}: ${code}`,
     why: message,
     todo: 'The next sync reads the whole list again by itself; now: `ledger-mirror sync all --full`. The doubt stays open until that ends without one.',
     action: { does: 'sync', list },
@@ -186,7 +179,7 @@ function missed(scheduledAt: string, workers: number): Attention {
 function gaps({ list, gaps: known }: ListFacts): readonly Attention[] {
   return known.map(({ belowKey, aboveKey, foundAt, isConfirmed }) => ({
     what: `${STREAMS[list].label} lacks rows between ${short(belowKey)} and ${short(aboveKey)}`,
-    why: `on ${day(foundAt)} the source no longer served them`,
+    why: `on ${foundAt.slice(0, 10)} the source no longer served them`,
     todo: isConfirmed
       ? 'An audit confirmed it: this source does not have them. Each sync looks whether it serves older rows again.'
       : 'Each sync looks whether the source serves them again, and reads the whole list then.',

@@ -21,6 +21,8 @@ const STATUS_USABLE_MS = 10_000;
 const LOG_LINES_MAX = 500;
 const WAIT_SECONDS_MAX = 60;
 const WAITERS_MAX = 64;
+/** Of a line in a log. */
+const PLACE = /^\d{1,18}$/;
 const KEY = /^[\x21-\x7e]{1,200}$/;
 /** How a run is followed to its end. */
 export const FOLLOWING = { everyMs: 250, isLast: isOver };
@@ -64,12 +66,7 @@ const READ = {
 const LOGS = {
   summary: "A run's log lines, oldest first",
   params: BY_ID,
-  querystring: z.strictObject({
-    after: z
-      .string()
-      .regex(/^\d{1,18}$/)
-      .default('0'),
-  }),
+  querystring: z.strictObject({ after: z.string().regex(PLACE).default('0') }),
   response: { 200: z.object({ lines: z.array(z.looseObject({})), next: TEXT_OR_NULL }) },
 };
 

@@ -14,7 +14,7 @@ import { weightOf } from '../http/compression.ts';
 import { goneSignal, limitOpen } from '../http/events.ts';
 import { readQuery } from '../http/query-text.ts';
 import { openRoutes } from '../http/routes.ts';
-import { DETAIL, sendJson, type StatusBody, StatusError } from '../http/status-error.ts';
+import { DETAIL, sendJson, StatusError } from '../http/status-error.ts';
 
 /** Each holds an object open; the service allows 250 a client. */
 const OPEN_EXPORTS_MAX = 32;
@@ -84,7 +84,7 @@ export function addLedgerExport(server: FastifyInstance, openLedger: OpenLedger)
         const rows = await openLedger(reply.header('vary', 'Accept'), question);
         // Messages only for those who name JSON and not CSV, or prefer it; anything else is the service's form.
         const isJson = weightOf(accept, 'application/json') > weightOf(accept, 'text/csv');
-        const body = ledgerBody(rows, isJson, (error) => exportError(error, question).body);
+        const body = ledgerBody(rows, isJson, question);
         reply.header('content-type', isJson ? 'application/json' : 'text/csv');
         return await reply.send(Readable.from(body, { objectMode: false }));
       } catch (error) {
@@ -140,13 +140,12 @@ function fileName({ partyId, assetId, from, to }: LedgerRange): string {
  * A failure after the first byte can no longer change the status; it ends the stream as the service ends it, with the
  * error in the place of the next bytes.
  * @param isJson the result/error messages of the interface document, one JSON message a line
- * @param describe turns what went wrong into the error that the client is told
  * @returns the body; it ends normally also where `rows` failed
  */
 async function* ledgerBody(
   rows: AsyncIterable<Buffer>,
   isJson: boolean,
-  describe: (error: unknown) => StatusBody,
+  question: LedgerRange,
 ): AsyncGenerator<Buffer> {
   // The interface wants `extensions` set in the first message; the mirror has none to tell.
   let extensions = ',"extensions":[]';
@@ -163,6 +162,7 @@ async function* ledgerBody(
       }
     }
   } catch (error) {
-    yield Buffer.from(JSON.stringify({ error: describe(error) }) + (isJson ? '\n' : ''));
+    const told = JSON.stringify({ error: exportError(error, question).body });
+    yield Buffer.from(isJson ? `${told}\n` : told);
   }
 }
