@@ -16,8 +16,6 @@ const POOL_MAX = 2;
 const SETTINGS = '-c idle_in_transaction_session_timeout=60000';
 /** The schema of BullMQ's own tables. */
 const SCHEMA = 'ledger_mirror_queue';
-/** Below 5 BullMQ refuses to work, below 6.2 it advises against it. */
-const REDIS_MIN = { major: 6, minor: 2 };
 
 interface BackendOptions {
   readonly url: string;
@@ -77,25 +75,18 @@ export async function openRedisBackend({
 }
 
 /**
- * Warnings about a Redis that is too old, evicts keys, or forgets them at a restart.
+ * Warnings about a Redis that evicts keys, or forgets them at a restart; of its age BullMQ tells itself.
  * @param info the text of INFO; Valkey and Dragonfly answer it as Redis does
  */
 export function redisAdvice(info: string): readonly string[] {
-  const advice: string[] = [];
-  const version = /^redis_version:((\d+)\.(\d+)\S*)/m.exec(info);
-  const [major, minor] = [Number(version?.[2]), Number(version?.[3])];
-  if (major < REDIS_MIN.major || (major === REDIS_MIN.major && minor < REDIS_MIN.minor)) {
-    const needed = `${REDIS_MIN.major}.${REDIS_MIN.minor}`;
-    advice.push(`Redis is ${version?.[1] ?? ''}: BullMQ wants ${needed} at least; use 7 or later`);
-  }
   const policy = /^maxmemory_policy:(\S+)/m.exec(info)?.[1] ?? 'noeviction';
-  if (policy !== 'noeviction')
-    advice.push(`maxmemory-policy is ${policy}: keys of jobs may be evicted; set it to noeviction`);
-  if (/^aof_enabled:0/m.test(info))
-    advice.push(
-      'appendonly is off: a restart forgets queued jobs until they are taken up again; set appendonly yes',
-    );
-  return advice;
+  const evicting = `maxmemory-policy is ${policy}: keys of jobs may be evicted; set it to noeviction`;
+  const forgetting =
+    'appendonly is off: a restart forgets queued jobs until they are taken up again; set appendonly yes';
+  return [
+    ...(policy === 'noeviction' ? [] : [evicting]),
+    ...(/^aof_enabled:0/m.test(info) ? [forgetting] : []),
+  ];
 }
 
 /** Brings BullMQ's own tables forward first. @throws UnreachableError `DATABASE_UNREACHABLE` */
