@@ -3,6 +3,7 @@ import { errorCode, FencedError, PermanentError } from '../core/errors.ts';
 import { worst } from '../core/verdict.ts';
 import { exportLedger } from './export-ledger.ts';
 import { demandsAsset } from './plan/profile.ts';
+import type { SourceProfile } from './store/source-profile.ts';
 import type { ExportDeps, ExportOutcome, ExportRequest } from './request.ts';
 
 export interface PartyExportDeps extends ExportDeps {
@@ -20,20 +21,20 @@ export async function exportParty(
   signal: AbortSignal,
 ): Promise<ExportOutcome> {
   if (request.assetId !== undefined) return exportLedger(request, deps, signal);
-  const profile = await deps.repository.profile();
+  const { repository } = deps;
+  const profile = await repository.profile();
+  const learn = async (known: Pick<SourceProfile, 'assetRequired' | 'assetAskedAt'>): Promise<void> =>
+    repository.learn({ ...(await repository.profile()), ...known });
   if (!demandsAsset(profile, request.seenTime)) {
     try {
       const outcome = await exportLedger(request, deps, signal);
       // It answered without one.
-      if (outcome.requests > 0 && profile.assetRequired === true) {
-        const known = await deps.repository.profile();
-        await deps.repository.learn({ ...known, assetRequired: undefined, assetAskedAt: undefined });
-      }
+      if (outcome.requests > 0 && profile.assetRequired === true)
+        await learn({ assetRequired: undefined, assetAskedAt: undefined });
       return outcome;
     } catch (error) {
       if (errorCode(error) !== 'ASSET_REQUIRED') throw error;
-      const known = await deps.repository.profile();
-      await deps.repository.learn({ ...known, assetRequired: true, assetAskedAt: request.seenTime });
+      await learn({ assetRequired: true, assetAskedAt: request.seenTime });
     }
   }
   return exportAssets(request, deps, signal);
@@ -68,19 +69,20 @@ async function exportAssets(
   }
   const [failure] = failures;
   if (failure !== undefined) throw failure;
-  const replacedRows = outcomes.reduce((sum, outcome) => sum + outcome.replacedRows, 0n);
+  const add = (name: 'rows' | 'replacedRows' | 'bytes'): bigint =>
+    outcomes.reduce((sum, outcome) => sum + outcome[name], 0n);
   return {
     verdict: worst([isConfigured ? 'complete' : 'incomplete', ...outcomes.map(({ verdict }) => verdict)]),
-    rows: outcomes.reduce((sum, outcome) => sum + outcome.rows, 0n),
-    replacedRows,
-    bytes: outcomes.reduce((sum, outcome) => sum + outcome.bytes, 0n),
+    rows: add('rows'),
+    replacedRows: add('replacedRows'),
+    bytes: add('bytes'),
     requests: outcomes.reduce((sum, outcome) => sum + outcome.requests, 0),
     objectKeys: outcomes.flatMap((outcome) => outcome.objectKeys),
     evidence: {
       ...(isConfigured ? {} : { reason: assets.length === 0 ? NO_ASSETS : SEEN_ASSETS }),
       party: request.partyId,
       assets: [...assets],
-      replacedRows: String(replacedRows),
+      replacedRows: String(add('replacedRows')),
       assetsFrom: isConfigured ? 'SOURCE_ASSETS' : 'seen so far',
       units: outcomes.map((outcome) => outcome.evidence),
     },

@@ -24,6 +24,7 @@ import { Tally } from './validate/tally.ts';
 const FRUITLESS_MAX = 8;
 /** Requests of one run and export: most of a terabyte at the default size. */
 const REQUESTS_MAX = 1_000;
+const NOTHING_PUBLISHED = { rows: 0n, replacedRows: 0n, bytes: 0n, objectKeys: [] };
 const NO_TIMES =
   'the rows tell none: all of them are one open segment, asked for whole each time and replaced';
 
@@ -105,10 +106,9 @@ export class ExportRun {
     if (next === undefined) return { verdict: 'complete', evidence: requests === 0 ? { covered: true } : {} };
     if (this.#fruitless >= FRUITLESS_MAX || requests >= REQUESTS_MAX)
       return exhausted(requests, this.#fruitless);
-    const { plan, wantsEnd } = next;
-    const probe = wantsEnd && profile.bounds === 'unproven' ? probeRequest(profile) : undefined;
+    const probe = next.wantsEnd && profile.bounds === 'unproven' ? probeRequest(profile) : undefined;
     if (probe !== undefined) return this.#probe(probe, profile);
-    const asked = { plan, target, request: this.#judge.request(plan, profile) };
+    const asked = { ...next, request: this.#judge.request(next.plan, profile) };
     const received = await this.#ask(asked);
     if (received === undefined) return undefined;
     const known = await this.#learn(asked, received);
@@ -247,25 +247,20 @@ export class ExportRun {
     const { requests } = this.#fetcher;
     const published = this.#hasPublished
       ? await repository.published(lease.scope, request.runId, this.#adopted)
-      : [];
-    const rows = published.reduce((sum, segment) => sum + segment.rows, 0n);
-    const replacedRows = published.reduce((sum, segment) => sum + segment.replaced, 0n);
+      : NOTHING_PUBLISHED;
     const ahead = aheadNote(request);
     return {
+      ...published,
       verdict: worst([verdict, ...verdicts, ahead === undefined ? 'complete' : 'incomplete']),
-      rows,
-      replacedRows,
-      bytes: published.reduce((sum, segment) => sum + segment.bytes, 0n),
       requests,
-      objectKeys: published.map(({ objectKey }) => objectKey),
       evidence: {
         party: lease.scope.partyId,
         asset: lease.scope.assetId ?? 'all',
         closedTo: formatInstant(request.closedTo),
         requests,
-        publishedRows: String(rows),
-        replacedRows: String(replacedRows),
-        segments: published.length,
+        publishedRows: String(published.rows),
+        replacedRows: String(published.replacedRows),
+        segments: published.objectKeys.length,
         ...describeAnswer(this.#last),
         ...(ahead === undefined ? {} : { reason: ahead }),
         ...this.#tally.evidence(),

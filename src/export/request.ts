@@ -5,6 +5,7 @@ import type { VerdictWithEvidence } from '../core/verdict.ts';
 import type { ExportScope, LedgerSource } from './ports.ts';
 import type { PublishContext, PublishDeps } from './publish/publish.ts';
 import type { RowPool } from './read/row-pool.ts';
+import type { Published } from './store/export-store.ts';
 
 export interface ExportRequest {
   readonly partyId: string;
@@ -55,13 +56,8 @@ export interface ExportContext extends Omit<ExportDeps, keyof PublishContext>, P
   readonly request: ExportRequest;
 }
 
-export interface ExportOutcome extends VerdictWithEvidence {
-  readonly rows: bigint;
-  /** Of before the run, in segments that the published ones took the place of. */
-  readonly replacedRows: bigint;
-  readonly bytes: bigint;
+export interface ExportOutcome extends VerdictWithEvidence, Published {
   readonly requests: number;
-  readonly objectKeys: readonly string[];
 }
 
 /** How long to wait for a lease that others hold, where nobody says otherwise. */

@@ -8,44 +8,43 @@ import { type AskPlan, closedRange, planAsk, type Target } from './remaining.ts'
 /** A second way to ask where known rows did not come back: the start a little earlier. */
 const SECOND_WAY_MICROS = 3600n * SECOND_MICROS;
 
-/** What is asked, and what it follows from. */
-export interface Asked {
+/** What is to be asked, and what it follows from. */
+interface NextWindow {
   readonly plan: AskPlan;
-  /** The plan's question, or another that must hold the same. */
-  readonly request: AskPlan['question'];
   readonly target: Target;
-}
-
-export interface NextWindow {
-  readonly plan: AskPlan;
   /** It would have an end if the source were known to apply it. */
   readonly wantsEnd: boolean;
+}
+
+export interface Asked extends NextWindow {
+  /** The plan's question, or another that must hold the same. */
+  readonly request: AskPlan['question'];
 }
 
 /** @returns undefined where everything is covered */
 export function nextWindow(wanted: Target, windows: WindowPlan): NextWindow | undefined {
   const target = { ...wanted, isSilent: windows.isSilent };
   const { profile } = target;
+  const next = (plan: AskPlan, wantsEnd: boolean): NextWindow => ({ plan, target: wanted, wantsEnd });
   const whole = planAsk(target);
   if (whole === undefined) return undefined;
   const isPast = whole.open === undefined || whole.open.to !== undefined;
   const range = closedRange(whole);
-  if (range === undefined) return { plan: whole, wantsEnd: isPast };
+  if (range === undefined) return next(whole, isPast);
   // Nothing is known of the release yet: its answer will show whether it applies both bounds.
   const isUnknown = profile.header === undefined && profile.bounds === undefined;
   const isUnproven = profile.bounds !== 'right' && !isUnknown;
   // No entry is known by which an end could be proven: a later start is about less as well, and shows entries.
   const from = isUnproven && profile.known === undefined ? windows.laterStart(range) : undefined;
   const later = from === undefined ? undefined : planAsk({ ...target, from, isWindow: true });
-  if (later !== undefined) return { plan: later, wantsEnd: false };
+  if (later !== undefined) return next(later, false);
   const to = cutOf(whole, range, target, windows);
-  if (to === undefined) return { plan: whole, wantsEnd: isPast };
-  if (isUnproven) return { plan: whole, wantsEnd: true };
+  if (to === undefined) return next(whole, isPast);
+  if (isUnproven) return next(whole, true);
   const bounded = { ...profile, bounds: 'right' } as const;
   const window = planAsk({ ...target, profile: bounded, to, closedTo: to, isWindow: true });
-  if (window === undefined || (closedRange(window)?.to ?? range.to) >= range.to)
-    return { plan: whole, wantsEnd: isPast };
-  return { plan: window, wantsEnd: true };
+  if (window === undefined || (closedRange(window)?.to ?? range.to) >= range.to) return next(whole, isPast);
+  return next(window, true);
 }
 
 /**
@@ -83,7 +82,7 @@ function withoutStart({ to }: AskPlan['question']): AskPlan['question'] {
  * @returns the windows, had the answer been cancelled; undefined where that would not shrink the next request
  */
 export function planShrunk(
-  { plan, target }: Pick<Asked, 'plan' | 'target'>,
+  { plan, target }: NextWindow,
   windows: WindowPlan,
   seen: Seen,
   mayBound: boolean,

@@ -29,12 +29,13 @@ export interface OpenPublication {
   readonly publication: Publication | undefined;
 }
 
-export interface PublishedSegment {
-  readonly objectKey: string;
+/** Current segments, added up. */
+export interface Published {
   readonly rows: bigint;
+  /** Of before the run, in segments that these took the place of. */
+  readonly replacedRows: bigint;
   readonly bytes: bigint;
-  /** Rows of before the run that went when it came. */
-  readonly replaced: bigint;
+  readonly objectKeys: readonly string[];
 }
 
 export interface Quarantine {
@@ -97,14 +98,15 @@ export class ExportStore {
     { partyId, assetId }: ExportScope,
     runId: string,
     adopted: readonly string[],
-  ): Promise<readonly PublishedSegment[]> {
-    const published = sql<PublishedSegment>`
-      select object_key as "objectKey", rows, bytes, coalesce((evidence->>'replacedRows')::bigint, 0) as replaced
+  ): Promise<Published> {
+    const published = sql<Published>`
+      select coalesce(sum(rows), 0)::bigint as rows, coalesce(sum(bytes), 0)::bigint as bytes,
+        coalesce(sum((evidence->>'replacedRows')::bigint), 0)::bigint as "replacedRows",
+        coalesce(array_agg(object_key order by from_time), '{}') as "objectKeys"
       from mirror.segments
       where party_id = ${partyId} and asset_id is not distinct from ${assetId ?? null}::text and status = 'current'
-        and (run_id = ${runId}::uuid or object_key = any(${[...adopted]}::text[]))
-      order by from_time`;
-    return readRows(this.#db, `read what run ${runId} has published`, published);
+        and (run_id = ${runId}::uuid or object_key = any(${[...adopted]}::text[]))`;
+    return readRow(this.#db, `read what run ${runId} has published`, published);
   }
 
   /** Its object does not hold what was published: its range is asked for again. */

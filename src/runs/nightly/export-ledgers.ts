@@ -80,7 +80,11 @@ export async function exportLedgers(
     await batch.end();
     await deps.costs.flush();
   }
-  if (!stopped.signal.aborted) await settleLost(runId, [...batch.lost], deps, context);
+  if (stopped.signal.aborted || batch.lost.size === 0) return;
+  throw new RetryableError(
+    `Cannot count the exports of ${batch.lost.size} ledgers: other workers had taken them over; they are asked for again`,
+    { code: 'LEASE_LOST' },
+  );
 }
 
 type Batch = ReturnType<typeof openBatch>;
@@ -149,26 +153,6 @@ function openBatch(runId: string, partyIds: readonly string[], { stages, nightly
       }
     },
   };
-}
-
-/** @throws where they are to be asked for once more */
-async function settleLost(
-  runId: string,
-  partyIds: readonly string[],
-  { nightly }: JobDeps,
-  { attempt }: JobContext,
-): Promise<void> {
-  if (partyIds.length === 0) return;
-  const error = new RetryableError(
-    `Cannot count the exports of ${partyIds.length} ledgers: other workers had taken them over; they are asked for again`,
-    { code: 'LEASE_LOST' },
-  );
-  if (attempt < TRIES_MAX) throw error;
-  const failed = { state: 'failed', outcome: { error: describeError(error) } } as const;
-  await nightly.settle(
-    runId,
-    partyIds.map((partyId) => ({ partyId, ...failed })),
-  );
 }
 
 function isAsking({ state, cancelRequested, params }: Run): boolean {

@@ -46,7 +46,7 @@ function requestsFor(rows: readonly Micros[], rowsMax: number): number {
       (time) => time >= (question.from ?? 0n) && (question.to === undefined || time < question.to),
     );
     if (answer.length > rowsMax && range !== undefined) {
-      if (planShrunk({ ...next, target }, windows, NOTHING, profile.known !== undefined) === undefined)
+      if (planShrunk(next, windows, NOTHING, profile.known !== undefined) === undefined)
         throw new Error('it cannot shrink');
       windows.outgrown(NOTHING, range);
       continue;

@@ -58,14 +58,13 @@ export class NightlyStore {
     return readRows(this.#db, 'take ledgers to export', taken);
   }
 
-  /** Those of the given ledgers that are not settled yet, in the order given. */
+  /** Those of the given ledgers that are not settled yet, in the order of the plan. */
   async unsettled(runId: string, partyIds: readonly string[]): Promise<readonly string[]> {
-    const unsettled = sql<{ party_id: string }>`
-      select party_id from mirror.nightly_units
-       where run_id = ${runId} and party_id = any(${[...partyIds]}) and state in ('due', 'queued')`;
-    const rows = await readRows(this.#db, 'read which ledgers are due', unsettled);
-    const open = new Set(rows.map((row) => row.party_id));
-    return partyIds.filter((partyId) => open.has(partyId));
+    const unsettled = sql<{ partyId: string }>`
+      select party_id as "partyId" from mirror.nightly_units
+      where run_id = ${runId} and party_id = any(${[...partyIds]}) and state in ('due', 'queued') order by priority`;
+    const ledgers = await readRows(this.#db, 'read which ledgers are due', unsettled);
+    return ledgers.map(({ partyId }) => partyId);
   }
 
   /** After a crash or a flushed queue nobody knows which jobs still exist: queueing one twice is harmless. */
