@@ -45,11 +45,7 @@ const SEEN_ASSETS =
   'set SOURCE_ASSETS: the source demands an asset, and only those seen so far were asked for';
 
 /** @throws the first error of an asset, when all have been asked for */
-async function exportAssets(
-  request: ExportRequest,
-  deps: PartyExportDeps,
-  signal: AbortSignal,
-): Promise<ExportOutcome> {
+async function exportAssets(request: ExportRequest, deps: PartyExportDeps, signal: AbortSignal) {
   const { assets: configured = [], repository } = deps;
   const isConfigured = configured.length > 0;
   const assets = isConfigured ? configured : await repository.knownAssets();

@@ -188,11 +188,7 @@ export class ExportRun {
   }
 
   /** After an answer that was cancelled, the next request is about less. */
-  async #shrink(
-    { plan }: Asked,
-    outgrown: Outgrown,
-    profile: SourceProfile,
-  ): Promise<VerdictWithEvidence | undefined> {
+  async #shrink({ plan }: Asked, outgrown: Outgrown, profile: SourceProfile) {
     await clearSpool(this.#context);
     this.#windows.outgrown(outgrown.seen, this.#judge.hasDoubts ? undefined : closedRange(plan));
     await this.#fetcher.keep();
@@ -276,12 +272,7 @@ export class ExportRun {
   #progress(bytes: number, rows: number): void {
     if (rows === 0 && this.#segments === 0) return;
     const elapsedMs = performance.now() - this.#startedMs;
-    this.#context.onProgress?.({
-      ...this.#context.lease.scope,
-      bytes,
-      rows,
-      segments: this.#segments,
-      elapsedMs,
-    });
+    const { onProgress, lease } = this.#context;
+    onProgress?.({ ...lease.scope, bytes, rows, segments: this.#segments, elapsedMs });
   }
 }

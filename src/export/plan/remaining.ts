@@ -7,6 +7,8 @@ import type { Coverage, TailSum } from '../store/coverage-rows.ts';
 import type { SourceProfile } from '../store/source-profile.ts';
 import { earlier, later, overlaps, type Range, subtract, union } from './ranges.ts';
 
+type Rows = readonly Coverage[];
+
 /** Half of the six months that nodes of the public service keep by default. */
 export const RETENTION_MICROS = 90n * DAY_MICROS;
 /**
@@ -165,12 +167,7 @@ function divide(ranges: readonly Range[], inner: Range): Range[] {
  * not believed, what a person asks for again, and the present, which the answer brings anyway. Of everything else the
  * rest is kept.
  */
-function take(
-  wanted: readonly Range[],
-  others: readonly Coverage[],
-  known: readonly Coverage[],
-  target: Target,
-): Pick<AskPlan, 'closed' | 'open' | 'supersedes' | 'trims'> {
+function take(wanted: readonly Range[], others: Rows, known: Rows, target: Target) {
   const rows: Coverage[] = [];
   for (let closed = union(wanted); ;) {
     const open = openPart(target, known, rows);
@@ -207,11 +204,7 @@ function replacedPart(row: Coverage, target: Target): Range | undefined {
 }
 
 /** What lies behind everything closed. Where an old open segment is replaced, up to the present again. */
-function openPart(
-  target: Target,
-  known: readonly Coverage[],
-  touched: readonly Coverage[],
-): { from: Micros; to?: Micros } | undefined {
+function openPart(target: Target, known: Rows, touched: Rows): AskPlan['open'] {
   if (target.isWindow === true) return undefined;
   const to = touched.some((row) => row.open) ? undefined : target.to;
   const ends = [...known, ...touched].filter((row) => !row.open).map((row) => row.to);
@@ -231,7 +224,7 @@ export function isEmpty({ open, rows, objectKey }: Coverage): boolean {
   return !open && rows === 0n && objectKey === undefined;
 }
 
-function overlapAt(first: Micros, known: readonly Coverage[], target: Target): Overlap | undefined {
+function overlapAt(first: Micros, known: Rows, target: Target): Overlap | undefined {
   const row = known.find((candidate) => candidate.to === first && candidate.assetId === target.assetId);
   if (row?.tail === undefined) return undefined;
   const { tail, sides } = row;
@@ -248,7 +241,7 @@ function overlapAt(first: Micros, known: readonly Coverage[], target: Target): O
 }
 
 /** Where the known ranges without entries begin that end with this one. */
-function emptySince(last: Coverage, known: readonly Coverage[]): Micros {
+function emptySince(last: Coverage, known: Rows): Micros {
   let { from } = last;
   for (const row of known.filter(isEmpty).toSorted((one, other) => Number(other.to - one.to)))
     if (row.to === from && row.assetId === last.assetId && row.sides === last.sides) ({ from } = row);

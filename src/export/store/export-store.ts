@@ -16,7 +16,7 @@ import {
   recordPublication,
   type Success,
 } from './publications.ts';
-import { quarantineSegment } from './segment-rows.ts';
+import { quarantineSegment, type Reason } from './segment-rows.ts';
 import { decodeProfile, encodeProfile, type SourceProfile } from './source-profile.ts';
 import { inTransaction, mapDatabaseError, readRow, readRows } from '../../postgres/transaction.ts';
 
@@ -110,10 +110,7 @@ export class ExportStore {
   }
 
   /** Its object does not hold what was published: its range is asked for again. */
-  quarantineSegment(
-    objectKey: string,
-    reason: { readonly code: string; readonly message: string },
-  ): Promise<void> {
+  quarantineSegment(objectKey: string, reason: Reason): Promise<void> {
     return quarantineSegment(this.#db, sql`object_key = ${objectKey}`, reason);
   }
 
@@ -188,11 +185,7 @@ export class ExportStore {
    * Counts a failure; from `attemptsMax` on the scope is quarantined with the reason.
    * @throws FencedError
    */
-  async fail(
-    lease: ExportLease,
-    reason: { readonly code: string; readonly message: string },
-    attemptsMax: number,
-  ): Promise<Quarantine> {
+  async fail(lease: ExportLease, reason: Reason, attemptsMax: number): Promise<Quarantine> {
     const counted = sql<Quarantine>`
       update mirror.exports
       set attempts = attempts + 1, last_asked_at = clock_timestamp(),

@@ -22,6 +22,8 @@ export interface ExportLease {
   readonly hasIntents: boolean;
 }
 
+type Leases = readonly ExportLease[];
+
 /**
  * As the index `parties_own_ids` has it, and in its order: Postgres takes the condition to hold for nearly every party,
  * and would look for the first one by reading all of them.
@@ -79,10 +81,7 @@ export async function takeLeases(
 }
 
 /** Locks these exports until the end of the transaction. @returns those whose leases are held, and have not run out */
-export async function fenceLeases(
-  tx: Database,
-  leases: readonly ExportLease[],
-): Promise<ReadonlySet<bigint>> {
+export async function fenceLeases(tx: Database, leases: Leases): Promise<ReadonlySet<bigint>> {
   const fenced = await sql<{ export_id: bigint }>`
     select e.export_id from mirror.exports e
     join ${tokens(leases)} on e.export_id = held.export_id and e.lease_token = held.token
@@ -91,10 +90,7 @@ export async function fenceLeases(
 }
 
 /** @returns the exports whose leases another has not taken over */
-export async function renewLeases(
-  db: Database,
-  leases: readonly ExportLease[],
-): Promise<ReadonlySet<bigint>> {
+export async function renewLeases(db: Database, leases: Leases): Promise<ReadonlySet<bigint>> {
   const renewed = await sql<{ export_id: bigint }>`
     update mirror.exports e set lease_until = clock_timestamp() + ${LEASE_MS} * interval '1 ms'
     from ${tokens(leases)} where e.export_id = held.export_id and e.lease_token = held.token
@@ -102,13 +98,13 @@ export async function renewLeases(
   return new Set(renewed.rows.map((row) => row.export_id));
 }
 
-export async function releaseLeases(db: Database, leases: readonly ExportLease[]): Promise<void> {
+export async function releaseLeases(db: Database, leases: Leases): Promise<void> {
   await sql`
     update mirror.exports e set lease_token = null, lease_until = null, is_at_source = false
     from ${tokens(leases)} where e.export_id = held.export_id and e.lease_token = held.token`.execute(db);
 }
 
-function tokens(leases: readonly ExportLease[]): ReturnType<typeof sql> {
+function tokens(leases: Leases) {
   return sql`unnest(${leases.map(({ exportId }) => String(exportId))}::bigint[],
     ${leases.map(({ token }) => token)}::uuid[]) as held(export_id, token)`;
 }

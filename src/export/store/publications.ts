@@ -101,10 +101,8 @@ export async function commitPublication(
 }
 
 /** No rows come with it, and none go. @param coverage that it was planned on */
-export function movesNoRows(
-  { segments, closes, supersedes }: Publication,
-  coverage: readonly Coverage[],
-): boolean {
+export function movesNoRows(planned: Publication, coverage: readonly Coverage[]): boolean {
+  const { segments, closes, supersedes } = planned;
   if (segments.length > 0 || closes.length > 0) return false;
   const withRows = coverage.filter(({ objectKey }) => objectKey !== undefined);
   return !withRows.some(({ coverageId }) => supersedes.includes(coverageId));
@@ -126,13 +124,10 @@ export interface Success {
  * Called with all of them fenced.
  */
 export async function finishExports(tx: Database, exports: readonly Success[]): Promise<void> {
-  await supersede(
-    tx,
-    exports.flatMap(({ publication }) => publication?.supersedes ?? []),
-  );
-  const ranges = exports.flatMap(
-    ({ lease, publication }) =>
-      publication?.coverage.map((range) => coverageRow(lease.scope.partyId, publication, range)) ?? [],
+  const gone = exports.flatMap(({ publication }) => publication?.supersedes ?? []);
+  await supersede(tx, gone);
+  const ranges = exports.flatMap(({ lease: { scope }, publication }) =>
+    publication ? publication.coverage.map((range) => coverageRow(scope.partyId, publication, range)) : [],
   );
   await insertCoverage(tx, ranges);
   const given = exports.map(({ lease, publication, contradictions, isDone }) => ({
@@ -153,11 +148,9 @@ export async function finishExports(tx: Database, exports: readonly Success[]): 
 }
 
 /** A segment of which everything came again, and nothing else: its object and its rows stay. */
-async function closeAsItStands(
-  tx: Database,
-  { runId, epoch }: Publication,
-  { coverageId, tail }: Publication['closes'][number],
-): Promise<void> {
+async function closeAsItStands(tx: Database, publication: Publication, row: Publication['closes'][number]) {
+  const { runId, epoch } = publication;
+  const { coverageId, tail } = row;
   const { rows } = await sql`
     with closed as (
       update mirror.coverage set open = false, epoch = ${epoch ?? null}, run_id = ${runId}, checked_at = clock_timestamp(),

@@ -6,6 +6,9 @@ import type { Manifest } from '../../ledger/objects/manifest.ts';
 import type { Database } from '../../postgres/database.ts';
 import { readRows } from '../../postgres/transaction.ts';
 
+/** Why something is quarantined. */
+export type Reason = Readonly<Record<'code' | 'message', string>>;
+
 /** A row for `insertSegments`. @param evidence what the manifest has no column for, or how the row came */
 export function segmentRow(
   manifest: Manifest,
@@ -44,10 +47,7 @@ const COLUMNS = sql.raw(
  * that is held.
  * @returns their ids by object key
  */
-export async function insertSegments(
-  tx: Database,
-  rows: readonly object[],
-): Promise<ReadonlyMap<string, bigint>> {
+export async function insertSegments(tx: Database, rows: readonly object[]): Promise<Map<string, bigint>> {
   const inserted = await sql<{ segment_id: bigint; object_key: string }>`
     insert into mirror.segments as held (${COLUMNS}, superseded_at)
     select ${COLUMNS}, case when status = 'superseded' then clock_timestamp() end
@@ -67,12 +67,9 @@ export async function insertSegments(
 export async function quarantineSegment(
   db: Database,
   isNamed: RawBuilder<unknown>,
-  reason: { readonly code: string; readonly message: string },
+  reason: Reason,
 ): Promise<void> {
-  await readRows(
-    db,
-    'quarantine a segment',
-    sql`update mirror.segments set quarantine_reason = ${evidenceJson(reason)}::jsonb
-      where status = 'current' and ${isNamed}`,
-  );
+  const quarantined = sql`update mirror.segments set quarantine_reason = ${evidenceJson(reason)}::jsonb
+    where status = 'current' and ${isNamed}`;
+  await readRows(db, 'quarantine a segment', quarantined);
 }

@@ -62,7 +62,7 @@ export async function exportLedgers(
   const unsettled = await deps.nightly.unsettled(runId, partyIds);
   const batch = openBatch(runId, unsettled, deps);
   const [stopped, done] = [new AbortController(), new AbortController()];
-  const watching = watchRun(runId, deps, stopped, done.signal, batch);
+  const watching = watchRun(run, deps, stopped, done.signal, batch);
   const signal = AbortSignal.any([context.signal, stopped.signal]);
   try {
     for (const partyId of unsettled) {
@@ -161,18 +161,18 @@ function isAsking({ state, cancelRequested, params }: Run): boolean {
 
 /** Aborts what is in hand when the run was cancelled, has ended, or asks no more: that counts as not asked. */
 async function watchRun(
-  runId: string,
-  deps: JobDeps,
+  { runId }: Run,
+  { runs }: JobDeps,
   stopped: AbortController,
   done: AbortSignal,
   batch: Batch,
-): Promise<void> {
+) {
   while (!stopped.signal.aborted) {
     await sleep(LOOK_EVERY_MS, undefined, { signal: done, ref: false }).catch(() => undefined);
     if (done.aborted) return;
     // What cannot be written now is written at the end.
     await batch.look().catch(() => undefined);
-    const run = await deps.runs.get(runId).catch(() => undefined);
+    const run = await runs.get(runId).catch(() => undefined);
     if (run !== undefined && !isAsking(run))
       stopped.abort(new PermanentError(`Run ${runId} asks no more`, { code: 'CANCELLED' }));
   }
@@ -182,12 +182,8 @@ async function watchRun(
  * Settles its ledger whatever happens, save where trying again may help.
  * @returns whether it makes sense to ask for the next
  */
-async function exportLedger(
-  request: ExportRequest,
-  deps: JobDeps,
-  { signal, attempt }: JobContext,
-  batch: Batch,
-): Promise<boolean> {
+async function exportLedger(request: ExportRequest, deps: JobDeps, context: JobContext, batch: Batch) {
+  const { signal, attempt } = context;
   const { runId, partyId } = request;
   try {
     const call = { signal, onProgress: reportTo([`${runId}.export`, exportKey(partyId)], deps) };

@@ -72,7 +72,7 @@ export async function exportDue(
   await nightly.requeue(runId);
   const startedMs = performance.now();
   const before = await nightly.counts(runId, asked);
-  const stopped = await feedExports(runId, asked, deps, limits, signal);
+  const stopped = await feedExports(run, asked, deps, limits, signal);
   const { done, failed, due, queued } = await nightly.counts(runId, asked);
   const exported = done - before.done;
   const summary = await nightly.summary(runId);
@@ -105,12 +105,12 @@ export async function exportDue(
  * @returns why it stopped before every ledger was settled, where it did
  */
 async function feedExports(
-  runId: string,
+  { runId }: Run,
   asked: number,
   deps: JobDeps,
   limits: ExportLimits,
   signal: AbortSignal,
-): Promise<string | undefined> {
+) {
   const { nightly, runs, stages, log } = deps;
   const startedMs = performance.now();
   const isUnwell = watchSource(() => stages.sourceLatency(signal), limits.probeEveryMs);
@@ -180,11 +180,8 @@ async function fill(runId: string, { due, queued }: NightlyCounts, deps: JobDeps
 }
 
 /** How far the run is, and below it the export in hand. */
-async function tell(
-  runId: string,
-  { due, queued, done, failed }: NightlyCounts,
-  { progress }: JobDeps,
-): Promise<void> {
+async function tell(runId: string, counts: NightlyCounts, { progress }: JobDeps) {
+  const { due, queued, done, failed } = counts;
   const inHand = queued === 0 ? [] : await progress.read(`${runId}.export`);
   const exports = {
     label: 'exports',

@@ -119,8 +119,9 @@ async function workPart(
   parent: Run,
   wanted: Pick<NewRun, 'kind' | 'subject'>,
   deps: JobDeps,
-  { signal, onProgress }: StageCall,
-): Promise<Run> {
+  call: StageCall,
+) {
+  const { signal, onProgress } = call;
   const { runs, progress, log } = deps;
   const { runId } = await runs.create({ ...wanted, parentRunId: parent.runId });
   let seen = '';
