@@ -2,7 +2,7 @@
 import { sql } from 'kysely';
 import { z } from 'zod';
 import { RetryableError } from '../../core/errors.ts';
-import { formatInstant, type Micros, readInstant } from '../../core/time.ts';
+import { type Micros, readInstant } from '../../core/time.ts';
 import { hex64, id, instant } from '../../ledger/json-values.ts';
 import type { Database } from '../../postgres/database.ts';
 
@@ -130,22 +130,10 @@ export async function supersede(
 export function coverageRow(
   partyId: string,
   { runId, epoch }: { readonly runId: string | null; readonly epoch?: number | undefined },
-  { assetId, from, to, open, sides, tail, checkedAt }: NewCoverage,
+  range: NewCoverage,
   segmentId?: bigint,
 ): object {
-  return {
-    party_id: partyId,
-    asset_id: assetId,
-    epoch: epoch ?? null,
-    from_time: formatInstant(from),
-    to_time: formatInstant(to),
-    open,
-    sides,
-    segment_id: segmentId === undefined ? null : String(segmentId),
-    tail: tail ? tailSum.encode(tail) : null,
-    run_id: runId,
-    checked_at: checkedAt === undefined ? null : formatInstant(checkedAt),
-  };
+  return { ...newCoverage.encode(range), partyId, runId, epoch, segmentId: segmentId?.toString() };
 }
 
 /** @throws RetryableError `COVERAGE_CHANGED` */
@@ -155,9 +143,11 @@ export async function insertCoverage(tx: Database, rows: readonly object[]): Pro
     sql`
       insert into mirror.coverage (party_id, asset_id, epoch, from_time, to_time, open, sides, segment_id, tail, run_id,
         checked_at)
-      select party_id, asset_id, epoch, from_time, to_time, open, sides, segment_id, tail, run_id,
-        coalesce(checked_at, clock_timestamp())
-      from jsonb_populate_recordset(null::mirror.coverage, ${JSON.stringify(rows)}::jsonb)`.execute(tx),
+      select "partyId", "assetId", epoch, "from", "to", open, sides, "segmentId", tail, "runId",
+        coalesce("checkedAt", clock_timestamp())
+      from jsonb_to_recordset(${JSON.stringify(rows)}::jsonb) as given("partyId" text, "assetId" text, epoch int,
+        "from" timestamptz, "to" timestamptz, open boolean, sides text, "segmentId" bigint, tail jsonb, "runId" uuid,
+        "checkedAt" timestamptz)`.execute(tx),
   );
 }
 

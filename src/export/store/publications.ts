@@ -3,7 +3,7 @@ import { sql } from 'kysely';
 import { z } from 'zod';
 import { formatInstant } from '../../core/time.ts';
 import { instant } from '../../ledger/json-values.ts';
-import { type Manifest, manifestJson, manifestSchema } from '../../ledger/objects/manifest.ts';
+import { manifestJson, manifestSchema } from '../../ledger/objects/manifest.ts';
 import type { Database } from '../../postgres/database.ts';
 import {
   type Coverage,
@@ -79,20 +79,19 @@ export async function commitPublication(
   const superseded = await supersede(tx, publication.supersedes, publication.runId);
   for (const row of publication.closes) await closeAsItStands(tx, publication, row);
   const manifests = publication.segments.map(({ manifest }) => manifest);
-  const isOurs = ({ assetId }: Manifest): boolean => assetId === (lease.scope.assetId ?? null);
-  const ours = manifests.filter((manifest) => isOurs(manifest));
-  const others = manifests.filter((manifest) => !isOurs(manifest));
+  const { partyId, assetId = null } = lease.scope;
+  const ours = manifests.filter((manifest) => manifest.assetId === assetId);
+  const others = manifests.filter((manifest) => manifest.assetId !== assetId);
   // What is left of another scope's segment came with this publication, and is not counted as published by its run.
   const replacedRows = others.reduce((sum, { rows }) => sum - rows, superseded);
   const segments = [...ours, ...others].map((manifest, at) => {
-    const { leftOut } = manifestJson(manifest);
-    const replaced = at === 0 ? replacedRows : 0n;
-    return segmentRow(manifest, { leftOut, seq: `${manifest.seq}`, replacedRows: `${replaced}` });
+    const { leftOut, seq } = manifestJson(manifest);
+    return segmentRow(manifest, { leftOut, seq, replacedRows: `${at === 0 ? replacedRows : 0n}` });
   });
   const segmentIds = await guardOverlap(() => insertSegments(tx, segments));
   const ranges = publication.coverage.map((range) => {
     const segmentId = range.objectKey ? segmentIds.get(range.objectKey) : undefined;
-    return coverageRow(lease.scope.partyId, publication, range, segmentId);
+    return coverageRow(partyId, publication, range, segmentId);
   });
   await insertCoverage(tx, ranges);
   if (publication.lastEntryAt === undefined) return;

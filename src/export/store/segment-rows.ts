@@ -1,8 +1,7 @@
 /** Rows of `mirror.segments`: the same when published and when rebuilt, and what marks one that is damaged. */
 import { type RawBuilder, sql } from 'kysely';
 import { evidenceJson } from '../../core/json-value.ts';
-import { formatInstant } from '../../core/time.ts';
-import type { Manifest } from '../../ledger/objects/manifest.ts';
+import { type Manifest, manifestJson } from '../../ledger/objects/manifest.ts';
 import type { Database } from '../../postgres/database.ts';
 import { readRows } from '../../postgres/transaction.ts';
 
@@ -15,31 +14,8 @@ export function segmentRow(
   evidence: object,
   status: 'current' | 'superseded' = 'current',
 ): object {
-  return {
-    party_id: manifest.partyId,
-    asset_id: manifest.assetId,
-    from_time: formatInstant(manifest.from),
-    to_time: formatInstant(manifest.to),
-    open: manifest.open,
-    object_key: manifest.objectKey,
-    rows: String(manifest.rows),
-    bytes: String(manifest.bytes),
-    sha256: manifest.sha256,
-    object_bytes: String(manifest.objectBytes),
-    object_sha256: manifest.objectSha256,
-    digest: manifest.digest,
-    row_form: manifest.rowForm,
-    columns: manifest.columns,
-    run_id: manifest.runId,
-    published_at: formatInstant(manifest.publishedAt),
-    evidence,
-    status,
-  };
+  return { ...manifestJson(manifest), evidence, status };
 }
-
-const COLUMNS = sql.raw(
-  'party_id, asset_id, from_time, to_time, open, object_key, rows, bytes, sha256, object_bytes, object_sha256, digest, row_form, columns, run_id, published_at, evidence, status',
-);
 
 /**
  * The same object may come back: what was superseded by it, or before, is current again. `loaded_at` stays: it says
@@ -49,9 +25,15 @@ const COLUMNS = sql.raw(
  */
 export async function insertSegments(tx: Database, rows: readonly object[]): Promise<Map<string, bigint>> {
   const inserted = await sql<{ segment_id: bigint; object_key: string }>`
-    insert into mirror.segments as held (${COLUMNS}, superseded_at)
-    select ${COLUMNS}, case when status = 'superseded' then clock_timestamp() end
-    from jsonb_populate_recordset(null::mirror.segments, ${JSON.stringify(rows)}::jsonb)
+    insert into mirror.segments as held (party_id, asset_id, from_time, to_time, open, object_key, rows, bytes, sha256,
+      object_bytes, object_sha256, digest, row_form, columns, run_id, published_at, evidence, status, superseded_at)
+    select "partyId", "assetId", "from", "to", open, "objectKey", rows, bytes, sha256, "objectBytes", "objectSha256",
+      digest, "rowForm", columns, "runId", "publishedAt", evidence, status,
+      case when status = 'superseded' then clock_timestamp() end
+    from jsonb_to_recordset(${JSON.stringify(rows)}::jsonb) as given("partyId" text, "assetId" text, "from" timestamptz,
+      "to" timestamptz, open boolean, "objectKey" text, rows bigint, bytes bigint, sha256 text, "objectBytes" bigint,
+      "objectSha256" text, digest text, "rowForm" text, columns text[], "runId" uuid, "publishedAt" timestamptz,
+      evidence jsonb, status text)
     on conflict (object_key) do update set status = excluded.status, superseded_at = excluded.superseded_at,
       removed_at = null, quarantine_reason = null, open = excluded.open, run_id = excluded.run_id,
       evidence = held.evidence || jsonb_build_object('replacedRows', excluded.evidence->'replacedRows')
