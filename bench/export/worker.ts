@@ -34,14 +34,14 @@ await using warehouse = openWarehouse({ url: databaseUrl, onIdleError: () => und
 const repository = new ExportStore(warehouse.db);
 await repository.profile();
 await using rowPool = new RowPool();
-const seenTime = parseInstant('2023-06-01') ?? 0n;
+const seen = parseInstant('2023-06-01') ?? 0n;
 const delay = monitorEventLoopDelay({ resolution: 5 });
 delay.enable();
 let peakRss = 0;
 const watch = setInterval(() => (peakRss = Math.max(peakRss, process.memoryUsage.rss())), 20);
 const startMs = performance.now();
 const { verdict, bytes, rows } = await exportLedger(
-  { partyId: 'ab'.repeat(32), runId: randomUUID(), seenTime, closedTo: seenTime },
+  { partyId: 'ab'.repeat(32), runId: randomUUID(), clock: { seen, closedTo: seen, from: 'source' } },
   {
     source: source.ledger,
     repository,

@@ -1,5 +1,6 @@
 /** The stages composed with their stores, as jobs and commands call them. */
-import type { ExportRequest, StageCall, Stages } from '../runs/job.ts';
+import type { ExportRequest } from '../export/request.ts';
+import type { StageCall, Stages } from '../runs/job.ts';
 import { readLedger } from '../api/service/ledger-reader.ts';
 import { type Config, sourceMissing } from '../config/environment.ts';
 import { storable } from '../core/json-value.ts';
@@ -66,16 +67,11 @@ function stagesOfSource(parts: StageParts) {
   });
   const exportFrom = async (
     repository: ExportStore,
-    { clock, ...request }: ExportRequest,
+    request: ExportRequest,
     { signal, onProgress }: StageCall,
   ): Promise<VerdictWithEvidence> => {
     const { verdict, evidence, rows, bytes, objectKeys } = await exportParty(
-      {
-        ...request,
-        closedTo: clock.closedTo,
-        seenTime: clock.seen,
-        isClockGuessed: clock.from === 'guessed',
-      },
+      request,
       {
         source: asked().ledger,
         repository,

@@ -21,9 +21,9 @@ export function describeAnswer(last: Answered | undefined): Record<string, unkno
 }
 
 /** What has not happened yet nobody can show. */
-export function aheadNote({ to, seenTime, closedTo }: ExportRequest): string | undefined {
-  if (to === undefined || ceilSecond(to) <= seenTime) return undefined;
-  return `the range ends behind the source's time, ${formatInstant(seenTime)}; it is complete up to ${formatInstant(closedTo)}`;
+export function aheadNote({ to, clock: { seen, closedTo } }: ExportRequest): string | undefined {
+  if (to === undefined || ceilSecond(to) <= seen) return undefined;
+  return `the range ends behind the source's time, ${formatInstant(seen)}; it is complete up to ${formatInstant(closedTo)}`;
 }
 
 const MIXED_NOTE =

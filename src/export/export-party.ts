@@ -25,7 +25,7 @@ export async function exportParty(
   const profile = await repository.profile();
   const learn = async (known: Pick<SourceProfile, 'assetRequired' | 'assetAskedAt'>): Promise<void> =>
     repository.learn({ ...(await repository.profile()), ...known });
-  if (!demandsAsset(profile, request.seenTime)) {
+  if (!demandsAsset(profile, request.clock.seen)) {
     try {
       const outcome = await exportLedger(request, deps, signal);
       // It answered without one.
@@ -34,7 +34,7 @@ export async function exportParty(
       return outcome;
     } catch (error) {
       if (errorCode(error) !== 'ASSET_REQUIRED') throw error;
-      await learn({ assetRequired: true, assetAskedAt: request.seenTime });
+      await learn({ assetRequired: true, assetAskedAt: request.clock.seen });
     }
   }
   return exportAssets(request, deps, signal);

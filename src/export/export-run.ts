@@ -7,7 +7,7 @@ import { type Probe, probeRequest } from './fetch/probe.ts';
 import type { Outgrown, Received } from './fetch/receive.ts';
 import { servedAudits } from './plan/choose-audited.ts';
 import { type Asked, nextWindow } from './plan/next-window.ts';
-import { afterRefusal, decided, learned, newestShown } from './plan/profile.ts';
+import { afterRefusal, learned, newestShown } from './plan/profile.ts';
 import { earlier } from './plan/ranges.ts';
 import { closedRange, type Target } from './plan/remaining.ts';
 import { sumBytes } from './plan/time-histogram.ts';
@@ -79,7 +79,7 @@ export class ExportRun {
   /** Takes over what an earlier, perhaps killed, attempt left. */
   async #recover(): Promise<void> {
     const { repository, retentionMicros, request, lease, failpoint } = this.#context;
-    const { auditShare: share = 0, seenTime: now, runId } = request;
+    const { auditShare: share = 0, clock, runId } = request;
     const { scope } = lease;
     await failpoint('claimed');
     for (const { segments } of await recover(this.#context))
@@ -90,7 +90,7 @@ export class ExportRun {
     this.#epoch = epoch;
     this.#hasPublished =
       this.#adopted.length > 0 || coverage.some((row) => row.runId === runId && row.objectKey !== undefined);
-    const choice = { share, scope, epoch, now, retentionMicros };
+    const choice = { share, scope, epoch, now: clock.seen, retentionMicros };
     for (const { coverageId } of await servedAudits(coverage, choice, repository))
       this.#judge.audited.add(coverageId);
   }
@@ -122,7 +122,7 @@ export class ExportRun {
   }
 
   #target(coverage: Target['coverage'], profile: SourceProfile): Target {
-    const { assetId, from, to, seenTime, again, runId } = this.#context.request;
+    const { assetId, from, to, clock, again, runId } = this.#context.request;
     const range = { from: floorSecond(from ?? BEGINNING), to: to && ceilSecond(to) };
     return {
       ...range,
@@ -130,11 +130,11 @@ export class ExportRun {
       profile,
       assetId,
       closedTo: this.#closedTo(profile.shownTo),
-      now: seenTime,
+      now: clock.seen,
       retentionMicros: this.#context.retentionMicros,
       epoch: this.#epoch,
       runId,
-      again: again === true ? { from: range.from, to: range.to ?? seenTime } : undefined,
+      again: again === true ? { from: range.from, to: range.to ?? clock.seen } : undefined,
       audited: this.#judge.audited,
       kept: this.#judge.kept,
     };
@@ -143,18 +143,16 @@ export class ExportRun {
   /** The end of what may be closed: where the source tells no time, its newest entry. */
   #closedTo(shownTo: Micros = BEGINNING): Micros {
     if (!this.#context.source.hasTimes) return BEGINNING;
-    const { closedTo, isClockGuessed } = this.#context.request;
-    return isClockGuessed === true ? earlier(shownTo, floorSecond(closedTo)) : floorSecond(closedTo);
+    const { closedTo, from } = this.#context.request.clock;
+    return from === 'guessed' ? earlier(shownTo, closedTo) : closedTo;
   }
 
   async #probe(probe: Probe, profile: SourceProfile): Promise<undefined> {
     this.#fruitless += 1;
     const bounds = await this.#fetcher.probe(probe);
     const evidence = `an entry of ${formatInstant(probe.from)} was asked for by its second: it ${bounds === 'right' ? 'came' : 'did not come'}`;
-    await this.#context.repository.learn({
-      ...profile,
-      ...decided(bounds, evidence, this.#context.request.seenTime),
-    });
+    const { repository, request } = this.#context;
+    await repository.learn({ ...profile, bounds, evidence, decidedAt: request.clock.seen });
   }
 
   /** @returns undefined where the source refuses to be asked without a start and an end */
@@ -175,14 +173,14 @@ export class ExportRun {
     const isWhole = received.state === 'complete';
     const traits = isWhole ? received : received.traits;
     if (traits === undefined) return profile;
-    const { isClockGuessed, seenTime } = this.#context.request;
+    const { clock } = this.#context.request;
     const shownTo =
-      isClockGuessed === true && isWhole
+      clock.from === 'guessed' && isWhole
         ? newestShown(profile.shownTo, received.newestSecond)
         : profile.shownTo;
     const seen = { ...profile, isTimeless: this.#context.source.hasTimes ? undefined : true, shownTo };
     const question = { ...this.#context.lease.scope, ...request };
-    const known = learned(seen, { traits, question, now: seenTime });
+    const known = learned(seen, { traits, question, now: clock.seen });
     if (encodeProfile(known) !== encodeProfile(profile)) await this.#context.repository.learn(known);
     return known;
   }
@@ -252,7 +250,7 @@ export class ExportRun {
       evidence: {
         party: lease.scope.partyId,
         asset: lease.scope.assetId ?? 'all',
-        closedTo: formatInstant(request.closedTo),
+        closedTo: formatInstant(request.clock.closedTo),
         requests,
         publishedRows: String(published.rows),
         replacedRows: String(published.replacedRows),

@@ -2,25 +2,18 @@
 import { RetryableError } from '../core/errors.ts';
 import type { Micros } from '../core/time.ts';
 import type { VerdictWithEvidence } from '../core/verdict.ts';
+import type { LedgerRange } from '../ledger/ledger-range.ts';
+import type { SourceClock } from './plan/source-clock.ts';
 import type { ExportScope, LedgerSource } from './ports.ts';
 import type { PublishContext, PublishDeps } from './publish/publish.ts';
 import type { RowPool } from './read/row-pool.ts';
 import type { Published } from './store/export-store.ts';
 
-export interface ExportRequest {
-  readonly partyId: string;
-  /** Absent: every asset. */
-  readonly assetId?: string | undefined;
-  /** Widened to whole seconds; absent: from the beginning, up to the present. */
-  readonly from?: Micros | undefined;
-  readonly to?: Micros | undefined;
+/** Its range is widened to whole seconds. */
+export interface ExportRequest extends LedgerRange {
   readonly runId: string;
-  /** Nothing newer than this is closed; by the source's own clock. */
-  readonly closedTo: Micros;
-  /** The source's time when the run began. */
-  readonly seenTime: Micros;
-  /** The source tells no time: closed is at most what its entries have reached. */
-  readonly isClockGuessed?: boolean | undefined;
+  /** Of the source, when the run began. */
+  readonly clock: SourceClock;
   /** What is covered in the range is not believed, and asked for anew. */
   readonly again?: boolean | undefined;
   /** Of the closed segments, from 0 to 1: so many are asked for once more, and compared. */

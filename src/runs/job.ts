@@ -2,9 +2,10 @@
 import type { z } from 'zod';
 import type { Log } from '../core/log.ts';
 import type { SourceClock } from '../export/plan/source-clock.ts';
+import type { ExportRequest } from '../export/request.ts';
 import type { VerdictWithEvidence } from '../core/verdict.ts';
 import type { Config } from '../config/environment.ts';
-import type { LedgerQuestion, LedgerRange } from '../ledger/ledger-range.ts';
+import type { LedgerQuestion } from '../ledger/ledger-range.ts';
 import type { JobData, QueueName } from '../queue/backend.ts';
 import type { Queues } from '../queue/queues.ts';
 import type { ListLatency } from '../source/observers.ts';
@@ -25,15 +26,6 @@ export type ReportProgress = (lines: readonly ProgressLine[]) => void;
 export interface StageCall {
   readonly signal: AbortSignal;
   readonly onProgress: ReportProgress;
-}
-
-export interface ExportRequest extends LedgerRange {
-  readonly runId: string;
-  readonly clock: SourceClock;
-  /** What is covered in the range is not believed, and asked for anew. */
-  readonly again?: boolean | undefined;
-  /** Of the closed segments, from 0 to 1: so many are asked for once more, and compared. */
-  readonly auditShare?: number | undefined;
 }
 
 export interface VerifyRequest {

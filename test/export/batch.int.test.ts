@@ -10,7 +10,7 @@ import { openWarehouse, type Warehouse } from '../../src/postgres/database.ts';
 import { freshDatabase } from '../support/database.ts';
 import { rowsRead } from '../support/measure/rows-read.ts';
 import { signal, World } from './export-world.ts';
-import { at, entries } from './ledger-double.ts';
+import { at, clockAt, entries } from './ledger-double.ts';
 import { coveredParties, coveredRanges, exportLeaseEnds, recordedExports } from '../support/mirror-state.ts';
 import { addCoverage, addIdleLedgers, emptyLists, takeOverExport } from '../support/mirror-arrange.ts';
 
@@ -38,7 +38,7 @@ async function open(): Promise<Opened> {
     warehouse,
     batch,
     export: (partyId, now = NOW, repository = batch) => {
-      const request = { partyId, runId: randomUUID(), seenTime: at(now), closedTo: at(now) };
+      const request = { partyId, runId: randomUUID(), clock: clockAt(at(now), 0n) };
       return exportParty(request, world.deps({ repository }), signal);
     },
     [Symbol.asyncDispose]: () => owned.disposeAsync(),

@@ -10,6 +10,7 @@ import {
   ASSET,
   ASSET_2,
   at,
+  clockAt,
   entries,
   OTHER,
   PARTY,
@@ -263,8 +264,7 @@ describe('a bad answer', () => {
     const request = {
       partyId: PARTY,
       runId: randomUUID(),
-      seenTime: at('2023-06-01T00:00:00Z'),
-      closedTo: at('2023-06-01T00:00:00Z'),
+      clock: clockAt(at('2023-06-01T00:00:00Z'), 0n),
     };
     await expect(exportLedger(request, world.deps(), stop.signal)).rejects.toThrow('Ctrl-C');
     expect([await world.keys(), await world.spooled(), world.source.atOnce]).toEqual([[], [], 0]);

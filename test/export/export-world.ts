@@ -14,7 +14,7 @@ import { openFileStore } from '../../src/objects/file-store.ts';
 import type { ObjectStore } from '../../src/objects/object-store.ts';
 import { openWarehouse, type Warehouse } from '../../src/postgres/database.ts';
 import { ExportStore } from '../../src/export/store/export-store.ts';
-import { at, LedgerDouble, PARTY } from './ledger-double.ts';
+import { at, clockAt, LedgerDouble, PARTY } from './ledger-double.ts';
 import { currentSegments } from '../support/mirror-state.ts';
 import { emptyLedgers, endExportLeases, setSourceProfile } from '../support/mirror-arrange.ts';
 
@@ -63,12 +63,10 @@ export class World implements AsyncDisposable {
     changes: Partial<ExportDeps> = {},
     stop = signal,
   ): Promise<ExportOutcome> {
-    const seenTime = at(now);
     const asked = {
       partyId: PARTY,
       runId: randomUUID(),
-      seenTime,
-      closedTo: seenTime - 120_000_000n,
+      clock: clockAt(at(now)),
       ...request,
     };
     return exportLedger(asked, this.deps(changes), stop);

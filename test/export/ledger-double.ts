@@ -1,6 +1,7 @@
 /** A source in memory: a party's rows, served unordered as a release of the service would. */
 import type { ExportAnswer, WindowRequest, LedgerSource } from '../../src/export/ports.ts';
-import { parseInstant, type Micros } from '../../src/core/time.ts';
+import type { SourceClock } from '../../src/export/plan/source-clock.ts';
+import { floorSecond, parseInstant, type Micros } from '../../src/core/time.ts';
 import { HEADER_12, HEADER_13, writeRow12, writeRow13 } from '../ledger/csv.ts';
 
 export const PARTY = 'aa'.repeat(32);
@@ -21,6 +22,11 @@ export function at(text: string): Micros {
   const instant = parseInstant(text);
   if (instant === undefined) throw new Error(`no instant: ${text}`);
   return instant;
+}
+
+/** The source's clock at an instant; closed is what lies two minutes before it. */
+export function clockAt(seen: Micros, marginMicros = 120_000_000n): SourceClock {
+  return { seen, closedTo: floorSecond(seen - marginMicros), from: 'source' };
 }
 
 /** `count` entries from `first` on, some seconds apart; every fifth one repeats the one before. */

@@ -9,6 +9,7 @@ import { type Sandbox, startSandbox } from '../support/sandbox.ts';
 import { testSource } from '../source/test-source.ts';
 import type { freshDatabase } from '../support/database.ts';
 import { signal, World } from './export-world.ts';
+import { clockAt } from './ledger-double.ts';
 import { TestRowPool } from './faults/fault-case.ts';
 import { currentSegments } from '../support/mirror-state.ts';
 
@@ -36,8 +37,8 @@ export async function openNights(
     sandbox,
     world,
     run: (partyId, assets, range) => {
-      const seenTime = sandbox.truth.head().time;
-      const request = { partyId, runId: randomUUID(), seenTime, closedTo: seenTime - 120_000_000n, ...range };
+      const clock = clockAt(sandbox.truth.head().time);
+      const request = { partyId, runId: randomUUID(), clock, ...range };
       return exportParty(
         request,
         { ...world.deps({ source: ledger, segmentBytesMax: 2 ** 20, rowPool }), ...changes, assets },

@@ -20,6 +20,7 @@ import { LakeStore } from '../../src/lake/store/lake-store.ts';
 import { LoadStore } from '../../src/load/store/load-store.ts';
 import { VerifyStore } from '../../src/load/store/verify-store.ts';
 import { signal, World } from '../export/export-world.ts';
+import { clockAt } from '../export/ledger-double.ts';
 import { testSource } from '../source/test-source.ts';
 import { freshDatabase, openFreshDatabase } from '../support/database.ts';
 import { emptyLedgers } from '../support/mirror-arrange.ts';
@@ -203,9 +204,9 @@ test.each(RELEASE_NAMES)(
       for (const passedMs of [0, 3_600_000, 86_400_000]) {
         sandbox.advance(passedMs);
         sender.advance(passedMs);
-        const seenTime = sandbox.truth.head().time;
+        const clock = clockAt(sandbox.truth.head().time);
         for (const { id } of sandbox.truth.parties()) {
-          const request = { partyId: id, runId: randomUUID(), seenTime, closedTo: seenTime - 120_000_000n };
+          const request = { partyId: id, runId: randomUUID(), clock };
           await exportParty(request, world.deps({ source: ledger, segmentBytesMax: 100_000 }), signal);
         }
         expect(await loadAll({ repository: new LoadStore(warehouse), objects }, signal)).toMatchObject({

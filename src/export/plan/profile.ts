@@ -47,7 +47,9 @@ function ofHeader(profile: SourceProfile, header: string, { traits, now }: Lesso
     shownTo,
     header,
     sides,
-    ...decided(sides === 'from' ? 'right' : 'unproven', evidence, now),
+    bounds: sides === 'from' ? 'right' : 'unproven',
+    evidence,
+    decidedAt: now,
     // The refusal came before any header, and from the same release.
     ...(profile.header === undefined ? { assetRequired, assetAskedAt } : {}),
   };
@@ -56,20 +58,13 @@ function ofHeader(profile: SourceProfile, header: string, { traits, now }: Lesso
 /** Known rows did not come back as they were: what filters right has to be shown again. */
 export function doubted(profile: SourceProfile, now: Micros): SourceProfile {
   if (profile.bounds === 'unproven' || profile.sides === 'from') return profile;
-  return { ...profile, ...decided('unproven', 'known entries did not come back as they were', now) };
+  const evidence = 'known entries did not come back as they were';
+  return { ...profile, bounds: 'unproven', evidence, decidedAt: now };
 }
 
 /** Whether the source still is believed to demand an asset: a refusal costs it nothing, so it is asked daily. */
 export function demandsAsset(profile: SourceProfile, now: Micros): boolean {
   return profile.assetRequired === true && now - (profile.assetAskedAt ?? 0n) < BELIEVED_MICROS;
-}
-
-export function decided(
-  bounds: NonNullable<SourceProfile['bounds']>,
-  evidence: string,
-  decidedAt: Micros,
-): Decided {
-  return { bounds, evidence, decidedAt };
 }
 
 /**
@@ -91,13 +86,15 @@ function judgedByRows(base: SourceProfile, { traits, question, now }: Lesson): D
   if (from === undefined) return undefined;
   if (farOutside > 0) {
     if (base.bounds === 'broken') return undefined;
-    const bounds = to === undefined ? 'a start' : 'a start and an end';
-    return decided('broken', `${farOutside} entries far outside of ${bounds} that was asked for`, now);
+    const given = to === undefined ? 'a start' : 'a start and an end';
+    const evidence = `${farOutside} entries far outside of ${given} that was asked for`;
+    return { bounds: 'broken', evidence, decidedAt: now };
   }
   // It may have been upgraded without another header.
   const isOld = now - (base.decidedAt ?? 0n) > BELIEVED_MICROS;
   if (base.bounds !== 'broken' || layout.sides === 'from' || !isOld) return undefined;
-  return decided('unproven', 'an answer within its bounds, of a release that did not keep them before', now);
+  const evidence = 'an answer within its bounds, of a release that did not keep them before';
+  return { bounds: 'unproven', evidence, decidedAt: now };
 }
 
 /** The newest entry that left a party: kept while it may be needed, and young enough to be served. */

@@ -1,15 +1,13 @@
 /** Half-open ranges of time and what is left of them: `[from, to)`, whole seconds. */
 import { floorSecond, type Micros, SECOND_MICROS } from '../../core/time.ts';
 
-export interface Range {
-  readonly from: Micros;
-  readonly to: Micros;
+interface Span<Instant> {
+  readonly from: Instant;
+  readonly to: Instant;
 }
+export type Range = Span<Micros>;
 
-export function overlaps<Instant extends Micros | number>(
-  left: { readonly from: Instant; readonly to: Instant },
-  right: { readonly from: Instant; readonly to: Instant },
-): boolean {
+export function overlaps<Instant>(left: Span<Instant>, right: Span<Instant>): boolean {
   return left.from < right.to && right.from < left.to;
 }
 

@@ -116,7 +116,7 @@ function rangeOf(
   return {
     assetId: lease.scope.assetId ?? null,
     from,
-    to: to ?? openEnd(from, received, request.seenTime),
+    to: to ?? openEnd(from, received, request.clock.seen),
     open: isOpen,
     sides: received.layout.sides,
     written: spooled && { ...received, spooled },

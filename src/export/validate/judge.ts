@@ -3,7 +3,7 @@ import { BEGINNING, DAY_MICROS } from '../../core/time.ts';
 import type { Verdict, VerdictWithEvidence } from '../../core/verdict.ts';
 import type { Outgrown, Received } from '../fetch/receive.ts';
 import { type Asked, firstWay, secondWay } from '../plan/next-window.ts';
-import { decided, doubted } from '../plan/profile.ts';
+import { doubted } from '../plan/profile.ts';
 import { overlaps } from '../plan/ranges.ts';
 import { type AskPlan, closedRange, isEmpty } from '../plan/remaining.ts';
 import type { WindowPlan } from '../plan/window-plan.ts';
@@ -174,10 +174,8 @@ export class Judge {
   /** Something left the party after all, where nothing did between a start and an end. */
   async #distrustBounds(profile: SourceProfile): Promise<void> {
     const evidence = 'entries that left a party came with a start alone, and not with a start and an end';
-    await this.#context.repository.learn({
-      ...profile,
-      ...decided('broken', evidence, this.#context.request.seenTime),
-    });
+    const { repository, request } = this.#context;
+    await repository.learn({ ...profile, bounds: 'broken', evidence, decidedAt: request.clock.seen });
   }
 
   #doubtOf(
@@ -213,7 +211,7 @@ export class Judge {
     // The first of two answers that may end anywhere says nothing yet.
     if (doubt.state === 'end unproven' && !isLast) return undefined;
     if (!OF_ONE_REQUEST.has(doubt.state))
-      await this.#context.repository.learn(doubted(learned, this.#context.request.seenTime));
+      await this.#context.repository.learn(doubted(learned, this.#context.request.clock.seen));
     const isTwice = this.#hand.doubts.length > 1;
     if (isLast || (isTwice && doubt.state !== 'other')) return this.#contradict(doubt, answered, isProven);
     // Twice the same surprise: what was known before is asked for again, and replaced where it differs.
@@ -237,8 +235,8 @@ export class Judge {
     const isEnd = doubt.state === 'end unproven';
     this.verdicts.push(isEnd ? 'incomplete' : 'suspicious');
     const hasNew = received.segments.some(({ spooled }) => spooled !== undefined);
-    const { seenTime } = this.#context.request;
-    const isOld = seenTime - (plan.overlap?.tail.from ?? seenTime) > RESTED_MICROS;
+    const { seen } = this.#context.request.clock;
+    const isOld = seen - (plan.overlap?.tail.from ?? seen) > RESTED_MICROS;
     const isGone = doubt.state === 'fewer' && received.before.rows === 0 && hasNew && isOld;
     const isAccepted =
       !isEnd && doubt.state !== 'other' && this.#context.lease.contradictions + 1 >= CONTRADICTIONS_MAX;

@@ -11,7 +11,8 @@ import {
 import { whoseFault } from '../../core/faults.ts';
 import type { SourceClock } from '../../export/plan/source-clock.ts';
 import { instant } from '../../ledger/json-values.ts';
-import type { ExportRequest, JobContext, JobDeps, LeasedLedgers, ReportProgress, StageCall } from '../job.ts';
+import type { ExportRequest } from '../../export/request.ts';
+import type { JobContext, JobDeps, LeasedLedgers, ReportProgress, StageCall } from '../job.ts';
 import { exportKey } from '../progress/progress-hints.ts';
 import type { Run } from '../store/run-store.ts';
 import { describeError, readKnownRun } from '../work-run.ts';

@@ -1,4 +1,5 @@
 /** One export as a worker runs it: real source client, warehouse, store and hints, in whichever process. */
+import { clockAt } from '../ledger-double.ts';
 import { randomUUID } from 'node:crypto';
 import { join } from 'node:path';
 import { exportLedger } from '../../../src/export/export-ledger.ts';
@@ -54,9 +55,9 @@ export async function exportFrom(
 ): Promise<ExportOutcome> {
   await using source = openSource(sourceConfig(given.sourceUrl), { ...localState(), acceptGzip: false });
   await using warehouse = openWarehouse({ url: given.databaseUrl, onIdleError: () => undefined });
-  const seenTime = BigInt(given.seenTime);
+  const clock = clockAt(BigInt(given.seenTime), MARGIN_MICROS);
   return await exportLedger(
-    { partyId: given.partyId, runId: randomUUID(), seenTime, closedTo: seenTime - MARGIN_MICROS },
+    { partyId: given.partyId, runId: randomUUID(), clock },
     {
       source: source.ledger,
       repository: new ExportStore(warehouse.db),

@@ -20,7 +20,7 @@ import { HEADER_13 } from '../../ledger/csv.ts';
 import { Random } from '../../list-sync/plain-source/random.ts';
 import { freshDatabase } from '../../support/database.ts';
 import { signal, World } from '../export-world.ts';
-import { row13 } from '../ledger-double.ts';
+import { clockAt, row13 } from '../ledger-double.ts';
 
 const database = await freshDatabase({ isMigrated: true });
 const NIGHTS = Number(process.env['NIGHTS'] ?? 500);
@@ -212,7 +212,7 @@ class Simulation {
   async #export(partyId: string, isCalm: boolean, repository: ExportStore): Promise<string> {
     const runId = randomUUID();
     const seenTime = this.#network.now;
-    const request = { partyId, runId, seenTime, closedTo: seenTime - 120n * SECOND, auditShare: 0.05 };
+    const request = { partyId, runId, clock: clockAt(seenTime), auditShare: 0.05 };
     for (let attempt = 1; attempt <= TRIES_MAX; attempt += 1) {
       const killedAt = isCalm ? undefined : this.#meet();
       try {

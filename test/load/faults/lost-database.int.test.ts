@@ -12,6 +12,7 @@ import { ExportArchiveStore } from '../../../src/export/store/export-archive.ts'
 import { openWarehouse } from '../../../src/postgres/database.ts';
 import type { ReleaseName } from '../../../src/sandbox/release-names.ts';
 import { signal, World } from '../../export/export-world.ts';
+import { clockAt } from '../../export/ledger-double.ts';
 import { expectTruth, type Night, openNights } from '../../export/sandbox-nightly.ts';
 import { testSource } from '../../source/test-source.ts';
 import { freshDatabase, openFreshDatabase } from '../../support/database.ts';
@@ -40,10 +41,9 @@ async function openScene(release: ReleaseName): Promise<Scene> {
   const { ledger } = testSource(new URL(sandbox.url));
   async function nightOf(of: World): Promise<readonly string[]> {
     asked.length = 0;
-    const seenTime = sandbox.truth.head().time;
-    const closedTo = seenTime - 120_000_000n;
+    const clock = clockAt(sandbox.truth.head().time);
     for (const { id } of sandbox.truth.parties()) {
-      const request = { partyId: id, runId: randomUUID(), seenTime, closedTo };
+      const request = { partyId: id, runId: randomUUID(), clock };
       const outcome = await exportParty(
         request,
         of.deps({ source: ledger, segmentBytesMax: 2 ** 20 }),
