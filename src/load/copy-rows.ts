@@ -22,16 +22,15 @@ const NULL = '\\N';
 const PARTY_PLACES = ENTRY_COLUMNS.flatMap((name, place) => (isPartyColumn(name) ? [place] : []));
 const ESCAPES: Readonly<Record<string, string>> = { '\\': '\\\\', '\t': '\\t', '\n': '\\n', '\r': '\\r' };
 
-/** What the loader found while it read a segment. */
-export interface LoadedSums {
+interface StatedSum {
   readonly rows: bigint;
   readonly valuesDigest: string;
+}
+
+/** What the loader found while it read a segment. */
+export interface LoadedSums extends StatedSum {
   /** `2023-05` */
-  readonly months: readonly {
-    readonly month: string;
-    readonly rows: bigint;
-    readonly valuesDigest: string;
-  }[];
+  readonly months: readonly (StatedSum & { readonly month: string })[];
   /** Rows whose `effect` is not what their quantity and accounts say; they are loaded as they were sent. */
   readonly effectsContradicted: bigint;
 }
@@ -80,17 +79,8 @@ export class CopyRows implements SegmentRows {
   sums(): LoadedSums {
     const total = new RowDigest();
     for (const sum of this.#sums.values()) total.merge(sum);
-    const months = [...this.#sums].map(([month, sum]) => ({
-      month,
-      rows: BigInt(sum.rows),
-      valuesDigest: sum.hex(),
-    }));
-    return {
-      rows: BigInt(total.rows),
-      valuesDigest: total.hex(),
-      months,
-      effectsContradicted: this.#contradictions,
-    };
+    const months = [...this.#sums].map(([month, sum]) => ({ month, ...stateSum(sum) }));
+    return { ...stateSum(total), months, effectsContradicted: this.#contradictions };
   }
 
   #read(buffer: Buffer, start: number, end: number): CanonicalRow {
@@ -124,6 +114,10 @@ export class CopyRows implements SegmentRows {
       cause,
     });
   }
+}
+
+function stateSum(sum: RowDigest): StatedSum {
+  return { rows: BigInt(sum.rows), valuesDigest: sum.hex() };
 }
 
 /** Most values need no escape: their patterns admit nothing that COPY reads. Parties and unknown columns do. */

@@ -1,12 +1,29 @@
-/** Loads every party that has something waiting. */
-import { errorCode, errorLine, UnreachableError } from '../core/errors.ts';
+/** Brings published segments into the warehouse: of one party, or of every party that has something waiting. */
+import { errorCode, errorLine, PermanentError, UnreachableError } from '../core/errors.ts';
 import { type Verdict, worst } from '../core/verdict.ts';
-import { type FaultySegment, type LoadDeps, loadParty, type PartyLoad } from './load-party.ts';
+import type { ObjectStore } from '../objects/object-store.ts';
+import { CopyRows } from './copy-rows.ts';
+import { planReplacements, type Replacement } from './plan.ts';
+import type { Problem } from './ports.ts';
+import { readSegment, SegmentFault } from './segment-reader.ts';
+import type { LoadStore } from './store/load-store.ts';
+import type { SegmentRecord } from './store/segment-records.ts';
 
 const CONCURRENCY = 2;
 const PAGE_ROWS = 200;
 /** Kept of each kind of trouble, for the run's evidence; all of them are counted. */
 const KEPT_MAX = 100;
+/** Segments may change during a load, which then plans again: so often at most. */
+const PLANS_MAX = 20;
+/** A bit may flip on the way: an object counts as damaged after so many readings. */
+const READINGS_MAX = 2;
+
+export interface LoadDeps {
+  readonly repository: LoadStore;
+  readonly objects: ObjectStore;
+}
+
+type FaultySegment = Pick<SegmentRecord, 'segmentId' | 'objectKey'> & Omit<Problem, 'subject'>;
 
 /**
  * A party that fails does not stop the others; a warehouse or store that cannot be reached does.
@@ -55,17 +72,25 @@ async function* partiesInTurn(deps: LoadDeps, signal: AbortSignal): AsyncGenerat
   }
 }
 
-function noTotals() {
+function nothingLoaded() {
   return {
-    parties: 0,
     segments: 0,
     rows: 0n,
     removedRows: 0n,
-    /** Rows whose `effect` contradicts their quantity and accounts; the evidence of their segments has them too. */
+    /** Loaded rows whose `effect` contradicts their quantity and accounts; the evidence of their segments has them too. */
     effectsContradicted: 0n,
+    /** Segments that wait because what they replace waits for one that is quarantined. */
     heldBack: 0,
-    quarantinedCount: 0,
     quarantined: [] as FaultySegment[],
+  };
+}
+type PartyLoad = Readonly<ReturnType<typeof nothingLoaded>>;
+
+function noTotals() {
+  return {
+    parties: 0,
+    ...nothingLoaded(),
+    quarantinedCount: 0,
     failedCount: 0,
     failed: [] as { readonly partyId: string; readonly code: string; readonly message: string }[],
   };
@@ -94,4 +119,75 @@ function judge({ quarantinedCount, failedCount, heldBack, effectsContradicted }:
     quarantinedCount + failedCount + heldBack === 0 ? 'complete' : 'incomplete',
     effectsContradicted === 0n ? 'complete' : 'suspicious',
   ]);
+}
+
+/**
+ * Loads every current segment that is not loaded, and removes rows of superseded ones in the transaction
+ * that brings their replacement. Segments that cannot be read are quarantined with their reason, and tried
+ * again by the next load; the others go on. Doing it again, or twice at once, changes nothing.
+ * @throws RetryableError where the warehouse or the store failed; what was committed stays
+ */
+export async function loadParty(partyId: string, deps: LoadDeps, signal: AbortSignal): Promise<PartyLoad> {
+  const sums = nothingLoaded();
+  const { quarantined } = sums;
+  for (let plan = 0; plan < PLANS_MAX; plan += 1) {
+    signal.throwIfAborted();
+    const { pending, stale } = await deps.repository.toLoad(partyId);
+    const faulty = new Set(quarantined.map(({ segmentId }) => segmentId));
+    const work = planReplacements(pending, stale, faulty);
+    if (work.length === 0) {
+      const heldBack = pending.filter(({ segmentId }) => !faulty.has(segmentId)).length;
+      return { ...sums, heldBack };
+    }
+    for (const replacement of work) {
+      signal.throwIfAborted();
+      try {
+        const replaced = await replaceOne(partyId, replacement, deps, signal);
+        // The manifest moved on: it is planned again with what it says now.
+        if (replaced === undefined) break;
+        sums.segments += replacement.load.length;
+        sums.rows += replaced.rows;
+        sums.removedRows += replaced.removedRows;
+        sums.effectsContradicted += replaced.effectsContradicted;
+      } catch (error) {
+        if (!(error instanceof SegmentFault)) throw error;
+        const { code, message, segment } = error;
+        await deps.repository.quarantine(segment.segmentId, { code, message });
+        quarantined.push({ code, message, segmentId: segment.segmentId, objectKey: segment.objectKey });
+      }
+    }
+  }
+  throw new PermanentError(
+    `Cannot load ${partyId}: its segments changed ${PLANS_MAX} times meanwhile; load it when its exports have ended`,
+    { code: 'LOAD_UNSETTLED', meta: { partyId } },
+  );
+}
+
+/** @returns undefined where the manifest has changed meanwhile. @throws SegmentFault */
+async function replaceOne(partyId: string, replacement: Replacement, deps: LoadDeps, signal: AbortSignal) {
+  for (let reading = 1; ; reading += 1) {
+    let [rows, effectsContradicted] = [0n, 0n];
+    try {
+      const removedRows = await deps.repository.replace(
+        partyId,
+        replacement,
+        async (segment, sink) => {
+          const copied = new CopyRows(segment);
+          for await (const read of readSegment(deps.objects, segment, copied, signal)) {
+            const months = read.take();
+            if (months.length > 0) await sink.write(months);
+          }
+          const loaded = copied.sums();
+          rows += loaded.rows;
+          effectsContradicted += loaded.effectsContradicted;
+          return loaded;
+        },
+        signal,
+      );
+      return removedRows === undefined ? undefined : { rows, removedRows, effectsContradicted };
+    } catch (error) {
+      const isRead = error instanceof SegmentFault && error.code !== 'OBJECT_MISSING';
+      if (!isRead || reading >= READINGS_MAX) throw error;
+    }
+  }
 }

@@ -4,7 +4,7 @@
  */
 import { pipeline, type Readable } from 'node:stream';
 import { ByteSums } from '../core/byte-sums.ts';
-import { errorCode, PermanentError, RetryableError } from '../core/errors.ts';
+import { errorCode, type ErrorDetails, PermanentError, RetryableError } from '../core/errors.ts';
 import { hashRow, RowDigest } from '../ledger/digest.ts';
 import { type Layout, readHeader } from '../ledger/header.ts';
 import { RowSplitter } from '../ledger/row-splitter.ts';
@@ -30,8 +30,8 @@ export interface SegmentRows {
 export class SegmentFault extends PermanentError {
   readonly segment: SegmentRecord;
 
-  constructor(segment: SegmentRecord, cause: PermanentError) {
-    super(cause.message, { code: cause.code, meta: cause.meta, cause });
+  constructor(segment: SegmentRecord, message: string, details: ErrorDetails) {
+    super(message, details);
     this.segment = segment;
   }
 }
@@ -49,6 +49,15 @@ export async function* readSegment<Rows extends SegmentRows>(
   signal: AbortSignal,
 ): AsyncGenerator<Rows> {
   const [stored, plain, digest] = [new ByteSums(), new ByteSums(), new RowDigest()];
+  const key = segment.objectKey;
+  const corrupt = (what: string, found: string | bigint, recorded: string | bigint) => {
+    const state = `its ${what} is ${found}, recorded is ${recorded}; restore it from a backup, or export the range again`;
+    const meta = { key, what, found: `${found}`, recorded: `${recorded}` };
+    return new SegmentFault(segment, `Cannot use the object ${key}: ${state}`, {
+      code: 'OBJECT_CORRUPT',
+      meta,
+    });
+  };
   let isHeader = true;
   const splitter = new RowSplitter((buffer, start, end) => {
     if (isHeader) rows.header(readHeader(buffer.subarray(start, end)));
@@ -60,15 +69,15 @@ export async function* readSegment<Rows extends SegmentRows>(
   });
   let bytes: Readable | undefined;
   try {
-    const source = await objects.read(segment.objectKey, signal);
+    const source = await objects.read(key, signal);
     // The callback does nothing: an error destroys the last stream, whose reader meets it.
     const counted = pipeline(source, stored.through(), () => undefined);
-    bytes = plainStream(counted, compressionOf(segment.objectKey));
+    bytes = plainStream(counted, compressionOf(key));
     for await (const chunk of bytes as AsyncIterable<Buffer>) {
       signal.throwIfAborted();
       plain.add(chunk);
       // Sooner than at the end: a damaged archive could unpack for ever.
-      if (plain.bytes > segment.bytes) throw corrupt(segment, 'bytes', plain.bytes, segment.bytes);
+      if (plain.bytes > segment.bytes) throw corrupt('bytes', plain.bytes, segment.bytes);
       for (let start = 0; start < chunk.length; start += PIECE_BYTES) {
         splitter.push(chunk.subarray(start, start + PIECE_BYTES));
         yield rows;
@@ -83,7 +92,7 @@ export async function* readSegment<Rows extends SegmentRows>(
       ['rows', BigInt(digest.rows), segment.rows],
       ['digest', digest.hex(), segment.digest],
     ] as const)
-      if (found !== recorded) throw corrupt(segment, what, found, recorded);
+      if (found !== recorded) throw corrupt(what, found, recorded);
   } catch (error) {
     signal.throwIfAborted();
     throw readingError(segment, error);
@@ -92,34 +101,18 @@ export async function* readSegment<Rows extends SegmentRows>(
   }
 }
 
-function corrupt(
-  segment: SegmentRecord,
-  what: string,
-  found: string | bigint,
-  recorded: string | bigint,
-): PermanentError {
-  return new PermanentError(
-    `Cannot use the object ${segment.objectKey}: its ${what} is ${found}, recorded is ${recorded}; ` +
-      'restore it from a backup, or export the range again',
-    {
-      code: 'OBJECT_CORRUPT',
-      meta: { key: segment.objectKey, what, found: `${found}`, recorded: `${recorded}` },
-    },
-  );
-}
-
 /** Errors of the archive are the object's fault and stay; the rest is the store's, and may pass. */
 function readingError(segment: SegmentRecord, error: unknown): Error {
-  if (error instanceof RetryableError) return error;
-  if (error instanceof PermanentError) return new SegmentFault(segment, error);
+  if (error instanceof RetryableError || error instanceof SegmentFault) return error;
+  if (error instanceof PermanentError) {
+    const { message, code, meta } = error;
+    return new SegmentFault(segment, message, { code, meta, cause: error });
+  }
   const code = errorCode(error);
   const isArchive = isArchiveDamage(error) || code === 'ERR_TRAILING_JUNK_AFTER_STREAM_END';
   const message = `Cannot read the object ${segment.objectKey}: ${code}`;
   const details = { cause: error, meta: { key: segment.objectKey } };
   return isArchive
-    ? new SegmentFault(
-        segment,
-        new PermanentError(`${message}; it is damaged`, { ...details, code: 'OBJECT_CORRUPT' }),
-      )
+    ? new SegmentFault(segment, `${message}; it is damaged`, { ...details, code: 'OBJECT_CORRUPT' })
     : new RetryableError(`${message}; it is tried again`, { ...details, code: 'OBJECT_READ_BROKE' });
 }

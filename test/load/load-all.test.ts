@@ -2,7 +2,7 @@
 import { describe, expect, test } from 'vitest';
 import { UnreachableError } from '../../src/core/errors.ts';
 import { loadAll } from '../../src/load/load-all.ts';
-import type { LoadDeps } from '../../src/load/load-party.ts';
+import type { LoadDeps } from '../../src/load/load-all.ts';
 
 const AWAY = new UnreachableError('Cannot read: no connection', { code: 'OBJECT_STORE_UNREACHABLE' });
 

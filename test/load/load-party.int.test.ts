@@ -4,7 +4,7 @@ import { fileURLToPath } from 'node:url';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { LoadStore } from '../../src/load/store/load-store.ts';
 import { loadAll } from '../../src/load/load-all.ts';
-import { loadParty, type LoadDeps } from '../../src/load/load-party.ts';
+import { loadParty, type LoadDeps } from '../../src/load/load-all.ts';
 import type { ObjectStore } from '../../src/objects/object-store.ts';
 import { waitFor } from '../support/wait-for.ts';
 import { loadWorld } from './load-world.ts';

@@ -2,7 +2,7 @@ import { unlink, writeFile } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { loadAll } from '../../src/load/load-all.ts';
-import type { LoadDeps } from '../../src/load/load-party.ts';
+import type { LoadDeps } from '../../src/load/load-all.ts';
 import { rebuildIfEmpty, catchUpWithStore } from '../../src/load/store/rebuild.ts';
 import { verify, type VerifyReport } from '../../src/load/verify.ts';
 import { LoadStore } from '../../src/load/store/load-store.ts';

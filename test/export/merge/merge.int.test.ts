@@ -9,7 +9,7 @@ import type { Step } from '../../../src/export/publish/publish.ts';
 import { ExportArchiveStore } from '../../../src/export/store/export-archive.ts';
 import { RowDigest } from '../../../src/ledger/digest.ts';
 import { manifestKey } from '../../../src/ledger/objects/object-keys.ts';
-import { loadParty } from '../../../src/load/load-party.ts';
+import { loadParty } from '../../../src/load/load-all.ts';
 import { LoadStore } from '../../../src/load/store/load-store.ts';
 import { openWarehouse, type Warehouse } from '../../../src/postgres/database.ts';
 import { freshDatabase } from '../../support/database.ts';
