@@ -16,7 +16,7 @@ import { readConfig } from '../src/config/environment.ts';
 import { createLog } from '../src/core/log.ts';
 import { enqueueRun } from '../src/runs/enqueue.ts';
 import type { Run } from '../src/runs/store/run-store.ts';
-import { handleJob } from '../src/worker/registry.ts';
+import { handleJob } from '../src/worker/job-worker.ts';
 import { countStatements } from '../test/support/measure/count-statements.ts';
 import { farSchedule } from '../test/support/far-schedule.ts';
 import { chooseRedis } from '../test/support/servers/redis-binary.ts';

@@ -5,7 +5,7 @@ import { runNightly } from '../src/runs/nightly/nightly-run.ts';
 import { claimScheduled, SCHEDULED } from '../src/runs/nightly/start-scheduled.ts';
 import { sendNotices } from '../src/runs/notices.ts';
 import { workRun } from '../src/runs/work-run.ts';
-import { runDocument } from '../src/runs/run-document.ts';
+import { describeRun } from '../src/runs/run-document.ts';
 import type { Completeness } from '../src/runs/store/completeness.ts';
 
 const payload = z.union([
@@ -32,7 +32,7 @@ export const nightlyJob: JobDefinition<z.infer<typeof payload>> = {
       },
     );
     const ended = await deps.runs.get(runId);
-    if (ended?.state === 'done') deps.log.info({ report: runDocument(ended) }, 'Nightly report');
+    if (ended?.state === 'done') deps.log.info({ report: describeRun(ended) }, 'Nightly report');
     await sendNotices(deps);
   },
 };

@@ -12,7 +12,7 @@ import { Queues } from '../queue/queues.ts';
 import { openPostgresBackend, openRedisBackend } from '../queue/redis-and-postgres.ts';
 import type { JobDeps } from '../runs/job.ts';
 import { nextScheduledMs } from '../runs/nightly/scheduled-times.ts';
-import { ProgressHints } from '../runs/progress/progress-hints.ts';
+import { ProgressHints } from '../runs/progress.ts';
 import { openPoster } from '../runs/notices.ts';
 import { RunCosts } from '../runs/store/run-costs.ts';
 import { readCompleteness } from '../runs/store/completeness.ts';

@@ -18,7 +18,7 @@ import { queuePrefix, readIdentity, shownUrl } from '../postgres/identity.ts';
 import { migrate } from '../postgres/migrate.ts';
 import { nextScheduledMs } from '../runs/nightly/scheduled-times.ts';
 import { findMissedMs } from '../runs/nightly/start-scheduled.ts';
-import { ProgressHints } from '../runs/progress/progress-hints.ts';
+import { ProgressHints } from '../runs/progress.ts';
 import { RunStore } from '../runs/store/run-store.ts';
 import { openStatusStore } from '../runs/store/status-store.ts';
 import { openPostgresState } from '../state/postgres-state.ts';

@@ -30,7 +30,7 @@ import { publishReport, restoreReports } from '../runs/store/publish-report.ts';
 import { LoadStore } from '../load/store/load-store.ts';
 import { VerifyStore } from '../load/store/verify-store.ts';
 import { ListStore } from '../list-sync/store/list-store.ts';
-import { exportLine, lakeLine, loadLine, syncLine, verifyLine } from '../runs/progress/lines-of-stages.ts';
+import { exportLine, lakeLine, loadLine, syncLine, verifyLine } from '../runs/progress.ts';
 import type { Base } from './base.ts';
 import { describeStore } from './describe-store.ts';
 

@@ -3,7 +3,7 @@ import type { Writable } from 'node:stream';
 import type { Config } from '../config/environment.ts';
 import type { Log } from '../core/log.ts';
 import type { Verdict } from '../core/verdict.ts';
-import { errorIn, runDocument } from '../runs/run-document.ts';
+import { errorIn, describeRun } from '../runs/run-document.ts';
 import type { Run } from '../runs/store/run-store.ts';
 import type { Progress } from './output/progress.ts';
 import { runSummary } from './output/run-text.ts';
@@ -58,6 +58,6 @@ export function exitCodeOf(verdict: Verdict | null, evidence: Readonly<Record<st
 
 /** What a command answers that did one run. */
 export function runResult(ended: Run): CommandResult {
-  const document = runDocument(ended);
+  const document = describeRun(ended);
   return { exitCode: exitCodeOf(ended.verdict, ended.evidence), document, text: runSummary(document) };
 }

@@ -5,7 +5,7 @@ import type { VerdictWithEvidence } from '../core/verdict.ts';
 import { enqueueRun } from './enqueue.ts';
 import { fixClock, reportTo } from './nightly/export-ledgers.ts';
 import type { JobDeps } from './job.ts';
-import { exportKey } from './progress/progress-hints.ts';
+import { exportKey } from './progress.ts';
 import type { Run } from './store/run-store.ts';
 
 /** Orders that come close together share what does not depend on their party. */

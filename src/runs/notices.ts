@@ -10,7 +10,7 @@ import { errorLine, RetryableError } from '../core/errors.ts';
 import { hideSecretsIn } from '../core/json-value.ts';
 import type { Log } from '../core/log.ts';
 import type { Database } from '../postgres/database.ts';
-import { isOver, runDocument } from './run-document.ts';
+import { isOver, describeRun } from './run-document.ts';
 import type { Run, RunStore } from './store/run-store.ts';
 import { readUntoldRuns, type UntoldRun } from './store/run-facts.ts';
 
@@ -56,7 +56,7 @@ export async function sendNotices({ db, runs, log, notices }: NoticeDeps): Promi
   if (notices === undefined) return;
   const tell = async (run: Run, id: string, type: NoticeType, told: 'started' | 'ended'): Promise<void> => {
     const isWanted = (word: string) => word === 'all' || word === run.kind || `run.${word}` === type;
-    if (notices.wanted.some(isWanted)) await notices.post({ id, type, run: runDocument(run) });
+    if (notices.wanted.some(isWanted)) await notices.post({ id, type, run: describeRun(run) });
     await runs.keep(run.runId, { told });
   };
   for (const untold of await readUntoldRuns(db, AT_ONCE_MAX)) {

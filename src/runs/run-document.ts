@@ -4,46 +4,35 @@
  * segments are decimal text wherever they stand; other counts are numbers.
  */
 import type { DescribedRun, RunDocument } from './run-schema.ts';
-import type { Run } from './store/run-store.ts';
 
+/** Only what everybody may know: a run's parameters, job and heartbeat are its own. */
 export function describeRun(run: RunDocument): DescribedRun {
-  const { runId: id, state, verdict } = run;
-  const self = `/mirror/runs/${id}`;
+  const { runId, parentRunId, kind, subject, sourceUrl, state, verdict } = run;
+  const { queuedAt, startedAt, finishedAt, attempts } = run;
+  const about = { runId, parentRunId, kind, subject, sourceUrl, state, verdict };
+  const times = { queuedAt, startedAt, finishedAt, attempts };
+  const self = `/mirror/runs/${runId}`;
   const evidence = writeCountsAsText(run.evidence) as DescribedRun['evidence'];
   const error = errorIn(run.evidence);
+  // A nightly run is as far as its exports.
+  const told: Readonly<Record<string, unknown>> =
+    kind === 'nightly' ? { ...(evidence['exports'] as object | undefined) } : evidence;
   return {
-    ...run,
+    ...about,
+    ...times,
     evidence,
-    id,
+    id: runId,
     status: state === 'done' ? (verdict === 'complete' ? 'succeeded' : 'failed') : state,
     retryable: isRetryable(run),
-    rows: asText(selectEvidence(run, evidence)[run.kind === 'nightly' ? 'newRows' : 'rows']),
-    asOf: asText(selectEvidence(run, evidence)[run.kind === 'sync' ? 'asOfTime' : 'closedTo']),
+    rows: asText(told[kind === 'nightly' ? 'newRows' : 'rows']),
+    asOf: asText(told[kind === 'sync' ? 'asOfTime' : 'closedTo']),
     error: error && { code: error.code, message: error.message },
     links: { self, events: `${self}/events`, logs: `${self}/logs` },
   };
 }
 
-export function toDocument(run: Run): RunDocument {
-  const { scheduleKey: _key, params: _params, heartbeatAt: _at, ...rest } = run;
-  const { cancelRequested: _isTold, jobId: _jobId, ...document } = rest;
-  return document;
-}
-
-/** What `--json` and a notice say of a run; the read API says the same. */
-export function runDocument(run: Run): Readonly<Record<string, unknown>> {
-  return { ...describeRun(toDocument(run)) };
-}
-
 export function isOver({ state }: Pick<RunDocument, 'state'>): boolean {
   return state === 'done' || state === 'cancelled';
-}
-
-/** A nightly run is as far as its exports. */
-function selectEvidence({ kind }: RunDocument, evidence: DescribedRun['evidence']): DescribedRun['evidence'] {
-  const exports = evidence['exports'];
-  if (kind !== 'nightly') return evidence;
-  return typeof exports === 'object' && exports !== null ? (exports as DescribedRun['evidence']) : {};
 }
 
 function asText(value: unknown): string | null {
@@ -71,11 +60,10 @@ function isRetryable({ state, verdict, evidence }: RunDocument): boolean {
 }
 
 /** The error that ended a run. */
-export function errorIn(
-  evidence: RunDocument['evidence'],
-): { readonly code: string; readonly message: string; readonly isUnreachable: boolean } | null {
-  const error = evidence['error'] as Readonly<Record<string, unknown>> | null | undefined;
+export function errorIn({
+  error,
+}: RunDocument['evidence']): { code: string; message: string; isUnreachable: boolean } | null {
   if (typeof error !== 'object' || error === null || !('code' in error)) return null;
-  const { code, message = '', unreachable } = error;
+  const { code, message = '', unreachable }: Readonly<Record<string, unknown>> = { ...error };
   return { code: String(code), message: String(message), isUnreachable: unreachable === true };
 }

@@ -30,7 +30,7 @@ const RETRIES_MAX = 6;
 const UNKNOWN_RETRIES_MAX = 20;
 const REFUSED_RETRY_MS = 2_000;
 /** A service that could not be reached at all for this long ends the run. */
-export const UNREACHABLE_MAX_MS = 60_000;
+const UNREACHABLE_MAX_MS = 60_000;
 /** Longer than the longest pause between two tries: in between, the work went on. */
 const AWAY_FORGOTTEN_MS = 90_000;
 
@@ -73,10 +73,9 @@ export async function workRun(
   const known = await readKnownRun(runId, deps, context);
   const run = await runs.start(runId);
   if (run === undefined) {
-    const now = await runs.get(runId);
     // Its process renews it, and if that ends the run is found silent and queued again.
-    if (now?.state === 'running')
-      log.info({ runId, kind: now.kind }, 'Run left to the process that works it');
+    if ((await runs.get(runId))?.state === 'running')
+      log.info({ runId, kind: known.kind }, 'Run left to the process that works it');
     return;
   }
   // Told to stop while nobody worked it.
@@ -102,8 +101,13 @@ export async function workRun(
     log.info({ ...delivery.about, verdict, tookMs: ageMs(run) }, 'Run finished');
   } catch (error) {
     if (cancel.signal.aborted) await runs.markCancelled(runId);
-    else if (context.signal.aborted) await letGo(runId, error, deps);
-    else await settleFailure(delivery, error);
+    else if (!context.signal.aborted) await settleFailure(delivery, error);
+    // This process is stopping: another goes on with the run, unless it was cancelled at the same moment.
+    else if ((await runs.heartbeat(runId)).cancelRequested) await runs.markCancelled(runId);
+    else {
+      await runs.giveBack(runId);
+      throw error;
+    }
   } finally {
     for (const timer of timers) clearInterval(timer);
   }
@@ -116,10 +120,10 @@ function ageMs(run: Run): number {
 
 /** How far the run is, in the lines that every view shows. */
 async function tell({ run, about, deps }: Delivery): Promise<void> {
-  const progress = (await deps.progress.read(run.runId)).map(
-    ({ label, done, total, unit, note }) =>
-      `${label}: ${done}${total === undefined ? '' : ` of ${total}`} ${unit}${note === undefined ? '' : `, ${note}`}`,
-  );
+  const progress = (await deps.progress.read(run.runId)).map(({ label, done, total, unit, note }) => {
+    const counted = total === undefined ? `${done} ${unit}` : `${done} of ${total} ${unit}`;
+    return `${label}: ${counted}${note === undefined ? '' : `, ${note}`}`;
+  });
   deps.log.info({ ...about, tookMs: ageMs(run), progress }, 'Run goes on');
 }
 
@@ -139,11 +143,15 @@ async function conclude(
   }
 }
 
-async function failRun(failed: VerdictWithEvidence, delivery: Delivery): Promise<void> {
+async function failRun(
+  verdict: 'failed' | 'incomplete',
+  error: Readonly<Record<string, unknown>>,
+  delivery: Delivery,
+): Promise<void> {
   const { run, deps, context } = delivery;
   const signal = AbortSignal.any([context.signal, AbortSignal.timeout(LAST_WORDS_MS)]);
-  const { verdict, evidence } = await conclude(failed, delivery, signal, true);
-  await deps.runs.finish(run.runId, verdict, evidence);
+  const ended = await conclude({ verdict, evidence: { error } }, delivery, signal, true);
+  await deps.runs.finish(run.runId, ended.verdict, ended.evidence);
 }
 
 /** Whether the run was ended instead of being worked once more: its job took one process after the other. */
@@ -156,8 +164,7 @@ async function endsProcesses(known: Run, delivery: Delivery): Promise<boolean> {
       ? `its job ended ${DELIVERIES_MAX} times without a result`
       : `its job ended ${deaths} processes in a row at the same place`;
   deps.log.error({ ...about, deaths }, 'Run delivered too often');
-  const evidence = { error: { code: 'DELIVERED_TOO_OFTEN', message } };
-  await failRun({ verdict: 'failed', evidence }, delivery);
+  await failRun('failed', { code: 'DELIVERED_TOO_OFTEN', message }, delivery);
   return true;
 }
 
@@ -169,10 +176,7 @@ async function endsProcesses(known: Run, delivery: Delivery): Promise<boolean> {
  */
 export async function countDeaths(
   { runId, state, heartbeatAt, startedAt, queuedAt, params }: Run,
-  {
-    runs,
-    progress,
-  }: { readonly runs: JobDeps['runs']; readonly progress: Pick<JobDeps['progress'], 'read'> },
+  { runs, progress }: Pick<JobDeps, 'runs'> & { readonly progress: Pick<JobDeps['progress'], 'read'> },
 ): Promise<number> {
   // Whoever stops in order, or fails, gives the run back: it has no heartbeat then.
   if (state !== 'running' || heartbeatAt === null) return 0;
@@ -214,21 +218,9 @@ export function otherSource(what: string, wanted: string, own: string | undefine
   );
 }
 
-/**
- * This process is stopping: another goes on with the run, unless it was cancelled at the same moment.
- * @throws `error`, by which the queue learns that the job is not done
- */
-async function letGo(runId: string, error: unknown, { runs }: WorkRunDeps): Promise<void> {
-  const { cancelRequested } = await runs.heartbeat(runId);
-  if (cancelRequested) return runs.markCancelled(runId);
-  await runs.giveBack(runId);
-  throw error;
-}
-
 async function renew(runId: string, deps: WorkRunDeps, cancel: AbortController): Promise<void> {
   try {
-    const { cancelRequested } = await deps.runs.heartbeat(runId);
-    if (cancelRequested)
+    if ((await deps.runs.heartbeat(runId)).cancelRequested)
       cancel.abort(new PermanentError(`Run ${runId} was cancelled`, { code: 'CANCELLED' }));
   } catch (error) {
     // The work itself meets the same database and says what is wrong with it.
@@ -246,10 +238,8 @@ async function settleFailure(delivery: Delivery, error: unknown): Promise<void> 
   const sinceMs = ageMs(run);
   if (isTriedAgain(error, run.runId, context.attempt)) {
     await runs.giveBack(run.runId, { hasTried: errorCode(error) !== 'LIST_BUSY' }).catch(() => undefined);
-    const { retryAfterMs } = error;
-    // The time until which a service asked to be left alone.
-    const notBefore =
-      retryAfterMs === undefined ? undefined : new Date(Date.now() + retryAfterMs).toISOString();
+    // Until when a service asked to be left alone.
+    const notBefore = error.retryAfterMs && new Date(Date.now() + error.retryAfterMs).toISOString();
     const reason = errorLine(error);
     log.warn({ ...about, sinceMs, attempt: context.attempt, notBefore, reason }, 'Run is tried again');
     throw error;
@@ -257,8 +247,7 @@ async function settleFailure(delivery: Delivery, error: unknown): Promise<void> 
   log.error({ ...about, err: error, sinceMs }, 'Run ended without its result');
   away.delete(run.runId);
   const mayPass = error instanceof RetryableError && !(error instanceof UnreachableError);
-  const evidence = { error: describeError(error) };
-  await failRun({ verdict: mayPass ? 'incomplete' : 'failed', evidence }, delivery);
+  await failRun(mayPass ? 'incomplete' : 'failed', describeError(error), delivery);
 }
 
 function isTriedAgain(error: unknown, runId: string, attempt: number): error is RetryableError {
@@ -277,7 +266,7 @@ const away = new Map<string, { readonly sinceMs: number; readonly lastMs: number
 function awayMs(runId: string): number {
   const nowMs = performance.now();
   const known = away.get(runId);
-  const sinceMs = known === undefined || nowMs - known.lastMs > AWAY_FORGOTTEN_MS ? nowMs : known.sinceMs;
+  const sinceMs = known && nowMs - known.lastMs <= AWAY_FORGOTTEN_MS ? known.sinceMs : nowMs;
   away.set(runId, { sinceMs, lastMs: nowMs });
   return nowMs - sinceMs;
 }

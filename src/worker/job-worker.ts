@@ -5,7 +5,13 @@ import { reconcileRuns } from '../runs/enqueue.ts';
 import type { JobDeps } from '../runs/job.ts';
 import { sendNotices } from '../runs/notices.ts';
 import { forgetHistory } from '../runs/store/history.ts';
-import { handleJob } from './registry.ts';
+import type { WorkedJob } from '../queue/queue-worker.ts';
+import { PermanentError } from '../core/errors.ts';
+import { exportPartyJob } from '../../jobs/export-party.ts';
+import { loadSegmentsJob } from '../../jobs/load-segments.ts';
+import { nightlyJob } from '../../jobs/nightly.ts';
+import { syncListJob } from '../../jobs/sync-list.ts';
+import { verifyJob } from '../../jobs/verify.ts';
 import { keepSchedules, makeUpMissed, SCHEDULED, type Schedules } from '../runs/nightly/start-scheduled.ts';
 import { QUEUE_NAMES, type QueueName } from '../queue/backend.ts';
 import type { Queues } from '../queue/queues.ts';
@@ -22,6 +28,24 @@ const CANARY_MS = 10_000;
 const QUIET_MAX_MS = 120_000;
 /** Both lists at once, one nightly run at a time. Exports wait for their leases anyway. */
 const CONCURRENCY: Readonly<Record<QueueName, number>> = { sync: 2, export: 1, load: 1, nightly: 1 };
+
+const JOBS = [syncListJob, exportPartyJob, loadSegmentsJob, nightlyJob, verifyJob] as const;
+
+/** @throws PermanentError `JOB_UNKNOWN` or `JOB_PAYLOAD` where another version put it into the queue */
+export async function handleJob(job: WorkedJob, deps: JobDeps, signal: AbortSignal): Promise<void> {
+  const definition = JOBS.find(({ name }) => name === job.name);
+  if (definition === undefined) {
+    const message = `Cannot work job ${job.id}: this version knows no job named ${job.name}`;
+    throw new PermanentError(message, { code: 'JOB_UNKNOWN' });
+  }
+  const parsed = definition.payload.safeParse(job.data);
+  if (!parsed.success) {
+    const message = `Cannot work job ${job.id}: its payload is not that of ${job.name}`;
+    throw new PermanentError(message, { code: 'JOB_PAYLOAD', cause: parsed.error });
+  }
+  // The payload was parsed by this very definition.
+  await definition.handle(parsed.data as never, deps, { ...job, signal });
+}
 
 interface JobWorkerOptions {
   readonly queues: Queues;
@@ -57,23 +81,22 @@ export class JobWorker implements AsyncDisposable {
 
   /** The same for a long-lived process: commands leave their jobs to it, and it takes up what others dropped. */
   async startAndRegister(): Promise<void> {
+    const { queues, jobs, schedules } = this.#options;
     this.start();
     await this.#beat();
     this.#isRegistered = true;
-    await reconcileRuns(this.#options.jobs);
+    await reconcileRuns(jobs);
+    const makeUp = async () => {
+      for (const one of Object.values(SCHEDULED)) await makeUpMissed(one, schedules, jobs);
+    };
     this.#every(BEAT_MS, 'Worker could not be renewed', () => this.#beat());
-    this.#every(CANARY_MS, 'Canaries could not be sent', () =>
-      this.#options.queues.sendCanaries(this.#workerId),
-    );
+    this.#every(CANARY_MS, 'Canaries could not be sent', () => queues.sendCanaries(this.#workerId));
     await keepSchedules(this.#options);
     this.#every(SCHEDULE_CHECK_MS, 'The schedules could not be put back', () => keepSchedules(this.#options));
-    this.#every(SCHEDULE_CHECK_MS, 'The schedule could not be checked', async () => {
-      const { schedules, jobs } = this.#options;
-      for (const one of Object.values(SCHEDULED)) await makeUpMissed(one, schedules, jobs);
-    });
-    this.#every(RECONCILE_MS, 'Notices could not be sent', () => sendNotices(this.#options.jobs));
+    this.#every(SCHEDULE_CHECK_MS, 'The schedule could not be checked', makeUp);
+    this.#every(RECONCILE_MS, 'Notices could not be sent', () => sendNotices(jobs));
     this.#every(FORGET_MS, 'Old runs could not be forgotten', () => this.#forget());
-    this.#every(RECONCILE_MS, 'Runs could not be reconciled', () => reconcileRuns(this.#options.jobs));
+    this.#every(RECONCILE_MS, 'Runs could not be reconciled', () => reconcileRuns(jobs));
   }
 
   /** Whether jobs are taken here: on each queue one is being worked, or was lately. */
@@ -108,12 +131,7 @@ export class JobWorker implements AsyncDisposable {
   }
 
   #every(intervalMs: number, complaint: string, work: () => Promise<void>): void {
-    const { log } = this.#options.jobs;
-    this.#timers.push(
-      setInterval(
-        () => void work().catch((error: unknown) => log.warn({ err: error }, complaint)),
-        intervalMs,
-      ),
-    );
+    const tell = (error: unknown) => this.#options.jobs.log.warn({ err: error }, complaint);
+    this.#timers.push(setInterval(() => void work().catch(tell), intervalMs));
   }
 }

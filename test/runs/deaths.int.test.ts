@@ -1,6 +1,6 @@
 /** Jobs that end their process: three in a row at the same place are enough. */
 import { beforeEach, describe, expect, it } from 'vitest';
-import type { ProgressLine } from '../../src/runs/progress/progress-line.ts';
+import type { ProgressLine } from '../../src/runs/progress.ts';
 import type { Run, RunStore } from '../../src/runs/store/run-store.ts';
 import { countDeaths, DEATHS_MAX, workRun } from '../../src/runs/work-run.ts';
 import { freshDatabase } from '../support/database.ts';

@@ -2,7 +2,7 @@
 import { describe, expect, it } from 'vitest';
 import { enqueueRun } from '../../src/runs/enqueue.ts';
 import type { Run } from '../../src/runs/store/run-store.ts';
-import { handleJob } from '../../src/worker/registry.ts';
+import { handleJob } from '../../src/worker/job-worker.ts';
 import { silenceRuns } from '../support/mirror-arrange.ts';
 import { waitFor } from '../support/wait-for.ts';
 import { FIRST, nightlyWorlds } from './nightly/nightly-world.ts';

@@ -1,8 +1,8 @@
 /** A double of the stages: what each answers is told by the test. Queues, runs and the night's list are real. */
 import type { JobDeps, Stages } from '../../src/runs/job.ts';
-import type { ProgressLine } from '../../src/runs/progress/progress-line.ts';
+import type { ProgressLine } from '../../src/runs/progress.ts';
 import { findListedParties } from '../../src/list-sync/store/list-state.ts';
-import { handleJob } from '../../src/worker/registry.ts';
+import { handleJob } from '../../src/worker/job-worker.ts';
 import { createLog } from '../../src/core/log.ts';
 import type { VerdictWithEvidence } from '../../src/core/verdict.ts';
 import { openPostgresBackend } from '../../src/queue/redis-and-postgres.ts';

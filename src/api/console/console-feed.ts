@@ -8,7 +8,7 @@ import type { MirrorStatus } from '../mirror/glance.ts';
 import { sharedLoad } from '../../core/shared-load.ts';
 import type { Rows } from '../../postgres/rows.ts';
 import type { JobDeps } from '../../runs/job.ts';
-import { exportKey } from '../../runs/progress/progress-hints.ts';
+import { exportKey } from '../../runs/progress.ts';
 
 const EVERY_MS = 500;
 const DISK_PARTS_MIN = 20n;

@@ -11,7 +11,7 @@ import { formatWritten, outputProblems, STDOUT, writeCsv, type Written } from '.
 import { chooseParty, openMirror } from '../mirror.ts';
 import type { LedgerQuestion } from '../../ledger/ledger-range.ts';
 import { runSummary } from '../output/run-text.ts';
-import { runDocument } from '../../runs/run-document.ts';
+import { describeRun } from '../../runs/run-document.ts';
 
 interface ExportOptions {
   readonly party: string;
@@ -52,7 +52,7 @@ const exportParty: Handler<ExportOptions> = async (options, context) => {
   const load = typeof loadRunId === 'string' ? await app.jobs.runs.get(loadRunId) : undefined;
   const loaded = load && (await followRun(app, load, context));
   const verdict = worst([ended.verdict ?? 'failed', loaded?.verdict ?? 'complete']);
-  const [document, loading] = [runDocument(ended), loaded && runDocument(loaded)];
+  const [document, loading] = [describeRun(ended), loaded && describeRun(loaded)];
   return {
     exitCode: exitCodeOf(verdict, ended.evidence),
     document: { ...document, verdict, load: loading, written },

@@ -1,7 +1,7 @@
 /** `runs`, `logs`, `cancel`: what ran and how it ended, what it said, and the end of one that goes on. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { UsageError } from '../../core/errors.ts';
-import { isOver, runDocument } from '../../runs/run-document.ts';
+import { isOver, describeRun } from '../../runs/run-document.ts';
 import { byTime, type RunLinePage } from '../../runs/store/run-logs.ts';
 import type { Run } from '../../runs/store/run-store.ts';
 import type { Handler } from '../context.ts';
@@ -23,7 +23,7 @@ const CANCEL_WAIT_MAX_MS = 15_000;
 export const runs: Handler<{ run?: string; limit: number }> = async ({ run: given, limit }, context) => {
   await using app = await openMirrorReader(context);
   if (given !== undefined) {
-    const document = runDocument(await findRun(app, 'runs', given));
+    const document = describeRun(await findRun(app, 'runs', given));
     return { document, text: runReport(document) };
   }
   const listed = await app.runs.list({ limit });
@@ -44,7 +44,7 @@ export const runs: Handler<{ run?: string; limit: number }> = async ({ run: give
   const header = ['run', 'kind', 'subject', 'of', 'verdict', 'started', 'took'];
   const none = `No runs yet. 'ledger-mirror nightly' starts the first.\n`;
   return {
-    document: listed.map(runDocument),
+    document: listed.map(describeRun),
     text: rows.length === 0 ? none : formatTable(header, rows),
   };
 };
@@ -80,7 +80,7 @@ export const cancel: Handler<{ run: string }> = async ({ run: given }, context) 
     if (run === undefined || before === undefined)
       throw new UsageError([`cancel: there is no run ${runId} any more`]);
     if (isOver(run) || performance.now() - startedMs > CANCEL_WAIT_MAX_MS)
-      return { document: runDocument(run), text: `${describeEnd(run, before)}\n` };
+      return { document: describeRun(run), text: `${describeEnd(run, before)}\n` };
     await sleep(POLL_MS, undefined, { signal: context.signal });
   }
 };

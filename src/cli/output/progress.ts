@@ -3,8 +3,7 @@
  * otherwise. Both are driven by a timer, so that a silent stretch of work still shows that it lives.
  */
 import { createLog, type Log, type LogLevel } from '../../core/log.ts';
-import type { ProgressLine } from '../../runs/progress/progress-line.ts';
-import { RateMeter } from '../../runs/progress/rate-meter.ts';
+import { type ProgressLine, RateMeter } from '../../runs/progress.ts';
 import { formatCount, formatDuration, formatQuantity, formatShare, printable } from './format.ts';
 import { readableLog } from './log-lines.ts';
 import { openScreen, type Screen, type TerminalStream } from './screen.ts';

@@ -13,7 +13,7 @@ import type { SourceClock } from '../../export/plan/source-clock.ts';
 import { instant } from '../../ledger/json-values.ts';
 import type { ExportRequest } from '../../export/request.ts';
 import type { JobContext, JobDeps, LeasedLedgers, ReportProgress, StageCall } from '../job.ts';
-import { exportKey } from '../progress/progress-hints.ts';
+import { exportKey } from '../progress.ts';
 import type { Run } from '../store/run-store.ts';
 import { describeError, readKnownRun } from '../work-run.ts';
 import type { SettledLedger } from '../store/nightly/nightly-store.ts';

@@ -7,7 +7,7 @@ import { RetryableError } from '../../core/errors.ts';
 import { worst, type VerdictWithEvidence } from '../../core/verdict.ts';
 import { enqueueRun } from '../enqueue.ts';
 import { PRIORITY, type JobDeps, type StageCall } from '../job.ts';
-import type { ProgressLine } from '../progress/progress-line.ts';
+import type { ProgressLine } from '../progress.ts';
 import { errorIn, isOver } from '../run-document.ts';
 import type { NewRun, Run } from '../store/run-store.ts';
 import { describeError } from '../work-run.ts';

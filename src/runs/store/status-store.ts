@@ -5,7 +5,6 @@ import { within } from '../../core/waiting.ts';
 import type { MirrorFacts, StatusStore } from '../../api/http/ports.ts';
 import type { Database, Warehouse } from '../../postgres/database.ts';
 import { mapDatabaseError } from '../../postgres/transaction.ts';
-import { toDocument } from '../run-document.ts';
 import { readCompleteness } from './completeness.ts';
 import { readLines } from './run-logs.ts';
 import { RunStore } from './run-store.ts';
@@ -72,11 +71,8 @@ export function openStatusStore(
   };
   return {
     facts: () => answer('read how the mirror stands', () => readFacts(pool, db)),
-    runs: async (question) => (await answer('list runs', () => runs.list(question))).map(toDocument),
-    run: async (runId) => {
-      const run = await answer('read a run', () => runs.get(runId));
-      return run && toDocument(run);
-    },
+    runs: (question) => answer('list runs', () => runs.list(question)),
+    run: (runId) => answer('read a run', () => runs.get(runId)),
     logs: (...page) => answer('read the log of a run', () => readLines(db, ...page)),
   };
 }

@@ -7,10 +7,7 @@ import { readRow, readRows } from '../../postgres/transaction.ts';
 export const WORKER_SILENT_MS = 10_000;
 const FORGOTTEN_AFTER_MS = 3_600_000;
 
-interface Schedule {
-  readonly pattern: string;
-  readonly tz: string;
-}
+type Schedule = Readonly<Record<'pattern' | 'tz', string>>;
 
 interface WorkerEntry {
   readonly name: string;

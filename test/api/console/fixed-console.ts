@@ -6,7 +6,7 @@ import type { MirrorFacts } from '../../../src/api/http/ports.ts';
 import type { PlainRow } from '../../../src/postgres/rows.ts';
 import type { RunDocument } from '../../../src/runs/run-schema.ts';
 import { type Answers, EMPTY_FACTS, apiWithoutDatabase, jobsOf, NO_CONSOLE } from '../mirror.ts';
-import type { ProgressLine } from '../../../src/runs/progress/progress-line.ts';
+import type { ProgressLine } from '../../../src/runs/progress.ts';
 
 export const PARTY = 'ab'.repeat(32);
 const NOW = '2026-03-01T06:00:00.000000Z';

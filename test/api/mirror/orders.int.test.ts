@@ -5,10 +5,9 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeEach, describe, expect, it } from 'vitest';
 import { listen } from '../../../src/api/http/server.ts';
 import { waitFor } from '../../support/wait-for.ts';
-import type { ProgressLine } from '../../../src/runs/progress/progress-line.ts';
+import type { ProgressLine } from '../../../src/runs/progress.ts';
 import type { Run } from '../../../src/runs/store/run-store.ts';
 import { apiWithoutDatabase, EMPTY_STATUS, jobsOf } from '../mirror.ts';
-import { toDocument } from '../../../src/runs/run-document.ts';
 
 const PARTY = 'ab'.repeat(32);
 const ID = '0199a000-0000-7000-8000-000000000001';
@@ -95,10 +94,7 @@ const server = await apiWithoutDatabase({
   }),
   status: {
     ...EMPTY_STATUS,
-    run: async (id) => {
-      const run = jobs.run(id);
-      return run && toDocument(run);
-    },
+    run: async (id) => jobs.run(id),
   },
 });
 const api = await listen(server, { host: '127.0.0.1', port: 0, token: undefined });

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { createProgress, openTerminal } from '../../../src/cli/output/progress.ts';
-import { RateMeter } from '../../../src/runs/progress/rate-meter.ts';
+import { RateMeter } from '../../../src/runs/progress.ts';
 import { openScreen } from '../../../src/cli/output/screen.ts';
 import { createLog } from '../../../src/core/log.ts';
 import { rememberSecrets } from '../../../src/core/secrets.ts';

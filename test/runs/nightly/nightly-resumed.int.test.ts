@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { RetryableError } from '../../../src/core/errors.ts';
 import { enqueueRun } from '../../../src/runs/enqueue.ts';
 import type { Run } from '../../../src/runs/store/run-store.ts';
-import { handleJob } from '../../../src/worker/registry.ts';
+import { handleJob } from '../../../src/worker/job-worker.ts';
 import { waitFor } from '../../support/wait-for.ts';
 import { ended, FIRST, nightlyWorlds } from './nightly-world.ts';
 import { COMPLETE } from '../stages-double.ts';

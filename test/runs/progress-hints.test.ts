@@ -1,6 +1,5 @@
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
-import type { ProgressLine } from '../../../src/runs/progress/progress-line.ts';
-import { ProgressHints } from '../../../src/runs/progress/progress-hints.ts';
+import { ProgressHints, type ProgressLine } from '../../src/runs/progress.ts';
 
 beforeEach(() => void vi.useFakeTimers());
 afterEach(() => void vi.useRealTimers());
