@@ -1,5 +1,4 @@
 /** The stages composed with their stores, as jobs and commands call them. */
-import type { ExportRequest } from '../export/request.ts';
 import type { StageCall, Stages } from '../runs/job.ts';
 import { readLedger } from '../api/service/ledger-reader.ts';
 import { type Config, sourceMissing } from '../config/environment.ts';
@@ -16,7 +15,8 @@ import { buildLake, type LakeDeps } from '../lake/build/build.ts';
 import { verifyLake } from '../lake/verify/verify-lake.ts';
 import { loadAll } from '../load/load-all.ts';
 import { catchUpWithStore, rebuildIfEmpty } from '../load/store/rebuild.ts';
-import { verify } from '../load/verify.ts';
+import type { LakeCheck } from '../load/ports.ts';
+import { verify, type VerifyCounts } from '../load/verify.ts';
 import { isWrittenOnce, type ObjectStore } from '../objects/object-store.ts';
 import type { Source } from '../source/source-client.ts';
 import { findListedParties } from '../list-sync/store/list-state.ts';
@@ -60,34 +60,29 @@ function stagesOfSource(parts: StageParts) {
     if (source === undefined) throw sourceMissing('this asks the source');
     return source;
   };
-  const listDeps = () => ({
-    source: asked().lists,
-    store: new ListStore(warehouse.db, holder),
-    resumePoints: state,
-  });
-  const exportFrom = async (
-    repository: ExportStore,
-    request: ExportRequest,
-    { signal, onProgress }: StageCall,
-  ): Promise<VerdictWithEvidence> => {
-    const { verdict, evidence, rows, bytes, objectKeys } = await exportParty(
-      request,
-      {
-        source: asked().ledger,
-        repository,
-        objects: parts.store,
-        compression: config.exportCompression,
-        segmentBytesMax: config.exportSegmentMax,
-        retentionMicros: BigInt(config.sourceRetention) * 1000n,
-        exportLimit: config.sourceExportConcurrency,
-        assets: config.sourceAssets,
-        rowPool: parts.rowPool,
-        onProgress: (progress) => onProgress([exportLine(progress)]),
-      },
-      signal,
-    );
-    return { verdict, evidence: storable({ ...evidence, rows, bytes, segments: objectKeys.length }) };
-  };
+  const store = new ListStore(warehouse.db, holder);
+  const listDeps = () => ({ source: asked().lists, store, resumePoints: state });
+  const exportBy =
+    (repository: ExportStore): Stages['export'] =>
+    async (request, { signal, onProgress }) => {
+      const { verdict, evidence, rows, bytes, objectKeys } = await exportParty(
+        request,
+        {
+          source: asked().ledger,
+          repository,
+          objects: parts.store,
+          compression: config.exportCompression,
+          segmentBytesMax: config.exportSegmentMax,
+          retentionMicros: BigInt(config.sourceRetention) * 1000n,
+          exportLimit: config.sourceExportConcurrency,
+          assets: config.sourceAssets,
+          rowPool: parts.rowPool,
+          onProgress: (progress) => onProgress([exportLine(progress)]),
+        },
+        signal,
+      );
+      return { verdict, evidence: storable({ ...evidence, rows, bytes, segments: objectKeys.length }) };
+    };
   return {
     sync: ({ full: isAudit, ...request }, { signal, onProgress }) =>
       syncList(
@@ -101,11 +96,10 @@ function stagesOfSource(parts: StageParts) {
       await asked().lists.page(CLOCK_QUESTION, signal);
       return asked().listLatency() ?? { lastMs: 0, medianMs: 0 };
     },
-    export: (request, call) => exportFrom(new ExportStore(warehouse.db, holder), request, call),
+    export: (request, call) => exportBy(new ExportStore(warehouse.db, holder))(request, call),
     leaseLedgers: async (partyIds) => {
       const repository = await BatchStore.open(warehouse.db, partyIds, holder);
-      const exportOne: Stages['export'] = (request, call) => exportFrom(repository, request, call);
-      return Object.assign(repository, { export: exportOne });
+      return Object.assign(repository, { export: exportBy(repository) });
     },
   } satisfies Partial<Stages>;
 }
@@ -128,6 +122,8 @@ function stagesOfLoads(parts: StageParts) {
   const { log, warehouse, store, lake } = parts;
   const reports = { warehouse, objects: store };
   const rebuilding = { db: warehouse.db, objects: store };
+  const lakeCheck: LakeCheck = (options, signal) => verifyLake(lake, options, signal);
+  const verifying = { repository: new VerifyStore(warehouse), objects: store, lake: lakeCheck };
   return {
     load: async ({ runId, rebuild }, call) => {
       const rebuilt = rebuild
@@ -146,15 +142,8 @@ function stagesOfLoads(parts: StageParts) {
       };
     },
     verify: async ({ deep, scope, against }, { signal, onProgress }) => {
-      const { verdict, ...evidence } = await verify(
-        {
-          repository: new VerifyStore(warehouse),
-          objects: store,
-          lake: (options, either) => verifyLake(lake, options, either),
-        },
-        signal,
-        { deep, scope, onProgress: (counts) => onProgress([verifyLine(counts)]) },
-      );
+      const options = { deep, scope, onProgress: (counts: VerifyCounts) => onProgress([verifyLine(counts)]) };
+      const { verdict, ...evidence } = await verify(verifying, signal, options);
       if (against === undefined) return { verdict, evidence: storable(evidence) };
       const report = decodeReport(against.text, against.where);
       const compared = await compareWithReport(report, against.where, reports, signal);

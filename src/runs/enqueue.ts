@@ -42,11 +42,7 @@ function isWorkedWhereAsked({ kind, params }: Run): boolean {
  * those of which `isGivenUp` says so. What they committed stays.
  * @returns the other silent runs
  */
-async function closeSilent(
-  { runs, log }: RunDeps,
-  silentMs: number,
-  isGivenUp: (run: Run) => boolean,
-): Promise<readonly Run[]> {
+async function closeSilent({ runs, log }: RunDeps, silentMs: number, isGivenUp: (run: Run) => boolean) {
   const message = 'its process ended before it was done; what it committed stays';
   const open: Run[] = [];
   for (const run of await runs.stale(silentMs)) {
@@ -66,12 +62,15 @@ export async function reconcileRuns(deps: RunDeps): Promise<void> {
   for (const run of await closeSilent(deps, STALE_MS, isWorkedWhereAsked)) {
     // Runs below another are its own affair: it queues them again itself.
     if (run.parentRunId !== null || !(await enqueueRun(run, deps))) continue;
-    const { runId, kind, subject, attempts } = run;
-    const silentMs = Date.now() - Date.parse(run.heartbeatAt ?? run.queuedAt);
-    deps.log.warn(
-      { runId, kind, subject, attempts, silentMs },
-      'Run queued again: its process or its job is gone',
-    );
+    const { runId, kind, subject, attempts, heartbeatAt, queuedAt } = run;
+    const facts = {
+      runId,
+      kind,
+      subject,
+      attempts,
+      silentMs: Date.now() - Date.parse(heartbeatAt ?? queuedAt),
+    };
+    deps.log.warn(facts, 'Run queued again: its process or its job is gone');
   }
 }
 
@@ -80,12 +79,9 @@ export async function reconcileRuns(deps: RunDeps): Promise<void> {
  * Nightly runs of the schedule and orders of the read API are left to the worker that will come back.
  */
 export async function closeAbandoned(deps: RunDeps): Promise<void> {
-  await closeSilent(
-    deps,
-    ABANDONED_MS,
-    ({ parentRunId, scheduleKey, params }) =>
-      parentRunId === null && scheduleKey === null && params['isOrdered'] !== true,
-  );
+  const isCommands = ({ parentRunId, scheduleKey, params }: Run) =>
+    parentRunId === null && scheduleKey === null && params['isOrdered'] !== true;
+  await closeSilent(deps, ABANDONED_MS, isCommands);
 }
 
 /**

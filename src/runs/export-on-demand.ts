@@ -33,16 +33,10 @@ export async function exportOnDemand(
     { runId: run.runId, partyId: run.subject, ...range, clock },
     { signal, onProgress: reportTo([run.runId, exportKey(run.subject)], deps) },
   );
-  const isLoaded = load && result.evidence['segments'] !== 0;
-  return isLoaded
-    ? { ...result, evidence: { ...result.evidence, loadRunId: await beginLoad(deps) } }
-    : result;
-}
-
-/** One load takes what many orders have published; one that is running may have passed this party already. */
-async function beginLoad(deps: JobDeps): Promise<string> {
+  if (!load || result.evidence['segments'] === 0) return result;
+  // One load takes what many orders have published; one that is running may have passed this party already.
   const [waiting] = await deps.runs.list({ kind: 'load', states: ['queued'], limit: 1 });
-  const load = waiting ?? (await deps.runs.create({ kind: 'load', subject: 'warehouse and lake' }));
-  await enqueueRun(load, deps);
-  return load.runId;
+  const loading = waiting ?? (await deps.runs.create({ kind: 'load', subject: 'warehouse and lake' }));
+  await enqueueRun(loading, deps);
+  return { ...result, evidence: { ...result.evidence, loadRunId: loading.runId } };
 }

@@ -18,7 +18,7 @@ import type { Database } from '../postgres/database.ts';
 import type { Completeness } from './store/completeness.ts';
 import type { Schedule } from './nightly/scheduled-times.ts';
 import type { Run, RunStore } from './store/run-store.ts';
-import type { ListName } from '../list-sync/ports.ts';
+import type { SyncRequest } from '../list-sync/sync.ts';
 
 export type ReportProgress = (lines: readonly ProgressLine[]) => void;
 
@@ -36,6 +36,10 @@ export interface VerifyRequest {
   readonly against?: { readonly text: string; readonly where: string } | undefined;
 }
 
+interface SyncOrder extends Omit<SyncRequest, 'isAudit' | 'pageSize'> {
+  readonly full: boolean;
+}
+
 /** Ledgers that are exported one after another; what brought no rows is written together. */
 export interface LeasedLedgers extends AsyncDisposable {
   export(request: ExportRequest, call: StageCall): Promise<VerdictWithEvidence>;
@@ -50,16 +54,7 @@ export interface LeasedLedgers extends AsyncDisposable {
 
 /** The stages, composed with their stores; jobs know nothing of either's insides. */
 export interface Stages {
-  sync(
-    request: {
-      runId: string;
-      list: ListName;
-      full: boolean;
-      acceptNewNetwork: boolean;
-      acceptShrunk: boolean;
-    },
-    call: StageCall,
-  ): Promise<VerdictWithEvidence>;
+  sync(request: SyncOrder, call: StageCall): Promise<VerdictWithEvidence>;
   /** The listed parties that a whole or cut id may mean, the one that has it first. */
   listedParties(given: string): Promise<readonly string[]>;
   /** One party by filter: the evidence says whether the source lists it. */

@@ -29,18 +29,13 @@ export async function openTracing(
     import('@opentelemetry/sdk-trace-node'),
     import('@opentelemetry/api'),
   ]);
-  const headers = readHeaders(
-    ambient['OTEL_EXPORTER_OTLP_TRACES_HEADERS'] ?? ambient['OTEL_EXPORTER_OTLP_HEADERS'] ?? '',
-  );
+  const given = ambient['OTEL_EXPORTER_OTLP_TRACES_HEADERS'] ?? ambient['OTEL_EXPORTER_OTLP_HEADERS'] ?? '';
+  const headers = readHeaders(given);
   const exporter = new OTLPTraceExporter({ url, headers, timeoutMillis: EXPORT_TIMEOUT_MS });
-  const service = {
-    'service.name': ambient['OTEL_SERVICE_NAME'] ?? 'ledger-mirror',
-    'service.version': version(),
-  };
-  const provider = new sdk.NodeTracerProvider({
-    resource: resourceFromAttributes(service),
-    spanProcessors: [new sdk.BatchSpanProcessor(exporter, { exportTimeoutMillis: EXPORT_TIMEOUT_MS })],
-  });
+  const name = ambient['OTEL_SERVICE_NAME'] ?? 'ledger-mirror';
+  const resource = resourceFromAttributes({ 'service.name': name, 'service.version': version() });
+  const processor = new sdk.BatchSpanProcessor(exporter, { exportTimeoutMillis: EXPORT_TIMEOUT_MS });
+  const provider = new sdk.NodeTracerProvider({ resource, spanProcessors: [processor] });
   provider.register();
   return {
     telemetry: new BullMQOtel({ tracerName: 'ledger-mirror', version: version() }),

@@ -33,9 +33,9 @@ test('a run that was cancelled ends without a mark of success', async () => {
 });
 
 test('a nightly run that waits for another says so on a terminal, whatever the log level is', async () => {
-  const going = [[{ ...RUN, kind: 'nightly', runId: 'first' }], []];
+  const going = [{ ...RUN, kind: 'nightly', runId: 'first' }];
   const runs = {
-    findNightly: async () => going.shift()?.[0],
+    findNightly: async () => going.shift(),
     order: async () => ({ run: RUN, found: 'none' }),
   };
   const app = { jobs: { runs }, workers: { anyAlive: async () => true } } as unknown as App;

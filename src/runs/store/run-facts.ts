@@ -7,13 +7,10 @@ import type { NewRun } from './run-store.ts';
 
 /** How the last run of each kind ended; times in seconds since 1970. */
 export interface RunFacts {
-  readonly kinds: readonly {
-    readonly kind: string;
-    readonly durationSeconds: number | null;
-    readonly completeAtSeconds: number | null;
-  }[];
+  readonly kinds: readonly ({ readonly kind: string } & Record<Seconds, number | null>)[];
   readonly gaps: number;
 }
+type Seconds = 'durationSeconds' | 'completeAtSeconds';
 
 /** For metrics: one statement, answered from the index of the newest runs of each kind. */
 export async function readRunFacts(db: Database): Promise<RunFacts> {
