@@ -6,7 +6,7 @@ import { sql } from 'kysely';
 import { errorCode, RetryableError } from '../../core/errors.ts';
 import { keepLease, LEASE_TIMES } from '../../core/lease.ts';
 import type { Database } from '../../postgres/database.ts';
-import { inTransaction, mapDatabaseError } from '../../postgres/transaction.ts';
+import { inTransaction } from '../../postgres/transaction.ts';
 import type { ExportScope } from '../ports.ts';
 import { ExportStore } from './export-store.ts';
 import { type ExportLease, fenceLeases, releaseLeases, renewLeases, takeLeases } from './leases.ts';
@@ -79,7 +79,7 @@ export class BatchStore extends ExportStore implements AsyncDisposable {
   async giveBack(): Promise<void> {
     const leases = [...this.#waiting.values()];
     this.#waiting.clear();
-    await mapDatabaseError('release ledgers', () => releaseLeases(this.#db, leases));
+    await releaseLeases(this.#db, leases);
   }
 
   /** What was not written is lost with it, and asked for again by whoever has its party next. */

@@ -5,6 +5,7 @@ import { RetryableError } from '../../core/errors.ts';
 import { type Micros, readInstant } from '../../core/time.ts';
 import { hex64, id, instant } from '../../ledger/json-values.ts';
 import type { Database } from '../../postgres/database.ts';
+import { readRows } from '../../postgres/transaction.ts';
 
 /** A range of a ledger that is known: a current segment, or proven to be empty. */
 export interface Coverage {
@@ -64,7 +65,7 @@ export async function readCoverages(
   assetId?: string,
 ): Promise<ReadonlyMap<string, readonly Coverage[]>> {
   const asset = assetId ?? null;
-  const { rows } = await sql<CoverageRow>`
+  const ranges = sql<CoverageRow>`
     select c.party_id as "partyId", coverage_id as "coverageId", c.asset_id as "assetId", c.from_time as "from",
       c.to_time as "to", c.open, sides, object_key as "objectKey", coalesce(rows, 0) as rows, tail, c.run_id as "runId",
       epoch, checked_at as "checkedAt", quarantine_reason is not null as "isFaulty", loaded_at is not null as "isLoaded",
@@ -72,9 +73,10 @@ export async function readCoverages(
     from mirror.coverage c left join mirror.segments using (segment_id)
     where c.party_id = any(${[...partyIds]}::text[])
       and (${asset}::text is null or c.asset_id is null or c.asset_id = ${asset}::text)
-    order by c.from_time`.execute(db);
+    order by c.from_time`;
+  const rows = await readRows(db, 'read the coverage of ledgers', ranges);
   const byParty = Map.groupBy(rows, ({ partyId }) => partyId);
-  return new Map([...byParty].map(([partyId, ranges]) => [partyId, ranges.map(coverageOf)]));
+  return new Map([...byParty].map(([partyId, known]) => [partyId, known.map(coverageOf)]));
 }
 
 type Texts = 'from' | 'to' | 'checkedAt';

@@ -21,11 +21,8 @@ export interface Segment {
   readonly columns: readonly string[];
 }
 
-interface SegmentRow extends Omit<Segment, 'assetId' | 'from' | 'to'> {
-  readonly assetId: string | null;
-  readonly from: string;
-  readonly to: string;
-}
+type SegmentRow = Omit<Segment, 'assetId' | 'from' | 'to'> &
+  Readonly<Record<'from' | 'to', string>> & { readonly assetId: string | null };
 
 export class ExportArchiveStore {
   readonly #db: Database;
@@ -147,9 +144,7 @@ export class ExportArchiveStore {
   }
 }
 
-interface NamedObject {
-  readonly object_key: string;
-}
+type NamedObject = Readonly<Record<'object_key', string>>;
 
 async function namedOf(db: Database, objectKeys: readonly string[]): Promise<ReadonlySet<string>> {
   const keys = [...objectKeys];

@@ -18,7 +18,7 @@ import {
 } from './publications.ts';
 import { quarantineSegment, type Reason } from './segment-rows.ts';
 import { decodeProfile, encodeProfile, type SourceProfile } from './source-profile.ts';
-import { inTransaction, mapDatabaseError, readRow, readRows } from '../../postgres/transaction.ts';
+import { inTransaction, readRow, readRows } from '../../postgres/transaction.ts';
 
 /** Who waits asks again within two seconds; who does not is gone. */
 const TURN_LOST = sql`interval '5 seconds'`;
@@ -55,7 +55,8 @@ export class ExportStore {
 
   /** Takes a scope whose lease is free; undefined while another works on it, or on one that overlaps it. */
   acquire(scope: ExportScope): Promise<ExportLease | undefined> {
-    return inTransaction(this.#db, { action: `lease the export of party ${scope.partyId}` }, async (tx) => {
+    const action = `lease the export of party ${scope.partyId}`;
+    return inTransaction(this.#db, { action }, async (tx) => {
       const [lease] = await takeLeases(tx, [scope.partyId], scope.assetId, this.#holder);
       return lease;
     });
@@ -63,31 +64,24 @@ export class ExportStore {
 
   /** Renews a lease until it is disposed, and then gives it back. @param what for messages */
   keep(lease: ExportLease, what: string): KeptLease {
-    const name = nameOf(lease.scope);
     return keepLease({
       what,
       takenAtMs: lease.takenAtMs,
       renew: async () => {
-        const renewed = await mapDatabaseError(`renew the lease of ${name}`, () =>
-          renewLeases(this.#db, [lease]),
-        );
-        if (!renewed.has(lease.exportId)) throw new FencedError(name);
+        const renewed = await renewLeases(this.#db, [lease]);
+        if (!renewed.has(lease.exportId)) throw new FencedError(nameOf(lease.scope));
       },
       release: () => this.release(lease),
     });
   }
 
   release(lease: ExportLease): Promise<void> {
-    return mapDatabaseError(`release ${nameOf(lease.scope)}`, () => releaseLeases(this.#db, [lease]));
+    return releaseLeases(this.#db, [lease]);
   }
 
   /** What is known of the party, in every asset that the scope overlaps, by time. */
-  async coverage(scope: ExportScope): Promise<readonly Coverage[]> {
-    const { partyId, assetId } = scope;
-    const known = await mapDatabaseError(`read the coverage of ${nameOf(scope)}`, () =>
-      readCoverages(this.#db, [partyId], assetId),
-    );
-    return known.get(partyId) ?? [];
+  async coverage({ partyId, assetId }: ExportScope): Promise<readonly Coverage[]> {
+    return (await readCoverages(this.#db, [partyId], assetId)).get(partyId) ?? [];
   }
 
   /**

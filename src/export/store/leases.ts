@@ -2,6 +2,7 @@
 import { sql } from 'kysely';
 import { LEASE_MS } from '../../core/lease.ts';
 import type { Database } from '../../postgres/database.ts';
+import { readRows } from '../../postgres/transaction.ts';
 import type { ExportScope } from '../ports.ts';
 import { type Coverage, readCoverages } from './coverage-rows.ts';
 
@@ -91,17 +92,19 @@ export async function fenceLeases(tx: Database, leases: Leases): Promise<Readonl
 
 /** @returns the exports whose leases another has not taken over */
 export async function renewLeases(db: Database, leases: Leases): Promise<ReadonlySet<bigint>> {
-  const renewed = await sql<{ export_id: bigint }>`
+  const renew = sql<{ export_id: bigint }>`
     update mirror.exports e set lease_until = clock_timestamp() + ${LEASE_MS} * interval '1 ms'
     from ${tokens(leases)} where e.export_id = held.export_id and e.lease_token = held.token
-    returning e.export_id`.execute(db);
-  return new Set(renewed.rows.map((row) => row.export_id));
+    returning e.export_id`;
+  const renewed = await readRows(db, 'renew the leases of exports', renew);
+  return new Set(renewed.map((row) => row.export_id));
 }
 
 export async function releaseLeases(db: Database, leases: Leases): Promise<void> {
-  await sql`
+  const release = sql`
     update mirror.exports e set lease_token = null, lease_until = null, is_at_source = false
-    from ${tokens(leases)} where e.export_id = held.export_id and e.lease_token = held.token`.execute(db);
+    from ${tokens(leases)} where e.export_id = held.export_id and e.lease_token = held.token`;
+  await readRows(db, 'release the leases of exports', release);
 }
 
 function tokens(leases: Leases) {

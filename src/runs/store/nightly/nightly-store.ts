@@ -5,13 +5,8 @@ import { evidenceJson } from '../../../core/json-value.ts';
 import type { Database } from '../../../postgres/database.ts';
 import { mapDatabaseError, readRow, readRows } from '../../../postgres/transaction.ts';
 
-/** How far a nightly run has come. */
-export interface NightlyCounts {
-  readonly due: number;
-  readonly queued: number;
-  readonly done: number;
-  readonly failed: number;
-}
+/** How far a nightly run has come: of its ledgers, how many are in which state. */
+export type NightlyCounts = Readonly<Record<'due' | 'queued' | 'done' | 'failed', number>>;
 
 export interface DueLedger {
   readonly partyId: string;
