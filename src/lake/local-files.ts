@@ -103,15 +103,10 @@ export async function trim(folder: string, bytesMax: number, inUseMs = IN_USE_MS
   }
 }
 
-async function isUsable(path: string, bytes: bigint): Promise<boolean> {
-  try {
-    const facts = await stat(path);
-    const isUntouched = facts.mtimeMs === KEPT_MODIFIED.getTime() && BigInt(facts.size) === bytes;
-    if (isUntouched) await utimes(path, new Date(), KEPT_MODIFIED);
-    return isUntouched;
-  } catch (error) {
-    return absent(error) ?? false;
-  }
+async function isUsable(path: string, bytes: bigint) {
+  const facts = await stat(path).catch(absent);
+  if (facts?.mtimeMs !== KEPT_MODIFIED.getTime() || BigInt(facts.size) !== bytes) return false;
+  return utimes(path, new Date(), KEPT_MODIFIED).then(() => true, absent);
 }
 
 async function bring({ objects, signal }: FileAccess, file: StoredFile, path: string): Promise<void> {

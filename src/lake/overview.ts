@@ -108,11 +108,7 @@ export async function restoreLake(
   });
 }
 
-async function restoreTable(
-  shop: Workshop,
-  writer: TableWriter,
-  then: TableState | undefined,
-): Promise<void> {
+async function restoreTable(shop: Workshop, writer: TableWriter, then: TableState | undefined) {
   const { state, table } = writer;
   const gone = (action: string, meta: object): PermanentError =>
     new PermanentError(`Cannot restore ${action}`, { code: 'LAKE_VERSION_GONE', meta: { table, ...meta } });

@@ -22,7 +22,7 @@ export async function removeUnnamed(
   const isOver = (at: Micros): boolean => at < before;
   const unnamedFiles = (root: string, { live, gone }: TableState): readonly ListedObject[] => {
     const kept = [...gone.values()].filter(
-      ({ deletionTimestamp = 0 }) => !isOver(microsOf(deletionTimestamp)),
+      ({ deletionTimestamp = 0 }) => !isOver(BigInt(Math.trunc(deletionTimestamp)) * 1000n),
     );
     const named = new Set([...live.values(), ...kept].map(({ path }) => fileKey(root, path)));
     const isFile = (key: string): boolean => key.startsWith(`${root}/`) && !key.startsWith(logPrefix(root));
@@ -43,8 +43,4 @@ export async function removeUnnamed(
   ];
   for (const { key } of unnamed) await objects.remove(key, signal);
   return unnamed.length;
-}
-
-function microsOf(ms: number): Micros {
-  return BigInt(Math.trunc(ms)) * 1000n;
 }

@@ -6,13 +6,7 @@ import type { AddFile } from '../delta/actions.ts';
 import { readTable } from '../delta/log.ts';
 import { literals, queryRows } from '../local/duckdb.ts';
 import { COVERAGE } from '../tables/columns.ts';
-import {
-  SUMMARIES,
-  SUMMARY_FORM,
-  SUMMARY_TABLES,
-  type SummaryTable,
-  summaryOf,
-} from '../tables/summaries.ts';
+import { SUMMARIES, SUMMARY_FORM, SUMMARY_TABLES, summaryOf } from '../tables/summaries.ts';
 import { countedEntries, rootOf, rowsOf } from '../tables/tables.ts';
 import type { EntriesFile } from './build-entries.ts';
 import type { Build } from './table-writer.ts';
@@ -36,10 +30,11 @@ export async function buildSummaries(
     const missing = new Map(entries.map((file) => [file.add.path, file]));
     const [add, remove]: [AddFile[], AddFile[]] = [[], []];
     for (const file of writer.files) {
-      const of = file.tags?.[OF_TAG] ?? '';
-      const isUsable = writer.isTrusted && isOfThisForm(build, table, file);
-      const isFlipped = isOfCounted && flipped.has(of);
-      if (isFlipped || !isUsable || !missing.delete(of)) remove.push(file);
+      const { [OF_TAG]: of = '', [FORM_TAG]: form, [BUILD_TAG]: madeBy } = file.tags ?? {};
+      // Of counted entries, what a build made that did not come to its end is not trusted.
+      const isStale = isOfCounted && (flipped.has(of) || !(Number(madeBy) <= (build.before?.moment ?? -1)));
+      const isUsable = writer.isTrusted && form === String(SUMMARY_FORM) && !isStale;
+      if (!isUsable || !missing.delete(of)) remove.push(file);
     }
     for (const file of missing.values()) {
       const rows = rowsOf('ledger_entries', [await build.writers.ledger_entries.find(file.add)], false);
@@ -55,18 +50,8 @@ export async function buildSummaries(
   }
 }
 
-/** Of counted entries, what a build made that did not come to its end is not trusted. */
-function isOfThisForm({ before }: Build, table: SummaryTable, { tags }: AddFile): boolean {
-  if (tags?.[FORM_TAG] !== String(SUMMARY_FORM)) return false;
-  return !SUMMARIES[table].isOfCounted || Number(tags[BUILD_TAG]) <= (before?.moment ?? -1);
-}
-
 /** Paths of files that hold an entry, received from a party, at an instant of which the party's coverage changed. */
-async function findFlippedFiles(
-  build: Build,
-  entries: readonly EntriesFile[],
-  now: string,
-): Promise<ReadonlySet<string>> {
+async function findFlippedFiles(build: Build, entries: readonly EntriesFile[], now: string) {
   const old = entries.filter(({ add }) => !build.written.has(add.path));
   const formerPath = await findFormerCoverage(build);
   if (formerPath === undefined || old.length === 0) return new Set(old.map(({ add }) => add.path));
@@ -81,7 +66,7 @@ async function findFlippedFiles(
     if (typeof first !== 'string' || typeof last !== 'string' || month < first || month > last) continue;
     byPath.set(await build.writers.ledger_entries.find(add), add.path);
   }
-  if (byPath.size === 0) return new Set();
+  if (byPath.size === 0) return new Set<string>();
   const found = await run(`select distinct filename
     from read_parquet(${literals([...byPath.keys()])}, filename = true, hive_partitioning = false, union_by_name = true) entry
       join changed on changed.party_id = account_from_party_id and from_time <= vega_time and to_time > vega_time

@@ -2,10 +2,9 @@
  * Brings the lake up to date with the warehouse: one commit for each table that changed, then the moment that
  * names their versions. Whatever a killed build has left, the next one goes on from what the logs say.
  */
-import { type TableState, totalOfFiles } from '../delta/actions.ts';
-import type { Moment } from '../moment.ts';
+import { totalOfFiles } from '../delta/actions.ts';
 import { removeUnnamed } from '../retention.ts';
-import { LAKE_TABLES, type LakeTable } from '../tables/columns.ts';
+import { LAKE_TABLES } from '../tables/columns.ts';
 import type { WholeTable } from '../store/lake-store.ts';
 import { rootOf, SHAPES } from '../tables/tables.ts';
 import { buildEntries } from './build-entries.ts';
@@ -39,21 +38,17 @@ async function run(shop: Workshop, onProgress: Build['onProgress']) {
   const entries = await buildEntries(build);
   await buildSummaries(build, entries, coverage);
 
-  const changed = opened.filter(({ isChanged }) => isChanged).map(({ table }) => table);
   const states = statesOf(opened);
-  const { before, decidedBy } = shop;
-  const isKept = before !== undefined && changed.length === 0 && isNamed(before, states);
-  const version = isKept ? before.moment : await publishTables(shop, states);
   return {
     /** The moment's number. */
-    version,
+    version: await publishTables(shop, states),
     /** Tables that changed. */
-    changed,
+    changed: opened.filter(({ isChanged }) => isChanged).map(({ table }) => table),
     /** Files, rows and bytes of all tables, summaries and coverage among them. */
     ...totalOfFiles(opened.flatMap((writer) => writer.files)),
     /** Files that nothing names any more and whose time was over. */
     removedFiles: await removeUnnamed(shop, states),
-    commitsDecidedBy: decidedBy,
+    commitsDecidedBy: shop.decidedBy,
   };
 }
 
@@ -69,11 +64,4 @@ async function buildWhole(build: Build, table: WholeTable): Promise<string> {
   await writer.commit('WRITE', [file], before);
   build.onProgress({ partition: rootOf(table), rows: totalOfFiles([file]).rows });
   return path;
-}
-
-function isNamed({ tables }: Moment, states: ReadonlyMap<LakeTable, TableState>): boolean {
-  return [...states].every(
-    ([table, { version, metaData }]) =>
-      tables[table]?.version === version && tables[table].id === metaData.id,
-  );
 }

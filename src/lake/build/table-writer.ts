@@ -52,7 +52,7 @@ function writerOf(table: LakeTable, shop: Workshop, former: TableState | undefin
     get state() {
       return state;
     },
-    get files(): readonly AddFile[] {
+    get files(): Files {
       return [...(state?.live.values() ?? [])];
     },
     get isChanged() {
@@ -65,33 +65,20 @@ function writerOf(table: LakeTable, shop: Workshop, former: TableState | undefin
      * Commits where something changes, or the table is new.
      * @param dataChange false where the same rows stand in other files
      */
-    commit: async (
-      operation: string,
-      add: readonly AddFile[],
-      remove: readonly AddFile[],
-      dataChange = true,
-    ) => {
+    commit: async (operation: string, add: Files, remove: Files, dataChange = true) => {
       if (add.length + remove.length === 0 && state !== undefined) return;
       const nowMs = Date.now();
+      const removal = { deletionTimestamp: nowMs, dataChange, extendedFileMetadata: true };
       const actions: Action[] = [
         ...schemaActions(table, state, shop.retentionMs),
         { txn: { appId, version: await buildNumber(), lastUpdated: nowMs } },
         ...remove.map(({ path, partitionValues, size }) => ({
-          remove: {
-            path,
-            deletionTimestamp: nowMs,
-            dataChange,
-            extendedFileMetadata: true,
-            partitionValues,
-            size,
-          },
+          remove: { path, partitionValues, size, ...removal },
         })),
         ...add.map((file) => ({ add: { ...file, dataChange } })),
       ];
-      const { version, checkpoint } = {
-        version: (state?.version ?? -1) + 1,
-        checkpoint: state?.checkpoint ?? -1,
-      };
+      const version = (state?.version ?? -1) + 1;
+      const checkpoint = state?.checkpoint ?? -1;
       await shop.commit({ table, version, content: encodeCommit(operation, actions) });
       state = replay([...actions, { commitInfo: { timestamp: nowMs } }], { version, checkpoint }, state);
       if (state === undefined || version - checkpoint < COMMITS_BETWEEN_CHECKPOINTS) return;
@@ -102,6 +89,7 @@ function writerOf(table: LakeTable, shop: Workshop, former: TableState | undefin
 }
 
 type Tags = Readonly<Record<string, string>>;
+type Files = readonly AddFile[];
 
 /** Writes and publishes one file; until a commit names it, it is nobody's. */
 async function writeFile(
@@ -135,11 +123,7 @@ async function writeFile(
   };
 }
 
-function schemaActions(
-  table: LakeTable,
-  state: TableState | undefined,
-  retentionMs: number,
-): readonly Action[] {
+function schemaActions(table: LakeTable, state: TableState | undefined, retentionMs: number): Action[] {
   if (state === undefined)
     return [
       { protocol: { minReaderVersion: 1, minWriterVersion: 2 } },

@@ -3,6 +3,7 @@ import { randomUUID } from 'node:crypto';
 import { createWriteStream } from 'node:fs';
 import { join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
+import { isDeepStrictEqual } from 'node:util';
 import { ByteSums, type FileFacts } from '../../core/byte-sums.ts';
 import type { ListedObject, ObjectStore } from '../../objects/object-store.ts';
 import type { TableState } from '../delta/actions.ts';
@@ -74,25 +75,23 @@ export function appIdOf(mirrorId: string): string {
   return `${APP_PREFIX}${mirrorId}`;
 }
 
-/** Makes these versions of the tables the lake. @returns the moment's number */
+/** Makes these versions of the tables the lake, where they are not. @returns the moment's number */
 export async function publishTables(
-  { objects, repository, warehouse: { mirrorId }, buildNumber, signal, appId }: Workshop,
+  { objects, repository, warehouse: { mirrorId }, buildNumber, signal, appId, before }: Workshop,
   states: ReadonlyMap<LakeTable, TableState>,
 ): Promise<number> {
-  const moment = await buildNumber();
   const tables = Object.fromEntries(
     [...states].map(([table, { metaData, version }]) => [table, { id: metaData.id, version }]),
   );
+  if (before !== undefined && isDeepStrictEqual(tables, before.tables)) return before.moment;
+  const moment = await buildNumber();
   const builtAt = new Date().toISOString();
   await publishMoment(objects, { moment, mirrorId, builtAt, tables }, signal);
-  await repository.record(
-    [...states].map(([table, { metaData, version, txns }]) => ({
-      table,
-      tableId: metaData.id,
-      version,
-      build: txns.get(appId)?.version ?? moment,
-    })),
-  );
+  const recorded = [...states].map(([table, { metaData, version, txns }]) => {
+    const build = txns.get(appId)?.version ?? moment;
+    return { table, tableId: metaData.id, version, build };
+  });
+  await repository.record(recorded);
   return moment;
 }
 
@@ -137,11 +136,8 @@ interface Commit extends DecidedCommit {
  * beyond its lock, and the one that came after it, can only put the same bytes. What a dead builder had decided and
  * not put is put first.
  */
-async function openCommitter(
-  { objects, repository, signal }: Shop,
-  decidedBy: 'store' | 'database',
-  listed: readonly ListedObject[],
-) {
+async function openCommitter(shop: Shop, decidedBy: 'store' | 'database', listed: readonly ListedObject[]) {
+  const { objects, repository, signal } = shop;
   const register = decidedBy === 'database' ? repository : undefined;
   const decided = new Map<LakeTable, number>();
   const put = async (commit: Commit): Promise<void> => {

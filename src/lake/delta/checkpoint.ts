@@ -30,10 +30,8 @@ const COLUMNS = `{
 const LINE_BYTES_MAX = 16 * 2 ** 20;
 
 /** Its actions; undefined where it is not there or cannot be read. */
-export async function readCheckpoint(
-  { objects, connection, folder, signal }: LakeAccess,
-  key: string,
-): Promise<readonly Action[] | undefined> {
+export async function readCheckpoint(access: LakeAccess, key: string): Promise<Action[] | undefined> {
+  const { objects, connection, folder, signal } = access;
   const path = join(folder, `${randomUUID()}.checkpoint.parquet`);
   try {
     await fetchObject(objects, key, path, signal);
@@ -48,7 +46,7 @@ export async function readCheckpoint(
   }
 }
 
-async function actionsIn(connection: DuckDBConnection, path: string): Promise<readonly Action[]> {
+async function actionsIn(connection: DuckDBConnection, path: string) {
   const result = await connection.runAndReadAll(
     `select cast(to_json(t) as varchar) from read_parquet(${literal(path)}) t`,
   );

@@ -51,7 +51,11 @@ export async function openLake(options: LakeOptions, signal: AbortSignal): Promi
     const asked = files.filter((file) => isOfRange(table, file, range));
     paths.set(table, await bringFiles(table, asked, access));
   }
-  const views = LAKE_TABLES.map((table) => [table, `select * from ${viewed(table, paths)}`]);
+  const coverage = rowsOf('coverage', paths.get('coverage') ?? [], false);
+  const views = LAKE_TABLES.map((table) => {
+    const rows = rowsOf(table, paths.get(table) ?? [], !SHAPES[table].isWhole);
+    return [table, `from ${table === 'ledger_entries' ? countedEntries(rows, coverage) : rows}`];
+  });
   // Each entry once, as Postgres has it.
   views.push(['entries', 'select * exclude (is_counted) from ledger_entries where is_counted']);
   // A statement that was written for Postgres names its schema.
@@ -69,17 +73,7 @@ export async function openLake(options: LakeOptions, signal: AbortSignal): Promi
   };
 }
 
-function viewed(table: LakeTable, paths: ReadonlyMap<LakeTable, readonly string[]>): string {
-  const rows = rowsOf(table, paths.get(table) ?? [], !SHAPES[table].isWhole);
-  if (table !== 'ledger_entries') return rows;
-  return countedEntries(rows, rowsOf('coverage', paths.get('coverage') ?? [], false));
-}
-
-async function findFiles(
-  access: Omit<LakeAccess, 'listed'>,
-  table: LakeTable,
-  moment: Moment,
-): Promise<readonly AddFile[]> {
+async function findFiles(access: Omit<LakeAccess, 'listed'>, table: LakeTable, moment: Moment) {
   const named = moment.tables[table];
   if (named === undefined) return [];
   const root = rootOf(table);
@@ -104,13 +98,8 @@ function reachedTables(sql: string | undefined, connection: DuckDBConnection): R
   if (sql === undefined || /\bquery(?:_table)?\b/i.test(sql)) return new Set(LAKE_TABLES);
   const text = sql.toLowerCase();
   const reached = new Set(LAKE_TABLES.filter((table) => text.includes(table)));
-  if (namesEntries(text, connection)) reached.add('ledger_entries');
+  // Summaries have a column of that name: the parser tells them apart. Of what it cannot read it names nothing.
+  const names = /\bentries\b/.test(text) ? connection.getTableNames(text, false) : ['none'];
+  if (names.length === 0 || names.includes('entries')) reached.add('ledger_entries');
   return reached.has('ledger_entries') ? reached.add('coverage') : reached;
-}
-
-/** Summaries have a column of that name: the parser tells them apart. Of what it cannot read it names nothing. */
-function namesEntries(sql: string, connection: DuckDBConnection): boolean {
-  if (!/\bentries\b/.test(sql)) return false;
-  const names = connection.getTableNames(sql, false);
-  return names.length === 0 || names.includes('entries');
 }

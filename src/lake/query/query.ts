@@ -11,7 +11,6 @@ import {
 } from '@duckdb/node-api';
 import { PermanentError, UsageError } from '../../core/errors.ts';
 import { interruptible, literal, openDuckDb } from '../local/duckdb.ts';
-import { LAKE_TABLES } from '../tables/columns.ts';
 import type { Lake } from './lake.ts';
 import { TEXT_FORMS, type TextForm } from './query-output.ts';
 
@@ -81,12 +80,8 @@ function bind(statement: DuckDBPreparedStatement, parameters: Readonly<Record<st
   }
 }
 
-async function sendText(
-  result: DuckDBResult,
-  { begin, row, end }: TextForm,
-  output: Writable,
-  signal: AbortSignal,
-): Promise<bigint> {
+async function sendText(result: DuckDBResult, form: TextForm, output: Writable, signal: AbortSignal) {
+  const { begin, row, end } = form;
   let rows = 0;
   const write = async function* (): AsyncGenerator<string> {
     for await (const chunk of result.yieldRows()) {
@@ -112,7 +107,8 @@ async function sendParquet(
   const names = result.columnNames();
   refuseTwins(names);
   await using engine = await openDuckDb(folder);
-  const columns = names.map((name, index) => `${identifier(name)} ${result.columnType(index).toString()}`);
+  const quoted = names.map((name) => `"${name.replaceAll('"', '""')}"`);
+  const columns = quoted.map((name, index) => `${name} ${result.columnType(index).toString()}`);
   // In a file of its own: a large result spills instead of filling the memory.
   await engine.connection.run(`attach ${literal(join(folder, 'result.duckdb'))} as spool`);
   await engine.connection.run(`create table spool.result (${columns.join(', ')})`);
@@ -130,10 +126,6 @@ async function sendParquet(
   return rows;
 }
 
-function identifier(name: string): string {
-  return `"${name.replaceAll('"', '""')}"`;
-}
-
 function refuseTwins(names: readonly string[]): void {
   const twin = names.find((name, index) => names.indexOf(name) !== index);
   if (twin === undefined) return;
@@ -143,9 +135,6 @@ function refuseTwins(names: readonly string[]): void {
   );
 }
 
-const UNKNOWN_TABLE = /(Table with name (\w+) does not exist!)(?:\nDid you mean .*)?/;
-/** What is shorter stands in many names. */
-const PART_LENGTH_MIN = 4;
 /**
  * Nothing but words stands before what is explained: options that are expressions have no place here, nor have
  * comments, in which a statement could hide.
@@ -176,16 +165,7 @@ async function prepareOne(connection: DuckDBConnection, sql: string): Promise<Du
     const statements = await connection.extractStatements(sql);
     if (statements.count === 1) return await statements.prepare(0);
   } catch (error) {
-    throw new UsageError([`SQL: ${suggestTable(error instanceof Error ? error.message : String(error))}`]);
+    throw new UsageError([`SQL: ${error instanceof Error ? error.message : String(error)}`]);
   }
   throw new UsageError(['SQL: it must be one statement']);
-}
-
-/** DuckDB counts letters: for `checkpoint` it may suggest `parties`. Part of a table's name means that table. */
-function suggestTable(message: string): string {
-  return message.replace(UNKNOWN_TABLE, (told, problem: string, name: string) => {
-    const meant = LAKE_TABLES.find((table) => table.includes(name.toLowerCase()));
-    const isMeant = meant !== undefined && name.length >= PART_LENGTH_MIN;
-    return isMeant ? `${problem}\nDid you mean "${meant}"?` : told;
-  });
 }

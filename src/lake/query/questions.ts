@@ -170,8 +170,8 @@ export async function completeIds(
     const hint = `give the id of ${noun === 'party' ? 'a party' : 'an asset'} in the lake, or its beginning`;
     return chooseById(given, candidates, String, { where: `--${noun}`, noun, hint });
   };
-  const asset = await complete('asset', `select asset_id as id from ${rows}`);
-  return { party: await complete('party', KNOWN_PARTIES), asset };
+  const party = await complete('party', KNOWN_PARTIES);
+  return { party, asset: await complete('asset', `select asset_id as id from ${rows}`) };
 }
 
 /** An id in SQL that was cut off: such text stands in no row. */

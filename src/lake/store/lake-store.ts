@@ -208,20 +208,16 @@ async function readAtOnce(client: PoolClient): Promise<WarehouseReader> {
   const [identity] = await mapDatabaseError(ACTION, async () => {
     await client.query('begin isolation level repeatable read, read only');
     await client.query(`set local idle_in_transaction_session_timeout = ${IDLE_BETWEEN_READS_MS}`);
-    return (await client.query<Identity>(IDENTITY)).rows;
+    return (await client.query<{ mirrorId: string; lastBuild: number }>(IDENTITY)).rows;
   });
-  return readerOn(client, identity ?? { mirrorId: '', lastBuild: 0 });
+  return readerOn(client, identity?.mirrorId ?? '', identity?.lastBuild ?? 0);
 }
 
-interface Identity {
-  readonly mirrorId: string;
-  /** The number of the last build that was begun; 0 before the first. */
-  readonly lastBuild: number;
-}
-
-function readerOn(client: PoolClient, identity: Identity) {
+function readerOn(client: PoolClient, mirrorId: string, lastBuild: number) {
   return {
-    ...identity,
+    mirrorId,
+    /** The number of the last build that was begun; 0 before the first. */
+    lastBuild,
     /** In the order of months and segments. */
     segmentMonths: () => readSegmentMonths(client),
     /** Rows of a month that came with these segments: LINE_COLUMNS, as CSV like `whole`. */

@@ -70,16 +70,13 @@ const last = (name: string, comment: string): Figure => ({
   merge: `max(${name})`,
 });
 
-function addedUp(
-  figures: readonly Figure[],
-  condition = 'true',
-): Omit<SummaryShape, 'description' | 'isOfCounted'> {
+function addedUp(figures: readonly Figure[], condition = 'true') {
   const values = (kind: 'select' | 'merge'): string =>
     figures.map((figure) => `${figure[kind]} as ${figure.columns[0]?.name}`).join(', ');
   return {
     columns: figures.flatMap(({ columns }) => columns),
-    select: (entries) => `select ${values('select')} from ${entries} where ${condition} group by all`,
-    merge: (parts) => `select ${values('merge')} from ${parts} group by all`,
+    select: (entries: string) => `select ${values('select')} from ${entries} where ${condition} group by all`,
+    merge: (parts: string) => `select ${values('merge')} from ${parts} group by all`,
   };
 }
 

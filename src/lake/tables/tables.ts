@@ -173,10 +173,8 @@ export function rowsOf(table: LakeTable, paths: readonly string[], hasMonth: boo
  * for that asset and instant. The rule of the view `mirror.exported_entries`.
  */
 export function countedEntries(entries: string, coverage: string): string {
-  const columns = ENTRIES.map(({ name }) => `entry.${name}`).join(', ');
-  const hasMonth = entries.includes(' as month') ? ', entry.month' : '';
   // One row of ranges for each party, so that no entry is joined twice.
-  return `(select ${columns}${hasMonth},
+  return `(select entry.*,
       case when entry.side in ('from', 'both') or covered.ranges is null then true
         else not list_bool_or(list_transform(covered.ranges, lambda r: r.from_time <= entry.vega_time
           and r.to_time > entry.vega_time and (r.asset_id is null or r.asset_id = entry.asset_id))) end as is_counted,

@@ -48,7 +48,7 @@ export async function verifyLake(
 async function verifyMoment(
   deps: LakeDeps,
   moment: Moment | undefined,
-  { deep, parts = 1 }: LakeCheckOptions,
+  options: LakeCheckOptions,
   signal: AbortSignal,
 ): Promise<LakeFindings> {
   const { repository, objects, scratchDir } = deps;
@@ -67,11 +67,10 @@ async function verifyMoment(
   for (const table of LAKE_TABLES)
     live.set(table, [...((await checkTable(found, table))?.live.values() ?? [])]);
   const files = [...live].flatMap(([table, adds]) => adds.map((add) => storedFile(table, add)));
-  const filesRead = await checkFiles(found, files, parts);
+  const filesRead = await checkFiles(found, files, options.parts ?? 1);
   const { rows } = totalOfFiles([...live.values()].flat());
   const entries = live.get('ledger_entries') ?? [];
-  const segmentsBehind =
-    problems.length > 0 ? 0 : await compareWithWarehouse(found, entries, { deep, isWhole: parts === 1 });
+  const segmentsBehind = problems.length > 0 ? 0 : await compareRows(found, entries, options);
   return { files: files.length, filesRead, rows, problems, segmentsBehind };
 }
 
@@ -88,7 +87,13 @@ async function checkTable(found: FoundLake, table: LakeTable): Promise<TableStat
       report('LAKE_TABLE_MISSING', root, 'the table that was built is gone');
       return undefined;
     }
-    checkIdentity(found, root, state, last);
+    const { id } = state.metaData;
+    const isNamed = Object.values(moment.tables).some((one) => one?.id === id);
+    const build = state.txns.get(appIdOf(moment.mirrorId))?.version ?? -1;
+    if (!isNamed || (last !== undefined && last.tableId !== id))
+      report('LAKE_FOREIGN', root, 'it is not the table that this mirror built');
+    else if (last !== undefined && build < last.build)
+      report('LAKE_TABLE_OLDER', root, `it is as build ${build} left it, the last one was ${last.build}`);
     for (const broken of await findBrokenCheckpoints(found, root))
       report('LAKE_CHECKPOINT_BROKEN', root, `${broken.state}; 'ledger-mirror lake' takes it away`);
     return state;
@@ -97,20 +102,6 @@ async function checkTable(found: FoundLake, table: LakeTable): Promise<TableStat
     report(errorCode(error), root, errorLine(error));
     return undefined;
   }
-}
-
-function checkIdentity(
-  { moment: { tables, mirrorId }, report }: FoundLake,
-  root: string,
-  { metaData, txns }: TableState,
-  last: RecordedTable | undefined,
-): void {
-  const isNamed = Object.values(tables).some((named) => named?.id === metaData.id);
-  const build = txns.get(appIdOf(mirrorId))?.version ?? -1;
-  if (!isNamed || (last !== undefined && last.tableId !== metaData.id))
-    report('LAKE_FOREIGN', root, 'it is not the table that this mirror built');
-  else if (last !== undefined && build < last.build)
-    report('LAKE_TABLE_OLDER', root, `it is as build ${build} left it, the last one was ${last.build}`);
 }
 
 /** Reads those whose turn it is, and looks for the others among what is listed. @returns how many it read */
@@ -147,18 +138,10 @@ async function isIntact({ objects, signal, report }: FoundLake, file: StoredFile
 }
 
 /** The lake as it was found at a moment, and who is told of each problem. */
-export interface FoundLake extends LakeDeps, LakeAccess {
+interface FoundLake extends LakeDeps, LakeAccess {
   readonly moment: Moment;
   readonly recorded: readonly RecordedTable[];
   readonly report: (code: string, subject: string, message: string) => void;
-}
-
-/** Rows that were counted together: those of a file, or of one segment. */
-interface CountedRows {
-  readonly place: string;
-  readonly month: string;
-  readonly segments: Iterable<bigint>;
-  readonly rows: bigint;
 }
 
 /**
@@ -167,41 +150,28 @@ interface CountedRows {
  * @param entries the files of `ledger_entries`
  * @returns how many segments were loaded or unloaded since the last build
  */
-export async function compareWithWarehouse(
-  found: FoundLake,
-  entries: readonly AddFile[],
-  { deep, isWhole }: { readonly deep: boolean; readonly isWhole: boolean },
-): Promise<number> {
-  const { repository, objects, scratchDir, moment, signal } = found;
+async function compareRows(found: FoundLake, entries: readonly AddFile[], options: LakeCheckOptions) {
+  const { deep, parts = 1 } = options;
+  const isWhole = parts === 1;
+  const { repository, objects, scratchDir, moment, signal, report } = found;
   const loaded = await repository.segmentMonths();
   const logged = isWhole ? [] : entries.flatMap((add) => taggedFile(add) ?? []);
-  const read = isWhole ? entries : entries.filter((add) => taggedFile(add) === undefined);
-  const counted = await countBySegment(found, await bringFiles('ledger_entries', read, found), true);
-  const { behind, matched } = compare(found, loaded, [
-    ...logged.map((file) => ({ ...file, place: file.add.path })),
-    ...counted.map((of) => ({ ...of, place: `segment ${of.segmentId}`, segments: [of.segmentId] })),
-  ]);
-  if (!deep) return behind;
-  await using lake = await openLake({ objects, scratchDir }, signal);
+  const unlogged = isWhole ? entries : entries.filter((add) => taggedFile(add) === undefined);
+  const read = await countBySegment(found, await bringFiles('ledger_entries', unlogged, found), true);
+  const counted = [
+    ...logged.map(({ add, segments, ...of }) => ({ ...of, place: add.path, ids: [...segments] })),
+    ...read.map(({ segmentId, ...of }) => ({ ...of, place: `segment ${segmentId}`, ids: [segmentId] })),
+  ];
+  await using lake = deep ? await openLake({ objects, scratchDir }, signal) : undefined;
   // A newer one is there: what is compared would be another lake.
-  if (lake.version !== moment.moment) return 0;
-  for (const [month, segments] of Map.groupBy(matched, (segment) => segment.month)) {
-    await checkValues(found, lake, month, segments);
-    await checkSummaries(found, lake, month);
-  }
-  return behind;
-}
-
-/** @returns how many segments were loaded or unloaded since, and those of which the right number of rows is there */
-function compare({ report }: FoundLake, loaded: readonly SegmentMonth[], counted: readonly CountedRows[]) {
+  if (lake !== undefined && lake.version !== moment.moment) return 0;
   const nameOf = (month: string, segmentId: bigint): string => `${month}/${segmentId}`;
   const wanted = new Map(loaded.map((one) => [nameOf(one.month, one.segmentId), one]));
   const seen = new Set<string>();
   const matched: SegmentMonth[] = [];
   const behind = new Set<bigint>();
-  for (const { place, month, segments, rows } of counted) {
+  for (const { place, month, ids, rows } of counted) {
     const subject = `ledger_entries/month=${month}`;
-    const ids = [...segments];
     const twice = ids.filter((id) => seen.has(nameOf(month, id)));
     for (const id of ids) seen.add(nameOf(month, id));
     if (twice.length > 0)
@@ -215,33 +185,33 @@ function compare({ report }: FoundLake, loaded: readonly SegmentMonth[], counted
       report('LAKE_DIFFERS', subject, `${rows} rows lie in ${place}, loaded were ${loadedRows}`);
   }
   for (const [name, { segmentId }] of wanted) if (!seen.has(name)) behind.add(segmentId);
-  return { behind: behind.size, matched };
+  if (lake === undefined) return behind.size;
+  for (const [month, segments] of Map.groupBy(matched, (segment) => segment.month)) {
+    await checkValues(found, lake, month, segments);
+    await checkSummaries(found, lake, month);
+  }
+  return behind.size;
 }
 
-async function checkValues(
-  { signal, report }: FoundLake,
-  { connection }: Lake,
-  month: string,
-  segments: readonly SegmentMonth[],
-): Promise<void> {
-  const [expected, found] = [new RowDigest(), new RowDigest()];
+async function checkValues(found: FoundLake, lake: Lake, month: string, segments: readonly SegmentMonth[]) {
+  const [expected, held] = [new RowDigest(), new RowDigest()];
   for (const { valuesDigest, rows } of segments)
     expected.merge(RowDigest.fromHex(valuesDigest, Number(rows)));
   const ids = segments.map(({ segmentId }) => segmentId).join(', ');
   const sql = `select concat_ws(chr(31), ${ENTRY_COLUMNS.map(canonicalExpression).join(', ')}), extra
     from ledger_entries where month = ${literal(month)} and segment_id in (${ids})`;
-  await interruptible(connection, `sum up ${month}`, signal, async () => {
-    for await (const rows of (await connection.stream(sql)).yieldRows()) {
-      signal.throwIfAborted();
+  await interruptible(lake.connection, `sum up ${month}`, found.signal, async () => {
+    for await (const rows of (await lake.connection.stream(sql)).yieldRows()) {
+      found.signal.throwIfAborted();
       for (const [text, extra] of rows) {
         const known = typeof extra === 'string' ? extraFromJson(extra) : [];
-        found.add(hashText(canonicalText([String(text)], known)));
+        held.add(hashText(canonicalText([String(text)], known)));
       }
     }
   });
-  if (found.hex() === expected.hex()) return;
-  const message = `its rows sum up to ${found.hex()}, loaded were ${expected.hex()}`;
-  report('LAKE_VALUES_DIFFER', `ledger_entries/month=${month}`, message);
+  if (held.hex() === expected.hex()) return;
+  const message = `its rows sum up to ${held.hex()}, loaded were ${expected.hex()}`;
+  found.report('LAKE_VALUES_DIFFER', `ledger_entries/month=${month}`, message);
 }
 
 async function checkSummaries({ signal, report }: FoundLake, lake: Lake, month: string): Promise<void> {

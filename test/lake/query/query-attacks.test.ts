@@ -93,14 +93,6 @@ describe('a query', () => {
   });
 });
 
-describe('a table that does not exist', () => {
-  it('is taken for one whose name it is half of, and not where it is a letter or two', async () => {
-    await expect(run('select * from checkpoint')).rejects.toThrow('Did you mean "checkpoints"?');
-    await expect(run('select * from a')).rejects.not.toThrow('parties');
-    await expect(run('select * from ts')).rejects.not.toThrow('checkpoints');
-  });
-});
-
 describe('the engine of a query, as it is configured', () => {
   it('touches no file that it was not given, also while it prepares what is then refused', async () => {
     await using confined = await openDuckDb(spill);
