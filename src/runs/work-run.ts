@@ -9,7 +9,7 @@ import {
   UnreachableError,
 } from '../core/errors.ts';
 import { inRun } from '../core/log.ts';
-import { type VerdictWithEvidence, worst } from '../core/verdict.ts';
+import { type Verdict, type VerdictWithEvidence, worst } from '../core/verdict.ts';
 import type { JobContext, JobDeps, StageCall } from './job.ts';
 import type { Run } from './store/run-store.ts';
 
@@ -129,12 +129,13 @@ async function tell({ run, about, deps }: Delivery): Promise<void> {
 
 async function conclude(
   ended: VerdictWithEvidence,
-  { run, about, deps, lastWords }: Delivery,
+  delivery: Delivery,
   signal: AbortSignal,
   hasFailed = false,
-): Promise<VerdictWithEvidence> {
+) {
+  const { run, about, deps } = delivery;
   try {
-    return await lastWords(run, ended, signal);
+    return await delivery.lastWords(run, ended, signal);
   } catch (error) {
     if (!hasFailed && !(error instanceof PermanentError)) throw error;
     deps.log.warn({ ...about, err: error }, 'The end of a run could not be reported');
@@ -143,11 +144,7 @@ async function conclude(
   }
 }
 
-async function failRun(
-  verdict: 'failed' | 'incomplete',
-  error: Readonly<Record<string, unknown>>,
-  delivery: Delivery,
-): Promise<void> {
+async function failRun(verdict: Verdict, error: ReturnType<typeof describeError>, delivery: Delivery) {
   const { run, deps, context } = delivery;
   const signal = AbortSignal.any([context.signal, AbortSignal.timeout(LAST_WORDS_MS)]);
   const ended = await conclude({ verdict, evidence: { error } }, delivery, signal, true);

@@ -114,13 +114,13 @@ export class JobWorker implements AsyncDisposable {
     if (this.#isRegistered) await this.#options.workers.leave(this.#workerId);
   }
 
-  async #forget(): Promise<void> {
+  async #forget() {
     const { jobs, historyRetention } = this.#options;
     const forgotten = await forgetHistory(jobs.db, historyRetention);
     if (forgotten.runs + forgotten.nightlyLists > 0) jobs.log.info({ ...forgotten }, 'Old runs forgotten');
   }
 
-  #beat(): Promise<void> {
+  #beat() {
     const { workers, schedules, jobs } = this.#options;
     return workers.beat(this.#workerId, {
       name: `${hostname()} ${process.pid}`,

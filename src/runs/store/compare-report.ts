@@ -25,8 +25,12 @@ export interface Comparison {
   readonly problems: readonly Problem[];
 }
 
-/** Notes what speaks against the mirror. */
-type Blame = (code: string, subject: string, message: string) => void;
+interface Comparing extends ReportDeps {
+  readonly given: NightlyReport;
+  readonly signal: AbortSignal;
+  /** Notes what speaks against the mirror. */
+  blame(this: void, code: string, subject: string, message: string): void;
+}
 
 export async function compareWithReport(
   given: NightlyReport,
@@ -35,13 +39,15 @@ export async function compareWithReport(
   signal: AbortSignal,
 ): Promise<Comparison> {
   const problems: Problem[] = [];
-  const blame: Blame = (code, subject, message) => void problems.push({ code, subject, message });
+  const blame: Comparing['blame'] = (code, subject, message) =>
+    void problems.push({ code, subject, message });
+  const comparing = { ...deps, given, signal, blame };
   const counts = { same: 0, grown: 0, byCount: 0 };
-  for (const holding of await readLatestHoldings(given, deps, blame, signal)) {
+  for (const holding of await readLatestHoldings(comparing)) {
     signal.throwIfAborted();
-    counts[await compareLedger(holding, deps, blame)] += 1;
+    counts[await compareLedger(holding, comparing)] += 1;
   }
-  const lists = await compareLists(given, deps, blame, signal);
+  const lists = await compareLists(comparing);
   const { rows } = await sumLedgers(deps.warehouse, signal);
   if (BigInt(rows) < BigInt(given.ledgers.rows))
     blame('LEDGERS_SHRANK', 'ledgers', `the ledgers hold ${rows} rows, the report ${given.ledgers.rows}`);
@@ -50,12 +56,7 @@ export async function compareWithReport(
 }
 
 /** Of each ledger the newest sum that the report, or one before it, tells. */
-async function readLatestHoldings(
-  given: NightlyReport,
-  { objects }: ReportDeps,
-  blame: Blame,
-  signal: AbortSignal,
-): Promise<Iterable<Holding>> {
+async function readLatestHoldings({ given, objects, blame, signal }: Comparing) {
   const latest = new Map<string, Holding>();
   let report = given;
   for (let read = 0; read < REPORTS_MAX; read += 1) {
@@ -80,7 +81,7 @@ async function readLatestHoldings(
  * The same ledger up to the same instant, as it is held now: the segments that end by then. Where one goes on beyond
  * it, only the rows of all can be compared.
  */
-async function compareLedger(then: Holding, { warehouse }: ReportDeps, blame: Blame) {
+async function compareLedger(then: Holding, { warehouse, blame }: Comparing) {
   const { partyId, assetId } = then;
   const closedTo = sql`${then.closedTo}::timestamptz`;
   const statement = sql<{ isCut: boolean; held: bigint; digests: readonly string[] }>`
@@ -102,12 +103,7 @@ async function compareLedger(then: Holding, { warehouse }: ReportDeps, blame: Bl
   return held > rows ? 'grown' : 'same';
 }
 
-async function compareLists(
-  { heldAt, lists }: NightlyReport,
-  { warehouse }: ReportDeps,
-  blame: Blame,
-  signal: AbortSignal,
-) {
+async function compareLists({ given: { heldAt, lists }, warehouse, blame, signal }: Comparing) {
   // Lists that were read into this database later: only their sizes can be compared.
   const statement = sql<{ isYounger: boolean }>`
       select exists (select from mirror.identity where created_at > ${heldAt}::timestamptz) as "isYounger"`;

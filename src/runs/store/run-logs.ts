@@ -104,10 +104,8 @@ export class RunLogs implements AsyncDisposable {
     if (count > LINES_MAX) return;
     if (this.#counts.size >= RUNS_COUNTED_MAX && !this.#counts.has(runId)) this.#counts.clear();
     this.#counts.set(runId, count);
-    const said =
-      count < LINES_MAX
-        ? { message: String(msg), fields }
-        : { message: 'Further lines of this run are not kept', fields: {} };
+    const further = { message: 'Further lines of this run are not kept', fields: {} };
+    const said = count < LINES_MAX ? { message: String(msg), fields } : further;
     this.#queued.push({ runId, at: String(time), level: String(level), ...said });
   }
 }

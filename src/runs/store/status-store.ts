@@ -1,10 +1,10 @@
 /** How the mirror stands, for `/mirror/status`, the console and the metrics. */
-import type { Pool } from 'pg';
+import { sql } from 'kysely';
 import { UnreachableError } from '../../core/errors.ts';
 import { within } from '../../core/waiting.ts';
 import type { MirrorFacts, StatusStore } from '../../api/http/ports.ts';
 import type { Database, Warehouse } from '../../postgres/database.ts';
-import { mapDatabaseError } from '../../postgres/transaction.ts';
+import { mapDatabaseError, readRow } from '../../postgres/transaction.ts';
 import { readCompleteness } from './completeness.ts';
 import { readLines } from './run-logs.ts';
 import { RunStore } from './run-store.ts';
@@ -12,7 +12,7 @@ import { RunStore } from './run-store.ts';
 const LIMIT_MS = 30_000;
 
 /** One statement, so that all of it is of one instant. Counts are exact: an estimate would be doubted. */
-const FACTS = `
+const FACTS = sql<{ facts: Omit<StoredFacts, 'coverage'> }>`
   with network as (select max(epoch) as epoch from mirror.networks),
   ledger as (
     select coalesce(sum(segments), 0) as segments, coalesce(sum(rows), 0) as rows, coalesce(sum(bytes), 0) as bytes,
@@ -56,37 +56,27 @@ type StoredFacts = Omit<MirrorFacts, 'lists' | 'work' | 'lakeCommitsDecidedBy'>;
 type StoredStatus = Omit<StatusStore, 'facts'> & { facts(): Promise<StoredFacts> };
 
 /** @param limitMs how long each answer may take */
-export function openStatusStore(
-  { pool, db }: Pick<Warehouse, 'pool' | 'db'>,
-  limitMs = LIMIT_MS,
-): StoredStatus {
+export function openStatusStore({ db }: Pick<Warehouse, 'db'>, limitMs = LIMIT_MS): StoredStatus {
   const runs = new RunStore(db);
   const answer = <Answer>(action: string, ask: () => Promise<Answer>) => {
     const late = `Cannot ${action}: the database did not answer within ${limitMs} ms`;
-    return within(
-      limitMs,
-      () => mapDatabaseError(action, ask),
-      () => new UnreachableError(late, { code: 'DATABASE_UNREACHABLE' }),
-    );
+    const asking = () => mapDatabaseError(action, ask);
+    return within(limitMs, asking, () => new UnreachableError(late, { code: 'DATABASE_UNREACHABLE' }));
   };
   return {
-    facts: () => answer('read how the mirror stands', () => readFacts(pool, db)),
+    facts: () => answer('read how the mirror stands', () => readFacts(db)),
     runs: (question) => answer('list runs', () => runs.list(question)),
     run: (runId) => answer('read a run', () => runs.get(runId)),
     logs: (...page) => answer('read the log of a run', () => readLines(db, ...page)),
   };
 }
 
-async function readFacts(pool: Pool, db: Database): Promise<StoredFacts> {
-  const [{ rows }, coverage] = await Promise.all([
-    pool.query<{ facts: Omit<StoredFacts, 'coverage'> }>(FACTS),
-    readCompleteness(db),
-  ]);
-  const [row] = rows;
-  if (row === undefined) throw new TypeError('a statement without a from clause gave no row');
+async function readFacts(db: Database) {
+  const reading = readRow(db, 'read how the mirror stands', FACTS);
+  const [{ facts }, coverage] = await Promise.all([reading, readCompleteness(db)]);
   const { covered, wanted, coveredTo } = coverage;
   // Ledgers are as fresh as the one that is covered the least far, and of no instant while one is not covered.
   const asOfTime = covered === wanted ? coveredTo : null;
-  const streams = row.facts.streams.map((one) => (one.name === 'ledger' ? { ...one, asOfTime } : one));
-  return { ...row.facts, coverage, streams };
+  const streams = facts.streams.map((one) => (one.name === 'ledger' ? { ...one, asOfTime } : one));
+  return { ...facts, coverage, streams };
 }
