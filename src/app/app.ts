@@ -3,6 +3,7 @@
  * no URL configured is embedded.
  */
 import type { Probe } from '../api/http/ports.ts';
+import { sharedLoad } from '../core/shared-load.ts';
 import { version } from '../core/version.ts';
 import { RowPool } from '../export/read/row-pool.ts';
 import { LakeStore } from '../lake/store/lake-store.ts';
@@ -25,7 +26,7 @@ import { CostMeter } from '../source/observers.ts';
 import { openSource, type SourceDeps } from '../source/source-client.ts';
 import { openBanStore } from '../source/store/source-state.ts';
 import { JobWorker, SHUTDOWN_GRACE_MS } from '../worker/job-worker.ts';
-import { addReadMetrics, type MetricsRegistry, WorkMetrics } from '../worker/metrics.ts';
+import { addReadMetrics, WorkMetrics } from '../worker/metrics.ts';
 import { WorkerRegistry } from '../worker/store/worker-registry.ts';
 import { openTracing } from '../worker/tracing.ts';
 import { type BaseOptions, openBase, openStatusSource, untilReachable } from './base.ts';
@@ -51,7 +52,7 @@ export async function openApp(options: AppOptions): Promise<App> {
 
 async function build(options: AppOptions, stack: AsyncDisposableStack) {
   const services = await openServices(options, stack);
-  const { config, warehouse, queues, store } = services;
+  const { config, log, warehouse, queues, store, work } = services;
   const jobs = openJobDeps(services, options.sourceLimits, stack);
   const workers = new WorkerRegistry(warehouse.db);
   const { historyRetention } = config;
@@ -65,6 +66,15 @@ async function build(options: AppOptions, stack: AsyncDisposableStack) {
     { name: 'queues', check: () => queues.counts('export') },
     { name: 'objects', check: (signal) => store.head('probe/readyz', signal) },
   ];
+  // All of this process. A command that ends soon asks for none of it: the costly part is added at the first call.
+  const measured = {
+    queues,
+    probes,
+    dataDir: config.dataDir,
+    log,
+    readRuns: () => readRunFacts(warehouse.db),
+    nextMs: () => nextScheduledMs(jobs.schedule, Date.now()),
+  };
   return {
     ...services,
     jobs,
@@ -72,7 +82,7 @@ async function build(options: AppOptions, stack: AsyncDisposableStack) {
     /** This process's own; idle until started. */
     jobWorker: stack.use(new JobWorker({ queues, workers, jobs, historyRetention, schedules })),
     probes,
-    metrics: openMetrics(services, jobs, probes),
+    metrics: sharedLoad(async () => addReadMetrics(work, measured)),
     status: openStatusSource(warehouse, config),
   };
 }
@@ -137,21 +147,5 @@ function openJobDeps(services: Services, limits: SourceDeps['limits'], stack: As
     sourceExportConcurrency,
     schedule: { pattern: config.schedule, tz: config.scheduleTz },
     log,
-  };
-}
-
-/** All metrics of this process. A command that ends soon asks for none of it, so the costly part is added at the first call. */
-function openMetrics(
-  { config: { dataDir }, log, queues, work, warehouse }: Services,
-  { schedule }: JobDeps,
-  probes: readonly Probe[],
-): () => MetricsRegistry {
-  const readRuns = () => readRunFacts(warehouse.db);
-  const nextMs = () => nextScheduledMs(schedule, Date.now());
-  let isWhole = false;
-  return () => {
-    if (!isWhole) addReadMetrics(work, { queues, probes, dataDir, readRuns, nextMs, log });
-    isWhole = true;
-    return work;
   };
 }

@@ -123,14 +123,11 @@ export async function untilReachable<Result>(
     maxTimeout: RETRY_MAX_MS,
     randomize: true,
     signal,
-    shouldRetry: ({ error }) => {
+    shouldRetry: ({ error, attemptNumber: attempt, retryDelay: delayMs }) => {
+      if (!(error instanceof UnreachableError)) return false;
+      log.warn({ what, reason: errorLine(error), attempt, delayMs }, 'Not reachable yet');
       awaySinceMs ??= performance.now();
-      return error instanceof UnreachableError && performance.now() - awaySinceMs < reachableMaxMs;
-    },
-    onFailedAttempt: ({ error, attemptNumber, retryDelay }) => {
-      if (!(error instanceof UnreachableError)) return;
-      const reason = errorLine(error);
-      log.warn({ what, reason, attempt: attemptNumber, delayMs: retryDelay }, 'Not reachable yet');
+      return performance.now() - awaySinceMs < reachableMaxMs;
     },
   });
 }

@@ -178,9 +178,7 @@ function stagesOfStore({ config, log, warehouse, store: objects, holder }: Stage
       const deps = { repository, archive, objects, compression, segmentBytesMax, runId, log };
       return storable(await mergeAll(deps, signal));
     },
-    tidy: async (signal) => {
-      await tidyStore({ objects, archive, log }, signal);
-    },
+    tidy: async (signal) => void (await tidyStore({ objects, archive, log }, signal)),
   } satisfies Partial<Stages>;
 }
 

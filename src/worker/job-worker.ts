@@ -81,7 +81,7 @@ export class JobWorker implements AsyncDisposable {
 
   /** The same for a long-lived process: commands leave their jobs to it, and it takes up what others dropped. */
   async startAndRegister(): Promise<void> {
-    const { queues, jobs, schedules } = this.#options;
+    const { queues, jobs, schedules, historyRetention } = this.#options;
     this.start();
     await this.#beat();
     this.#isRegistered = true;
@@ -95,7 +95,10 @@ export class JobWorker implements AsyncDisposable {
     this.#every(SCHEDULE_CHECK_MS, 'The schedules could not be put back', () => keepSchedules(this.#options));
     this.#every(SCHEDULE_CHECK_MS, 'The schedule could not be checked', makeUp);
     this.#every(RECONCILE_MS, 'Notices could not be sent', () => sendNotices(jobs));
-    this.#every(FORGET_MS, 'Old runs could not be forgotten', () => this.#forget());
+    this.#every(FORGET_MS, 'Old runs could not be forgotten', async () => {
+      const forgotten = await forgetHistory(jobs.db, historyRetention);
+      if (forgotten.runs + forgotten.nightlyLists > 0) jobs.log.info({ ...forgotten }, 'Old runs forgotten');
+    });
     this.#every(RECONCILE_MS, 'Runs could not be reconciled', () => reconcileRuns(jobs));
   }
 
@@ -112,12 +115,6 @@ export class JobWorker implements AsyncDisposable {
     for (const timer of this.#timers) clearInterval(timer);
     await this.#options.queues.stopWorking(SHUTDOWN_GRACE_MS);
     if (this.#isRegistered) await this.#options.workers.leave(this.#workerId);
-  }
-
-  async #forget() {
-    const { jobs, historyRetention } = this.#options;
-    const forgotten = await forgetHistory(jobs.db, historyRetention);
-    if (forgotten.runs + forgotten.nightlyLists > 0) jobs.log.info({ ...forgotten }, 'Old runs forgotten');
   }
 
   #beat() {

@@ -164,7 +164,7 @@ interface ReadMetricsDeps {
 }
 
 /** What is away leaves the values of the others. */
-export function addReadMetrics(registry: MetricsRegistry, deps: ReadMetricsDeps): void {
+export function addReadMetrics(registry: MetricsRegistry, deps: ReadMetricsDeps): MetricsRegistry {
   const isAnswered = async (what: string, ask: (signal: AbortSignal) => Promise<unknown>) => {
     try {
       await within(PROBE_TIMEOUT_MS, ask, () => new Error(`no answer within ${PROBE_TIMEOUT_MS} ms`));
@@ -191,6 +191,7 @@ export function addReadMetrics(registry: MetricsRegistry, deps: ReadMetricsDeps)
       ...measures.map(([what, measure]) => isAnswered(what, measure)),
     ]);
   registry.beforeRead(sharedLoad(askAll, ASKED_MAX_AGE_MS));
+  return registry;
 }
 
 /** For the log, and how it is measured. */

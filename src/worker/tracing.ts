@@ -3,10 +3,8 @@ import type { Telemetry } from 'bullmq';
 import type { Log } from '../core/log.ts';
 import { version } from '../core/version.ts';
 
-export interface Tracing extends AsyncDisposable {
-  /** For every queue and worker: the context of who adds a job travels with it to who works it. */
-  readonly telemetry: Telemetry;
-}
+/** For every queue and worker: the context of who adds a job travels with it to who works it. */
+type Tracing = AsyncDisposable & { readonly telemetry: Telemetry };
 
 /** A collector that is away must not hold up the end of a command. */
 const EXPORT_TIMEOUT_MS = 5_000;

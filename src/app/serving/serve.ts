@@ -30,7 +30,7 @@ export async function startApi(app: App): Promise<Listening> {
       status: app.status,
       console: openConsole(app),
       probes: app.probes,
-      metrics: app.metrics(),
+      metrics: await app.metrics(),
       log,
     },
     config,

@@ -13,29 +13,25 @@ const [HEADERS_TIMEOUT_MS, REQUEST_TIMEOUT_MS] = [5_000, 6_000];
 const CONNECTIONS_CHECK_MS = 1_000;
 const CONNECTIONS_MAX = 64;
 
-export interface WorkerHealth extends AsyncDisposable {
-  /** Where it listens: of the system's choice where 0 was asked for. */
-  readonly port: number;
-}
-
 /**
  * Health at every path, open to everybody; metrics at `/metrics`, as open as those of the API.
+ * @returns `port`: of the system's choice where 0 was asked for
  * @throws PermanentError `WORKER_HEALTH_PORT_UNUSABLE`
  */
-export async function startWorkerHealth(app: App, port: number): Promise<WorkerHealth> {
+export async function startWorkerHealth(
+  app: App,
+  port: number,
+): Promise<AsyncDisposable & { readonly port: number }> {
   const server = fastify({
     requestTimeout: REQUEST_TIMEOUT_MS,
     http: { headersTimeout: HEADERS_TIMEOUT_MS, connectionsCheckingInterval: CONNECTIONS_CHECK_MS },
     forceCloseConnections: true,
   });
   server.server.maxConnections = CONNECTIONS_MAX;
-  server.addHook('onRequest', (_request, reply, done) => {
-    reply.header('cache-control', 'no-store');
-    done();
-  });
+  server.addHook('onRequest', async (_request, reply) => void reply.header('cache-control', 'no-store'));
   server.get('/metrics', async ({ headers }, reply) => {
     if (!maySeeMetrics(app, headers)) return reply.code(401).header('www-authenticate', 'Bearer').send();
-    return reply.type(Registry.PROMETHEUS_CONTENT_TYPE).send(await app.metrics().metrics());
+    return reply.type(Registry.PROMETHEUS_CONTENT_TYPE).send(await (await app.metrics()).metrics());
   });
   server.setNotFoundHandler((_request, reply) => {
     const { isHealthy, queues } = app.jobWorker.health();
