@@ -95,9 +95,8 @@ function errnoOf(error: unknown): string {
   return code;
 }
 
-/** Without its query: a proxy may have put secrets there. No redirect is followed, for it might take the credentials elsewhere. */
+/** The origin alone: a proxy may have put secrets into the query. */
 function redirectTarget({ location = '' }: IncomingHttpHeaders, where: string): string {
-  if (!URL.canParse(location, where)) return 'nowhere';
-  const { origin, pathname } = new URL(location, where);
-  return `${origin}${pathname}; give that as SOURCE_URL if it is right`;
+  const target = URL.canParse(location, where) ? new URL(location, where).origin : undefined;
+  return target === undefined ? 'nowhere' : `${target}; give that as SOURCE_URL if it is right`;
 }

@@ -25,6 +25,9 @@ export const EXPORT_LIMITS: HttpLimits = {
   drip: DRIP,
 };
 
+const REDIRECTS: ReadonlySet<number> = new Set([301, 302, 303, 307, 308]);
+const REDIRECTS_MAX = 3;
+
 /** `none`: the body ends with the connection, so its end is unproven. */
 export type Framing = 'length' | 'chunked' | 'none';
 
@@ -57,7 +60,13 @@ export type HttpGet = (request: HttpRequest, caller: AbortSignal) => Promise<Htt
 
 /** @param headers of each request */
 export function openHttp(dispatcher: Dispatcher, headers: Readonly<Record<string, string>>): HttpGet {
-  async function send({ url, limits }: HttpRequest, signal: AbortSignal) {
+  /** Redirects are followed within the origin only: elsewhere, the Authorization header would be given to a stranger. */
+  async function send(
+    url: URL,
+    limits: HttpLimits,
+    signal: AbortSignal,
+    redirects = 0,
+  ): Promise<Dispatcher.ResponseData> {
     const answer = await dispatcher.request({
       origin: url.origin,
       path: `${url.pathname}${url.search}`,
@@ -69,7 +78,12 @@ export function openHttp(dispatcher: Dispatcher, headers: Readonly<Record<string
     });
     // The body may fail before it is read; its reader gets the error all the same.
     answer.body.on('error', () => undefined);
-    return answer;
+    const { location } = answer.headers;
+    if (!REDIRECTS.has(answer.statusCode) || typeof location !== 'string') return answer;
+    const target = URL.canParse(location, url.href) ? new URL(location, url) : undefined;
+    if (target?.origin !== url.origin || redirects >= REDIRECTS_MAX) return answer;
+    await answer.body.dump({ limit: 65_536, signal });
+    return send(target, limits, signal, redirects + 1);
   }
 
   return async (request, caller) => {
@@ -81,7 +95,7 @@ export function openHttp(dispatcher: Dispatcher, headers: Readonly<Record<string
       return transportError(request.action, whereOf(url), error);
     };
     try {
-      const answer = await send(request, AbortSignal.any([caller, limit]));
+      const answer = await send(url, limits, AbortSignal.any([caller, limit]));
       const guard = new DripGuard(limits.drip, limits.headersMs);
       return {
         status: answer.statusCode,
