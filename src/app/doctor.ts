@@ -101,11 +101,11 @@ const CHECKS: Readonly<Record<string, (asked: Asked) => Promise<Result>>> = {
       `${role} may migrate and load, but may not create roles: have an administrator create mirror_reader, and grant it usage on schema mirror and select on its views`,
     );
   },
-  queues: async ({ app: { queues } }) => {
+  queues: async ({ app: { queues, config } }) => {
     await queues.counts('sync');
     const advice = await queues.advice();
     if (advice.length > 0) return warn(advice.join('; '));
-    return pass(queues.kind === 'redis' ? 'in Redis' : 'in Postgres (no REDIS_URL)');
+    return pass(config.redisUrl === undefined ? 'in Postgres (no REDIS_URL)' : 'in Redis');
   },
   // Writes, reads and removes for real: rights differ by operation.
   'object store': async ({ app: { store }, limit }) => {

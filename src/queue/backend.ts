@@ -26,7 +26,6 @@ type BullWorkerOptions = Pick<
 >;
 
 export interface QueueBackend extends AsyncDisposable {
-  readonly kind: 'redis' | 'postgres';
   queue(name: string): BullQueue;
   /** What about the store endangers jobs, for people; empty where nothing does. */
   advice(): Promise<readonly string[]>;

@@ -53,10 +53,6 @@ export class Queues {
     this.#options = options;
   }
 
-  get kind(): QueuesOptions['backend']['kind'] {
-    return this.#options.backend.kind;
-  }
-
   advice(): Promise<readonly string[]> {
     return bounded("read the settings of the queue's store", () => this.#options.backend.advice());
   }

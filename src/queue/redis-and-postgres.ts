@@ -65,7 +65,6 @@ export async function openRedisBackend({
   }
   const shared = { connection, prefix, ...(telemetry && { telemetry }) };
   return {
-    kind: 'redis',
     queue: (name) => new Queue<JobData, void>(name, { ...shared, ...RETENTION }),
     worker: (name, processor, options) =>
       new Worker<JobData, void>(name, processor, { ...options, ...shared }),
@@ -104,7 +103,6 @@ export async function openPostgresBackend({ url, telemetry }: BackendOptions): P
   const shared = { connection, ...(telemetry && { telemetry }) };
   const postgres = withBackend(createPostgresBackend);
   return {
-    kind: 'postgres',
     queue: (name) => new postgres.Queue<JobData, void>(name, { ...shared, ...RETENTION }),
     worker: (name, processor, options) =>
       new postgres.Worker<JobData, void>(name, processor, { ...options, ...shared }),

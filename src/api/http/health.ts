@@ -23,7 +23,7 @@ const ALIVE = z.object({ status: z.string() });
 const READINESS = z.object({ ready: z.boolean(), parts: z.record(z.string(), z.enum(['ok', 'failed'])) });
 
 /** Adds both routes. They tell no more than which part fails: they are open to everybody. */
-export function addHealth(server: FastifyInstance, probes: readonly Probe[], log: Log): void {
+export function addHealth(server: FastifyInstance, { probes, log }: Watched): void {
   const late = () => new Error(`no answer within ${PROBE_TIMEOUT_MS} ms`);
   const tryOut = async (probe: Probe) => {
     try {
@@ -106,13 +106,20 @@ const GAUGES: Readonly<Record<string, Gauge>> = {
   stream_as_of_timestamp_seconds: AS_OF,
 };
 
+/** What is watched, and where it is told. */
+export interface Watched {
+  readonly probes: readonly Probe[];
+  readonly metrics: MetricsRegistry;
+  readonly log: Log;
+}
+
 /** Adds `/metrics` and counts every request. */
 export function addMetrics(
   server: FastifyInstance,
   status: () => Promise<MirrorStatus>,
-  registry: MetricsRegistry,
-  log: Log,
+  deps: Watched,
 ): void {
+  const { metrics: registry, log } = deps;
   countRequests(server, registry);
   const gauges = Object.entries(GAUGES).map(([name, [help, labels, read]]) => {
     const gauge = registry.gauge(name, help, ...labels);

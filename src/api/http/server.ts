@@ -17,25 +17,20 @@ import { addConsoleData, type ConsoleParts } from '../console/console-data.ts';
 import { addConsoleFeed } from '../console/console-feed.ts';
 import { addConsoleLedgers } from '../console/console-ledgers.ts';
 import { addConsole } from '../console/console.ts';
-import { addHealth, addMetrics } from './health.ts';
+import { addHealth, addMetrics, type Watched } from './health.ts';
 import { addLedgerExport, openLedgers } from '../service/ledger-export.ts';
 import { addLists } from '../service/lists.ts';
 import { addRuns, addStatus, type OrderDeps } from '../mirror/runs.ts';
 import { addOpenApi } from './openapi.ts';
 import { addExports } from '../mirror/exports.ts';
-import type { MetricsRegistry } from '../../worker/metrics.ts';
-import type { Probe } from './ports.ts';
 import type { Rows } from '../../postgres/rows.ts';
 import { hideSecretsIn } from '../../core/json-value.ts';
 import { sendJson, StatusError } from './status-error.ts';
 
-export interface ApiDeps extends OrderDeps {
+export interface ApiDeps extends OrderDeps, Watched {
   /** Of the lists, the console and the sessions. */
   readonly rows: Rows;
   readonly console: ConsoleParts;
-  readonly probes: readonly Probe[];
-  readonly metrics: MetricsRegistry;
-  readonly log: Log;
 }
 
 export interface ApiOptions extends AccessSettings {
@@ -109,8 +104,8 @@ export async function buildServer(deps: ApiDeps, options: ApiOptions): Promise<F
   addExports(server, deps, follow, openLedger);
   addRuns(server, deps, follow);
   const status = addStatus(server, deps.status);
-  addHealth(server, deps.probes, log);
-  addMetrics(server, status, deps.metrics, log);
+  addHealth(server, deps);
+  addMetrics(server, status, deps);
   await addConsole(server);
   addConsoleData(server, deps.console, rows);
   addConsoleLedgers(server, rows);

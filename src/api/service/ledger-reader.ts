@@ -76,25 +76,20 @@ export async function* readLedger(
  * is needed, the end is not checked: a mirror knows no more than up to its last run, as the service knows no more than its head.
  */
 function refuseHoles(question: LedgerQuestion, coverage: readonly Coverage[]): void {
-  if (coverage.length === 0) throw notMirrored(question, 'it was never exported');
-  const named = new Set(coverage.map(({ assetId }) => assetId).filter((asset) => asset !== undefined));
-  // What is known of every asset is known of each.
-  for (const asset of named.size === 0 ? [undefined] : named)
-    refuseHole(
-      question,
-      coverage.filter(({ assetId }) => assetId === undefined || assetId === asset),
-    );
-}
-
-function refuseHole(question: LedgerQuestion, coverage: readonly Coverage[]): void {
   const { from = BEGINNING, to, isProofNeeded } = question;
-  for (const hole of subtract({ from, to: to ?? END_OF_TIME }, coverage)) {
-    const isEnd = coverage.every((range) => range.to <= hole.from);
-    const isAsked = hole.from === from || (isProofNeeded === true && to !== undefined);
-    if (isEnd && !isAsked) continue;
-    const start = formatInstant(hole.from);
-    const missing = isEnd ? `from ${start} on` : `of ${start} to ${formatInstant(hole.to)}`;
-    throw notMirrored(question, `nothing is known ${missing}`);
+  if (coverage.length === 0) throw notMirrored(question, 'it was never exported');
+  const named = new Set(coverage.flatMap(({ assetId }) => assetId ?? []));
+  for (const asset of named.size === 0 ? [undefined] : named) {
+    // What is known of every asset is known of each.
+    const known = coverage.filter(({ assetId }) => assetId === undefined || assetId === asset);
+    for (const hole of subtract({ from, to: to ?? END_OF_TIME }, known)) {
+      const isEnd = known.every((range) => range.to <= hole.from);
+      const isAsked = hole.from === from || (isProofNeeded === true && to !== undefined);
+      if (isEnd && !isAsked) continue;
+      const start = formatInstant(hole.from);
+      const missing = isEnd ? `from ${start} on` : `of ${start} to ${formatInstant(hole.to)}`;
+      throw notMirrored(question, `nothing is known ${missing}`);
+    }
   }
 }
 
@@ -134,17 +129,12 @@ async function* keptRows(
     filter.check(buffer, start, end) === 'ok' &&
     filter.time.second >= fromSecond &&
     filter.time.second < toSecond;
-  // Rows that follow each other are kept as one slice.
-  let runs: { buffer: Buffer; start: number; end: number }[] = [];
+  const rows: Buffer[] = [];
   const splitter = new RowSplitter((buffer, start, end, next) => {
-    if (!isKept(buffer, start, end)) return;
-    const run = runs.at(-1);
-    if (run?.buffer === buffer && run.end === start) run.end = next;
-    else runs.push({ buffer, start, end: next });
+    if (isKept(buffer, start, end)) rows.push(buffer.subarray(start, next));
   });
   for await (const chunk of chunks) {
     splitter.push(chunk);
-    for (const { buffer, start, end } of runs) yield buffer.subarray(start, end);
-    runs = [];
+    if (rows.length > 0) yield Buffer.concat(rows.splice(0));
   }
 }

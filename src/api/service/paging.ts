@@ -88,14 +88,9 @@ function invalid(inner: string): StatusError {
   return StatusError.ofHandler('invalidArgument', { ...DETAIL.invalidPagination, inner });
 }
 
-interface Edge {
-  readonly node: object;
-  readonly cursor: string;
-}
-
 /** A page as it is sent. */
 export interface Page {
-  readonly edges: readonly Edge[];
+  readonly edges: readonly { readonly node: object; readonly cursor: string }[];
   readonly pageInfo: z.infer<typeof PAGE_INFO>;
 }
 
@@ -107,7 +102,7 @@ export interface Page {
 export function toPage<Row>(
   { isForward, rowsMax, beyond }: Omit<PageRequest, 'ascending'>,
   found: readonly Row[],
-  edgeOf: (row: Row) => Edge,
+  edgeOf: (row: Row) => Page['edges'][number],
 ): Page {
   const hasMore = found.length > rowsMax;
   const hasCursor = beyond !== undefined;

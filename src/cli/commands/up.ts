@@ -53,9 +53,10 @@ async function runUntilStopped(
   log.info({}, 'Stopping');
 }
 
-async function startWork({ config, jobWorker, jobs, log, queues }: App): Promise<void> {
-  const { schedule, scheduleTz, auditSchedule } = config;
+async function startWork({ config, jobWorker, jobs, log }: App): Promise<void> {
+  const { schedule, scheduleTz, auditSchedule, redisUrl } = config;
   await jobWorker.startAndRegister();
   if (config.firstRun === 'now') await startFirstRun(jobs);
-  log.info({ schedule, auditSchedule, scheduleTz, queues: queues.kind }, 'Working');
+  const queues = redisUrl === undefined ? 'postgres' : 'redis';
+  log.info({ schedule, auditSchedule, scheduleTz, queues }, 'Working');
 }

@@ -60,10 +60,7 @@ export const PARTY = `
 /** A party may have millions of entries: accounts and charts are of its newest ones, which an index finds. */
 export const SUMMED_MAX = 20_000;
 const NEWEST = `newest as (
-    select vega_time, transfer_type, asset_id, quantity, account_from_party_id, account_from_account_type,
-      account_from_market_id, account_from_balance, account_to_party_id, account_to_account_type, account_to_market_id,
-      account_to_balance
-    from mirror.ledger_entries where party_id = $1 order by vega_time desc limit ${SUMMED_MAX})`;
+    select * from mirror.ledger_entries where party_id = $1 order by vega_time desc limit ${SUMMED_MAX})`;
 
 /** Its own accounts, as they stand in its own exports. */
 export const ACCOUNTS = `

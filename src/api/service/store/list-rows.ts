@@ -3,6 +3,7 @@
  * same at any depth.
  */
 import { NETWORK_PARTY } from '../../../core/ids.ts';
+import type { PageRequest } from '../paging.ts';
 import { onlyRow, type Rows } from '../../../postgres/rows.ts';
 
 export interface PartyRow {
@@ -17,15 +18,6 @@ interface ListRows {
   readonly checkpoints: Readonly<Record<'atBlock' | 'hash' | 'blockHash' | 'copy', string>>;
 }
 export type ListName = keyof ListRows;
-
-/** A slice of a list in one direction from a position, in the order in which it is read. */
-interface Slice {
-  /** true: towards higher positions (newer rows). */
-  readonly ascending: boolean;
-  /** The position of a row, in the order of the list: rows strictly beyond it. Absent: from the list's end. */
-  readonly beyond: readonly string[] | undefined;
-  readonly rowsMax: number;
-}
 
 /** How the served lists stand: which life of the chain they are of, and as of which block. */
 export interface ListState {
@@ -73,11 +65,15 @@ export function readListState(rows: Rows, list: ListName): Promise<ListState> {
   return onlyRow(rows<ListState>('read how a list stands', STATE, [list]));
 }
 
+/**
+ * A slice of a list in one direction, in the order in which it is read.
+ * @param slice `beyond`: rows strictly beyond this position; absent: from the list's end
+ */
 export function readSlice<List extends ListName>(
   rows: Rows,
   list: List,
   epoch: number,
-  { ascending, beyond = [], rowsMax }: Slice,
+  { ascending, beyond = [], rowsMax }: Omit<PageRequest, 'isForward'>,
 ): Promise<readonly ListRows[List][]> {
   const [side, order] = ascending ? (['>', 'asc'] as const) : (['<', 'desc'] as const);
   const isBeyond = beyond.length > 0;
