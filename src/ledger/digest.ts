@@ -7,7 +7,6 @@ import { hash } from 'node:crypto';
 import { formatZone } from './vega-time.ts';
 
 const LIMBS = 8;
-const LIMB = 2 ** 32;
 /** 2^20 sums of 32-bit limbs stay exact in a double. */
 const CARRY_EVERY = 2 ** 20;
 const HEX = /^[0-9a-f]{64}$/;
@@ -30,25 +29,18 @@ export function hashText(text: string): string {
 }
 
 export class RowDigest {
-  #rows = 0;
-  /** Least significant limb first. */
+  rows = 0;
+  #sum = 0n;
+  /** What was added since, the least significant limb first. */
   readonly #limbs = new Float64Array(LIMBS);
-  #sinceCarry = 0;
 
   /** @throws RangeError where `hex` is not 64 hex digits */
   static fromHex(hex: string, rows: number): RowDigest {
     if (!HEX.test(hex)) throw new RangeError(`not a digest: ${hex.slice(0, 80)}`);
     const digest = new RowDigest();
-    for (let limb = 0; limb < LIMBS; limb += 1) {
-      const end = 64 - limb * 8;
-      digest.#limbs[limb] = Number.parseInt(hex.slice(end - 8, end), 16);
-    }
-    digest.#rows = rows;
+    digest.#sum = BigInt(`0x${hex}`);
+    digest.rows = rows;
     return digest;
-  }
-
-  get rows(): number {
-    return this.#rows;
   }
 
   /** Adds one row by its hash (`hashRow`). */
@@ -62,40 +54,28 @@ export class RowDigest {
         (((high & 0xff) << 8) | (high >>> 8)) * 0x10000 +
         (((low & 0xff) << 8) | (low >>> 8));
     }
-    this.#rows += 1;
-    this.#sinceCarry += 1;
-    if (this.#sinceCarry === CARRY_EVERY) this.#carry();
+    this.rows += 1;
+    if (this.rows % CARRY_EVERY === 0) this.#carry();
   }
 
   /** Adds all rows of another sum. */
   merge(other: RowDigest): void {
-    this.#carry();
-    other.#carry();
-    for (let limb = 0; limb < LIMBS; limb += 1) {
-      this.#limbs[limb] = (this.#limbs[limb] ?? 0) + (other.#limbs[limb] ?? 0);
-    }
-    this.#rows += other.#rows;
+    this.#sum = this.#carry() + other.#carry();
+    this.rows += other.rows;
     this.#carry();
   }
 
   /** 64 hex digits, the most significant first. */
   hex(): string {
-    this.#carry();
-    return [...this.#limbs]
-      .toReversed()
-      .map((limb) => limb.toString(16).padStart(8, '0'))
-      .join('');
+    return this.#carry().toString(16).padStart(64, '0');
   }
 
-  /** Brings every limb below 2^32; what runs over the last one falls away: that is the modulus. */
-  #carry(): void {
-    let carry = 0;
-    for (let limb = 0; limb < LIMBS; limb += 1) {
-      const sum = (this.#limbs[limb] ?? 0) + carry;
-      carry = Math.floor(sum / LIMB);
-      this.#limbs[limb] = sum - carry * LIMB;
-    }
-    this.#sinceCarry = 0;
+  /** What runs over 256 bits falls away: that is the modulus. */
+  #carry(): bigint {
+    const added = this.#limbs.reduceRight((sum, limb) => (sum << 32n) + BigInt(limb), 0n);
+    this.#limbs.fill(0);
+    this.#sum = BigInt.asUintN(256, this.#sum + added);
+    return this.#sum;
   }
 }
 
@@ -108,13 +88,8 @@ export function rowForm(headerLine: Buffer, zones: readonly string[]): string {
   return `sha256sum-v1/${header}/${zones.length === 0 ? 'none' : zones.toSorted().join(',')}`;
 }
 
-/** A sum as plain data, as it passes between threads. */
-interface PlainRowSum {
-  readonly rows: number;
-  /** 64 hex digits. */
-  readonly digest: string;
-  readonly zones: readonly number[];
-}
+/** A sum as plain data, as it passes between threads; the digest as 64 hex digits. */
+type PlainRowSum = Pick<RowDigest, 'rows'> & { readonly digest: string; readonly zones: readonly number[] };
 
 /** A digest together with what makes it comparable: the form of the rows that were summed. */
 export class RowSum {

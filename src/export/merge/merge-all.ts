@@ -1,22 +1,37 @@
-/** What a night merges: ledger by ledger, until it has written as much as a night may. */
-import { errorCode, errorLine, UnreachableError } from '../../core/errors.ts';
+/**
+ * What a night merges: ledger by ledger, until it has written as much as a night may. Closed segments become one,
+ * without the source: their rows become one object, whose digest must be the sum of theirs, and which is published as
+ * an answer would be, in the place of all of them.
+ */
+import { randomUUID } from 'node:crypto';
+import { errorCode, errorLine, PermanentError, UnreachableError } from '../../core/errors.ts';
 import type { Log } from '../../core/log.ts';
 import { monthStart } from '../../core/time.ts';
+import { RowDigest } from '../../ledger/digest.ts';
+import type { Layout } from '../../ledger/header.ts';
+import { readManifest } from '../../ledger/objects/manifest.ts';
+import { manifestKey } from '../../ledger/objects/object-keys.ts';
+import type { ExportScope } from '../ports.ts';
+import { nameObjects, NONE_LEFT_OUT } from '../publish/new-range.ts';
+import {
+  publish,
+  type PublishContext,
+  publishContext,
+  type PublishDeps,
+  recover,
+} from '../publish/publish.ts';
+import { copyStoredRows } from '../publish/stored-rows.ts';
+import { RangeSpool, type Spooled } from '../spool/range-spool.ts';
+import type { Coverage } from '../store/coverage-rows.ts';
 import type { ExportArchiveStore } from '../store/export-archive.ts';
-import { type MergeDeps, type Merged, mergeLedger } from './merge-ledger.ts';
+import { hasRows, type MergeLimits, planMerges } from './plan-merges.ts';
 
 /** Of plain CSV: minutes to read and write, and as many to load again. */
 const NIGHT_BYTES_MAX = 4n * 2n ** 30n;
 const NIGHT_LEDGERS_MAX = 5_000;
 
-export interface MergeReport extends Readonly<Merged> {
-  readonly ledgers: number;
-  /** Ledgers left to the next night: others worked on them, or this night had written enough. */
-  readonly left: number;
-  readonly failed: number;
-}
-
-export interface MergeAllDeps extends MergeDeps {
+export interface MergeAllDeps extends PublishDeps {
+  readonly runId: string;
   readonly archive: Pick<ExportArchiveStore, 'closedTo' | 'mergeable'>;
   readonly log: Log;
   /** `EXPORT_SEGMENT_MAX`. */
@@ -24,25 +39,138 @@ export interface MergeAllDeps extends MergeDeps {
   readonly nightBytesMax?: bigint | undefined;
 }
 
+function nothingMerged() {
+  return {
+    ledgers: 0,
+    segments: 0,
+    into: 0,
+    rows: 0n,
+    /** Of plain CSV. */
+    bytes: 0n,
+    /** Ledgers left to the next night: others worked on them, or this night had written enough. */
+    left: 0,
+    failed: 0,
+  };
+}
+
+export type MergeReport = ReturnType<typeof nothingMerged>;
+
 /** A ledger that cannot be merged does not stop the others, and stays as it is. @throws UnreachableError */
 export async function mergeAll(deps: MergeAllDeps, signal: AbortSignal): Promise<MergeReport> {
   const { archive, log, segmentBytesMax, nightBytesMax = NIGHT_BYTES_MAX } = deps;
-  const sum = { ledgers: 0, segments: 0, into: 0, rows: 0n, bytes: 0n, left: 0, failed: 0 };
+  const report = nothingMerged();
   const closedTo = await archive.closedTo();
-  if (closedTo === undefined) return sum;
+  if (closedTo === undefined) return report;
   const limits = { before: monthStart(closedTo), bytesMax: BigInt(segmentBytesMax) };
   for (const scope of await archive.mergeable(limits, NIGHT_LEDGERS_MAX)) {
     signal.throwIfAborted();
     try {
-      const isMerged = sum.bytes < nightBytesMax && (await mergeLedger(scope, deps, limits, sum, signal));
-      sum[isMerged ? 'ledgers' : 'left'] += 1;
+      const isMerged =
+        report.bytes < nightBytesMax && (await mergeLedger(scope, limits, report, deps, signal));
+      report[isMerged ? 'ledgers' : 'left'] += 1;
     } catch (error) {
       signal.throwIfAborted();
       if (error instanceof UnreachableError) throw error;
-      sum.failed += 1;
+      report.failed += 1;
       const reason = { code: errorCode(error), reason: errorLine(error) };
       log.warn({ partyId: scope.partyId, ...reason }, 'Segments could not be merged');
     }
   }
-  return sum;
+  return report;
+}
+
+/** @param report is added to. @returns false where another works on the ledger */
+async function mergeLedger(
+  scope: ExportScope,
+  limits: MergeLimits,
+  report: MergeReport,
+  deps: MergeAllDeps,
+  signal: AbortSignal,
+): Promise<boolean> {
+  const { repository, runId } = deps;
+  const lease = await repository.acquire(scope);
+  if (lease === undefined) return false;
+  await using held = repository.keep(lease, `the segments of party ${scope.partyId}`);
+  const context = publishContext(lease, held, deps, signal);
+  await recover(context);
+  const own = (await repository.coverage(scope)).filter(({ assetId }) => assetId === scope.assetId);
+  for (const group of planMerges(own, limits)) {
+    const done = await mergeOne(group, context, runId);
+    if (done === undefined) continue;
+    report.segments += group.filter(hasRows).length;
+    report.into += 1;
+    report.rows += BigInt(done.rows);
+    report.bytes += done.bytes;
+  }
+  return true;
+}
+
+/** @returns undefined where an object does not hold what was published: its range is asked for again, and nothing merged */
+async function mergeOne(
+  group: readonly Coverage[],
+  context: PublishContext,
+  runId: string,
+): Promise<Spooled | undefined> {
+  await using spool = new RangeSpool(-Infinity, Infinity, context);
+  let layout: Layout | undefined;
+  try {
+    for (const row of group.filter(hasRows)) {
+      const found = await copyStoredRows(row, [spool], 'merge', context);
+      layout ??= found;
+    }
+  } catch (error) {
+    if (errorCode(error) === 'SEGMENT_UNREADABLE') return undefined;
+    throw error;
+  }
+  const spooled = await spool.finish();
+  if (spooled === undefined || layout === undefined) return undefined;
+  await context.failpoint('spooled');
+  checkSums(group, spooled);
+  await publishMerged(group, spooled, layout, context, runId);
+  return spooled;
+}
+
+/** @throws PermanentError `SUMS_DIFFER` where the object that was written is not all of theirs */
+function checkSums(group: readonly Coverage[], spooled: Spooled): void {
+  const sum = new RowDigest();
+  for (const { content, rows } of group)
+    if (content !== undefined) sum.merge(RowDigest.fromHex(content.digest, Number(rows)));
+  const forms = new Set(group.flatMap(({ content }) => content?.rowForm ?? []));
+  const isSame = sum.rows === spooled.rows && sum.hex() === spooled.digest && forms.has(spooled.rowForm);
+  if (isSame) return;
+  throw new PermanentError(
+    `Cannot merge segments: ${spooled.rows} rows were written of ${sum.rows}, or other ones; nothing was published, report this`,
+    { code: 'SUMS_DIFFER', meta: { keys: group.flatMap(({ objectKey }) => objectKey ?? []) } },
+  );
+}
+
+async function publishMerged(
+  group: readonly Coverage[],
+  spooled: Spooled,
+  layout: Layout,
+  context: PublishContext,
+  runId: string,
+): Promise<void> {
+  const { lease, repository, objects, compression, signal } = context;
+  const last = group.findLast(hasRows);
+  const [first, end] = [group[0], group.at(-1)];
+  if (first === undefined || end === undefined || last === undefined)
+    throw new RangeError('nothing to merge');
+  const { source } = await readManifest(objects, manifestKey(last.objectKey), signal);
+  const facts = { partyId: lease.scope.partyId, compression, source, runId };
+  const checkedAts = group.flatMap(({ checkedAt }) => checkedAt ?? []);
+  const range = {
+    assetId: end.assetId ?? null,
+    from: first.from,
+    to: end.to,
+    open: false,
+    sides: layout.sides,
+    tail: end.tail,
+    checkedAt: checkedAts.reduce((least, at) => (at < least ? at : least), checkedAts[0] ?? 0n),
+    written: { leftOut: NONE_LEFT_OUT, spooled, layout },
+  };
+  const objectsAndCoverage = await nameObjects([range], facts, repository);
+  const supersedes = group.map(({ coverageId }) => coverageId);
+  const publication = { publicationId: randomUUID(), runId, ...objectsAndCoverage, supersedes, closes: [] };
+  await publish({ ...publication, epoch: end.epoch }, context);
 }

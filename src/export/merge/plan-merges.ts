@@ -51,8 +51,8 @@ function joins(group: readonly Coverage[], row: Coverage, limits: MergeLimits): 
   return isBeside && isAlike && forms.size <= 1 && bytes <= limits.bytesMax && mayMerge(row, limits);
 }
 
-export function hasRows({ objectKey }: Coverage): boolean {
-  return objectKey !== undefined;
+export function hasRows(row: Coverage): row is Coverage & { readonly objectKey: string } {
+  return row.objectKey !== undefined;
 }
 
 function endMonthOf({ to }: Coverage): string {
