@@ -22,59 +22,43 @@ export interface TidyDeps {
   readonly graceMs?: number;
 }
 
-export interface TidyReport {
-  /** Spool files and unfinished uploads. */
-  readonly sweptFiles: number;
-  readonly removedObjects: number;
-  /** Unreferenced, but newer than the database or of another one: kept. */
-  readonly keptObjects: number;
-}
-
-export async function tidyStore(deps: TidyDeps, signal: AbortSignal): Promise<TidyReport> {
-  const graceMs = deps.graceMs ?? GRACE_MS;
+export async function tidyStore(
+  { objects, archive, log, graceMs = GRACE_MS }: TidyDeps,
+  signal: AbortSignal,
+): Promise<{ readonly sweptFiles: number; readonly removedObjects: number; readonly keptObjects: number }> {
   const before = nowMicros() - BigInt(graceMs) * 1000n;
+  let [removedObjects, keptObjects] = [0, 0];
+
+  /** The manifest first: while it lies there, its object is whole. Stays where a publication has come to name it again. */
+  async function removeObject(key: string) {
+    const isRemoved = await archive.removing(key, async () => {
+      await objects.remove(manifestKey(key), signal);
+      await objects.remove(key, signal);
+    });
+    if (isRemoved) removedObjects += 1;
+  }
+
   // Those of which this pass has found nothing left over: they were removed as long before it.
-  await deps.archive.forget(graceMs);
-  let [removedObjects, keptObjects] = [await removeRetired(deps, graceMs, signal), 0];
-  for await (const batch of oldObjects(deps.objects, before, signal)) {
-    const referenced = await deps.archive.referenced(batch);
-    for (const key of batch) {
-      if (referenced.has(key)) continue;
-      if (!(await isOurRubbish(key, deps, signal))) keptObjects += 1;
-      else if (await removeObject(key, deps, signal)) removedObjects += 1;
+  await archive.forget(graceMs);
+  // Marked before they are removed: what a crash leaves of them is found as unreferenced.
+  for (let keys = await archive.retire(graceMs); keys.length > 0; keys = await archive.retire(graceMs)) {
+    signal.throwIfAborted();
+    for (const key of keys) await removeObject(key);
+  }
+  for await (const batch of oldObjects(objects, before, signal)) {
+    const referenced = await archive.referenced(batch);
+    for (const key of batch.filter((one) => !referenced.has(one))) {
+      if (await isOurRubbish(key, objects, archive, signal)) await removeObject(key);
+      // Newer than the database or of another one.
+      else keptObjects += 1;
     }
   }
-  const sweptFiles = await deps.objects.sweep(graceMs, signal);
+  /** Spool files and unfinished uploads. */
+  const sweptFiles = await objects.sweep(graceMs, signal);
   const report = { sweptFiles, removedObjects, keptObjects };
-  if (keptObjects > 0) deps.log.warn(report, 'Objects are newer than the database, or of another one; kept');
-  else deps.log.debug(report, 'Store tidied');
+  if (keptObjects > 0) log.warn(report, 'Objects are newer than the database, or of another one; kept');
+  else log.debug(report, 'Store tidied');
   return report;
-}
-
-/** Marked before they are removed: what a crash leaves of them is found as unreferenced. */
-async function removeRetired(deps: TidyDeps, graceMs: number, signal: AbortSignal): Promise<number> {
-  let removed = 0;
-  for (;;) {
-    signal.throwIfAborted();
-    const keys = await deps.archive.retire(graceMs);
-    if (keys.length === 0) return removed;
-    for (const key of keys) if (await removeObject(key, deps, signal)) removed += 1;
-  }
-}
-
-/**
- * The manifest first: while it lies there, its object is whole.
- * @returns false where a publication has come to name it again
- */
-async function removeObject(
-  key: string,
-  { objects, archive }: TidyDeps,
-  signal: AbortSignal,
-): Promise<boolean> {
-  return archive.removing(key, async () => {
-    await objects.remove(manifestKey(key), signal);
-    await objects.remove(key, signal);
-  });
 }
 
 /** Keys of objects below `ledger/` that are older than that, in batches; a manifest stands for its object. */
@@ -85,11 +69,9 @@ async function* oldObjects(
 ): AsyncGenerator<string[]> {
   let batch = new Set<string>();
   for await (const { key, modifiedAt } of objects.list('ledger/', signal)) {
-    if (modifiedAt >= before) continue;
     const objectKey = isManifestKey(key) ? objectKeyOf(key) : key;
     // Others may keep theirs there as well.
-    if (!isSegmentKey(objectKey)) continue;
-    batch.add(objectKey);
+    if (modifiedAt < before && isSegmentKey(objectKey)) batch.add(objectKey);
     if (batch.size < BATCH_KEYS) continue;
     yield [...batch];
     batch = new Set();
@@ -97,13 +79,18 @@ async function* oldObjects(
   if (batch.size > 0) yield [...batch];
 }
 
-async function isOurRubbish(key: string, deps: TidyDeps, signal: AbortSignal): Promise<boolean> {
+async function isOurRubbish(
+  key: string,
+  objects: ObjectStore,
+  archive: ExportArchiveStore,
+  signal: AbortSignal,
+): Promise<boolean> {
   try {
-    const manifest = await readManifest(deps.objects, manifestKey(key), signal);
-    const { warehouseId, publicationSeq } = await deps.archive.identity();
+    const manifest = await readManifest(objects, manifestKey(key), signal);
+    const { warehouseId, publicationSeq } = await archive.identity();
     if (manifest.warehouseId !== warehouseId || manifest.seq > publicationSeq) return false;
     // A database that went back to a backup has forgotten the run: its object may be the only copy.
-    return await deps.archive.knowsRun(manifest.runId);
+    return await archive.knowsRun(manifest.runId);
   } catch (error) {
     // Never finished: without a manifest nobody may rely on it.
     if (errorCode(error) === 'OBJECT_MISSING') return true;

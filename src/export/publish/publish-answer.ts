@@ -9,7 +9,7 @@ import type { ExportContext } from '../request.ts';
 import type { ReceivedSegment } from '../spool/answer-rows.ts';
 import type { Coverage } from '../store/coverage-rows.ts';
 import type { Publication } from '../store/publications.ts';
-import { isHeld, isSame } from '../validate/compare.ts';
+import { isHeld, isSame, rowsOf } from '../validate/compare.ts';
 import type { Answered } from '../validate/judge.ts';
 import { nameObjects, type NewRange } from './new-range.ts';
 import { type Kept, trimmed } from './stored-rows.ts';
@@ -33,6 +33,7 @@ export async function publishAnswer(
   context: AnswerContext,
 ): Promise<{ readonly publication: Publication; readonly held: number } | { readonly shrunk: Coverage[] }> {
   const { source, repository, compression, request, lease, as } = context;
+  const { assetId } = lease.scope;
   // Where nothing is closed, nothing that is closed stands, or is cut.
   const plan = as === 'open' ? { ...given, standing: [], trims: [] } : given;
   const stands = standing(plan, received);
@@ -46,26 +47,36 @@ export async function publishAnswer(
   const tailOf = (to: Micros): typeof tail => (to === closedEnd ? tail : undefined);
   const gone = plan.supersedes.filter((row) => !stands.some((stand) => stand.row === row));
   const supersedes = [...gone, ...plan.trims.map(({ row }) => row)];
-  const ranges = fresh.flatMap((segment): NewRange[] => {
-    const range = rangeOf(segment, received, context);
-    return range === undefined ? [] : [{ ...range, tail: range.open ? undefined : tailOf(range.to) }];
-  });
-  const empty = target.coverage.filter(
-    (row) =>
-      row.objectKey === undefined &&
-      !row.open &&
-      row.assetId === lease.scope.assetId &&
-      !supersedes.includes(row),
+  const ranges = fresh.flatMap(
+    ({ from, to = openEnd(from, received, request.clock.seen), spooled, ...segment }) => {
+      const open = segment.open || as === 'open';
+      const written = spooled && { ...received, spooled };
+      const tailOfRange = open ? undefined : tailOf(to);
+      const range = {
+        assetId: assetId ?? null,
+        from,
+        to,
+        open,
+        sides: received.layout.sides,
+        tail: tailOfRange,
+        written,
+      };
+      // An open range without entries claims nothing; where no row tells when it was, it is all there is.
+      return spooled === undefined && open && source.hasTimes ? [] : [range];
+    },
   );
-  const merged = mergeEmpty(ranges, empty);
+  const others = target.coverage.filter((row) => row.assetId === assetId && !supersedes.includes(row));
+  const merged = mergeEmpty(
+    ranges,
+    others.filter(({ objectKey, open }) => objectKey === undefined && !open),
+  );
   const { runId, partyId } = request;
   const facts = { partyId, compression, source: source.baseUrl, runId };
   const published = [...merged.ranges, ...kept.flatMap(({ rest }) => rest ?? [])];
-  const objects = await nameObjects(published, facts, repository);
   const publication = {
     publicationId: randomUUID(),
     runId,
-    ...objects,
+    ...(await nameObjects(published, facts, repository)),
     supersedes: [...supersedes, ...merged.taken].map(({ coverageId }) => coverageId),
     closes: [
       ...stands.map(({ row: { coverageId, to } }) => ({ coverageId, tail: tailOf(to) })),
@@ -81,19 +92,14 @@ export async function publishAnswer(
 }
 
 /** Segments of which the answer takes a part, and has less in it than they do. */
-function shrunkTrims(
-  { trims }: AskPlan,
-  kept: readonly Kept[],
-  received: readonly ReceivedSegment[],
-): Coverage[] {
-  const taken = (row: Coverage): bigint =>
-    kept
-      .filter((part) => part.row === row)
-      .reduce((rows, { rest }) => rows - BigInt(rest?.written?.spooled.rows ?? 0), row.rows);
-  const believed = trims.map(({ row }) => row).filter((row) => isHeld(row) && taken(row) > 0n);
-  const closed = received.filter(({ open }) => !open);
-  const rows = closed.reduce((sum, { spooled }) => sum + BigInt(spooled?.rows ?? 0), 0n);
-  return believed.reduce((sum, row) => sum + taken(row), 0n) > rows ? believed : [];
+function shrunkTrims({ trims }: AskPlan, kept: readonly Kept[], received: readonly ReceivedSegment[]) {
+  const losing = trims.flatMap(({ row }) => {
+    const parts = kept.filter((part) => part.row === row);
+    const taken = parts.reduce((rows, { rest }) => rows - BigInt(rest?.written?.spooled.rows ?? 0), row.rows);
+    return isHeld(row) && taken > 0n ? [{ row, taken }] : [];
+  });
+  const known = losing.reduce((sum, { taken }) => sum + taken, 0n);
+  return known > rowsOf(received.filter(({ open }) => !open)) ? losing.map(({ row }) => row) : [];
 }
 
 /** Segments that hold the same rows as what is known in their range. */
@@ -102,25 +108,6 @@ function standing(plan: AskPlan, { segments, layout }: Received) {
     const segment = segments.find((candidate) => isSame(candidate, row, layout.sides));
     return segment === undefined ? [] : [{ row, segment }];
   });
-}
-
-/** @returns undefined for an open range without entries, which claims nothing */
-function rangeOf(
-  { from, to, open, spooled }: ReceivedSegment,
-  received: Received,
-  { as, source, lease, request }: AnswerContext,
-): NewRange | undefined {
-  const isOpen = open || as === 'open';
-  // Where no row tells when it was, what is open is all there is, rows or not.
-  if (spooled === undefined && isOpen && source.hasTimes) return undefined;
-  return {
-    assetId: lease.scope.assetId ?? null,
-    from,
-    to: to ?? openEnd(from, received, request.clock.seen),
-    open: isOpen,
-    sides: received.layout.sides,
-    written: spooled && { ...received, spooled },
-  };
 }
 
 function openEnd(from: Micros, received: Received, seenTime: Micros): Micros {

@@ -1,12 +1,12 @@
 /** What the blocks of an answer add up to, and where their rows go: each range of the plan becomes one object. */
 import type { Micros } from '../../core/time.ts';
 import { RowSum } from '../../ledger/digest.ts';
-import { secondOf } from '../plan/ranges.ts';
+import { instantOf, secondOf } from '../plan/ranges.ts';
 import type { AskPlan } from '../plan/remaining.ts';
 import { type Stretch, TimeHistogram } from '../plan/time-histogram.ts';
 import type { BlockFindings, SpanFindings } from '../read/block-reader.ts';
+import type { TailSum } from '../store/coverage-rows.ts';
 import { RangeSpool, type Spooled, type SpoolOptions } from './range-spool.ts';
-import { Tail } from './tail.ts';
 
 /** A range of the plan with what was received for it; nothing lies in it where `spooled` is missing. */
 export interface ReceivedSegment {
@@ -145,5 +145,55 @@ export class AnswerRows implements AsyncDisposable {
   /** Parts begin and end at borders of spans. */
   #partOf({ from }: SpanFindings): Part | undefined {
     return this.#parts.find(({ spool }) => spool.holds(from));
+  }
+}
+
+const TAIL_SECONDS = 3600;
+
+/**
+ * The sum of the last rows before a closed range's end, taken while they stream by in any order: those of
+ * its last hour, or where that is empty, of the newest second that has any. Behind a window of a larger
+ * range, which is continued at once, that second is enough where the hour holds much.
+ */
+class Tail {
+  /** In seconds. */
+  readonly from: number;
+  readonly end: number;
+  readonly #bytesMax: number;
+  readonly #sum = new RowSum();
+  #bytes = 0;
+  #newest = new RowSum();
+  #newestSecond = Number.NEGATIVE_INFINITY;
+
+  /**
+   * @param asked the earliest instant the answer holds; the tail cannot reach behind it
+   * @param bytesMax given where the range is only a window of a larger one: what its continuation may ask for again
+   */
+  constructor(asked: Micros, end: Micros, bytesMax: number = Number.POSITIVE_INFINITY) {
+    this.end = secondOf(end);
+    this.from = Math.max(secondOf(asked), this.end - TAIL_SECONDS);
+    this.#bytesMax = bytesMax;
+  }
+
+  /** Adds what was found in a block: the tail begins and ends at borders of spans. */
+  add(spans: readonly SpanFindings[], newest: BlockFindings['newest']): void {
+    for (const { from, sum, bytes } of spans) {
+      if (from < this.from || from >= this.end) continue;
+      this.#sum.merge(sum);
+      this.#bytes += bytes;
+    }
+    if (newest === undefined || newest.second < this.#newestSecond) return;
+    if (newest.second > this.#newestSecond) {
+      this.#newest = new RowSum();
+      this.#newestSecond = newest.second;
+    }
+    this.#newest.merge(newest.sum);
+  }
+
+  result(header: Buffer): TailSum {
+    const isFitting = this.#sum.rows > 0 && this.#bytes <= this.#bytesMax;
+    const isShorter = !isFitting && this.#newest.rows > 0;
+    const [from, sum] = isShorter ? [this.#newestSecond, this.#newest] : [this.from, this.#sum];
+    return { from: instantOf(from), rows: sum.rows, digest: sum.digest.hex(), rowForm: sum.form(header) };
   }
 }

@@ -39,9 +39,7 @@ export class Tally {
       );
     }
     this.#held += held;
-    this.#leftOut.party += leftOut.party;
-    this.#leftOut.asset += leftOut.asset;
-    this.#leftOut.range += leftOut.range;
+    for (const why of ['party', 'asset', 'range'] as const) this.#leftOut[why] += leftOut[why];
     this.#unused -= rows;
   }
 

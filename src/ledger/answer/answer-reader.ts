@@ -14,13 +14,15 @@ import {
   sampleOf,
   type SourceErrorBody,
 } from './error-body.ts';
-import { dataEncoding, decodeBase64, encodePlain, type DataEncoding } from './message-data.ts';
 import { type SplitMessage, splitMessages } from './message-splitter.ts';
-
-export type AnswerForm = 'csv' | 'messages';
 
 /** A header line is some 250 bytes; where none ends within this many, the answer is no CSV. */
 const FIRST_LINE_BYTES_MAX = 64 * 1024;
+/** How much of a payload is judged. */
+const DECIDING_CHARS = 4096;
+const BASE64 = /^[A-Za-z0-9+/_-]*={0,2}$/;
+/** In a shorter sample no character is cut at its end. */
+const CUT_CHARACTER_BYTES = 16;
 const BOM = Buffer.from('\ufeff');
 /** gRPC codes that mean "not this question": invalid argument, not found, unimplemented, unauthenticated. */
 const REFUSALS: ReadonlySet<number> = new Set([3, 5, 12, 16]);
@@ -30,10 +32,10 @@ export class AnswerReader implements AsyncIterable<Buffer> {
   readonly #bytes: AsyncIterable<Buffer>;
   readonly #messageBytesMax: number | undefined;
   readonly #delimiter: string;
-  form: AnswerForm | undefined;
+  form: 'csv' | 'messages' | undefined;
   /** That came so far, blank lines apart. */
   csvBytes = 0;
-  #encoding: DataEncoding | undefined;
+  #encoding: ReturnType<typeof dataEncoding>;
 
   /** @param bytes the answer's body, decompressed, cut anywhere */
   constructor(bytes: AsyncIterable<Buffer>, messageBytesMax?: number, delimiter = ',') {
@@ -49,14 +51,17 @@ export class AnswerReader implements AsyncIterable<Buffer> {
    * @throws PermanentError `MESSAGE_TOO_LARGE`
    */
   async *[Symbol.asyncIterator](): AsyncGenerator<Buffer, void, undefined> {
-    for await (const chunk of checkedStart(this.#csv(), this.#delimiter)) {
+    let isFirst = true;
+    for await (const chunk of withoutLead(this.#csv(), isFirstLine)) {
+      if (isFirst) refuseOther(chunk, this.#delimiter);
+      isFirst = false;
       if (!isBlank(chunk)) this.csvBytes += chunk.length;
       yield chunk;
     }
   }
 
   async *#csv(): AsyncGenerator<Buffer, void, undefined> {
-    const chunks = withoutLead(this.#bytes);
+    const chunks = withoutLead(this.#bytes, isPastMark);
     const first = await chunks.next();
     if (first.done === true) return;
     this.form = first.value[0] === 0x7b ? 'messages' : 'csv';
@@ -113,33 +118,33 @@ async function* startingWith(first: Buffer, rest: AsyncIterable<Buffer>): AsyncG
 }
 
 /**
- * Holds the beginning back until `judge` has decided what of it is handed on. No chunk is empty.
- * @param judge gets what is held so far, and whether that is all
+ * Drops byte order marks and white space in front, and holds the beginning back until it is enough. No chunk is empty.
+ * @param isEnough gets what is held so far
  */
-async function* afterStart(
+async function* withoutLead(
   chunks: AsyncIterable<Buffer>,
-  judge: (start: Buffer, isAll: boolean) => { readonly held: Buffer; readonly isDecided: boolean },
+  isEnough: (start: Buffer) => boolean,
 ): AsyncGenerator<Buffer, void, undefined> {
   let start: Buffer | undefined = Buffer.alloc(0);
   for await (const chunk of chunks) {
     let passed = chunk;
     if (start !== undefined) {
-      const { held, isDecided } = judge(start.length === 0 ? chunk : Buffer.concat([start, chunk]), false);
-      start = isDecided ? undefined : held;
-      passed = held;
+      passed = start.length === 0 ? chunk : Buffer.concat([start, chunk]);
+      passed = passed.subarray(leadBytes(passed));
+      start = isEnough(passed) ? undefined : passed;
     }
     if (start === undefined && passed.length > 0) yield passed;
   }
-  if (start !== undefined && start.length > 0) yield judge(start, true).held;
+  if (start !== undefined && start.length > 0) yield start;
 }
 
-/** Drops a byte order mark and white space in front. */
-function withoutLead(bytes: AsyncIterable<Buffer>): AsyncGenerator<Buffer, void, undefined> {
-  return afterStart(bytes, (start) => {
-    const held = start.subarray(leadBytes(start));
-    // A byte order mark may itself be cut.
-    return { held, isDecided: !(held.length < BOM.length && BOM.subarray(0, held.length).equals(held)) };
-  });
+/** A byte order mark may itself be cut. */
+function isPastMark(start: Buffer): boolean {
+  return start.length >= BOM.length || !BOM.subarray(0, start.length).equals(start);
+}
+
+function isFirstLine(start: Buffer): boolean {
+  return isPastMark(start) && (start.includes(0x0a) || start.length >= FIRST_LINE_BYTES_MAX);
 }
 
 function isBlank(bytes: Buffer): boolean {
@@ -161,17 +166,6 @@ function leadBytes(bytes: Buffer): number {
  * with 200, would otherwise be read as a header.
  * @throws RetryableError `ANSWER_NOT_UNDERSTOOD`
  */
-function checkedStart(
-  chunks: AsyncIterable<Buffer>,
-  delimiter: string,
-): AsyncGenerator<Buffer, void, undefined> {
-  return afterStart(withoutLead(chunks), (start, isAll) => {
-    const isDecided = isAll || start.includes(0x0a) || start.length >= FIRST_LINE_BYTES_MAX;
-    if (isDecided) refuseOther(start, delimiter);
-    return { held: start, isDecided };
-  });
-}
-
 function refuseOther(start: Buffer, delimiter: string): void {
   const lineEnd = start.indexOf(0x0a);
   const line = start.subarray(0, lineEnd === -1 ? FIRST_LINE_BYTES_MAX : lineEnd);
@@ -186,4 +180,49 @@ function neitherForm(bytes: Buffer, byteOffset: number, cause?: unknown, hint = 
   const sample = sampleOf(bytes);
   const state = `at byte ${byteOffset} it is neither CSV nor a message, but ${JSON.stringify(sample)}${hint}`;
   return notUnderstood(state, { byteOffset, sample }, cause);
+}
+
+/**
+ * How `data` of `result` messages is encoded, which the interface document does not say: proto JSON makes it base64,
+ * others send the text itself. The first payload decides, by its content.
+ * Base64 is what has only its letters and means text: `vega_time` is made of them too, but decodes to
+ * no text, and a header with a comma is none.
+ * @returns undefined where there is nothing to judge by
+ */
+function dataEncoding(data: string): 'base64' | 'plain' | undefined {
+  if (data === '') return undefined;
+  const sample = data.slice(0, DECIDING_CHARS).replaceAll(/\s/g, '');
+  if (!isBase64(sample)) return 'plain';
+  return isText(Buffer.from(sample, 'base64')) ? 'base64' : 'plain';
+}
+
+/** Node skips what is not base64. */
+function isBase64(chars: string): boolean {
+  return BASE64.test(chars) && chars.replace(/=+$/, '').length % 4 !== 1;
+}
+
+function isText(bytes: Buffer): boolean {
+  if (bytes.some((byte) => byte < 0x20 && byte !== 0x09 && byte !== 0x0a && byte !== 0x0d)) return false;
+  if (isUtf8(bytes)) return true;
+  const cuts = bytes.length < CUT_CHARACTER_BYTES ? [] : [1, 2, 3];
+  return cuts.some((cut) => isUtf8(bytes.subarray(0, bytes.length - cut)));
+}
+
+/**
+ * Decodes one message's base64, standard or url-safe, padded or not.
+ * @param offset of the message in the stream, for the error
+ * @throws RetryableError `ANSWER_NOT_UNDERSTOOD` where a character is none of base64's
+ */
+function decodeBase64(data: string, offset: number): Buffer {
+  const chars = data.replaceAll(/\s/g, '');
+  if (isBase64(chars)) return Buffer.from(chars, 'base64');
+  const state = `the data of the message at byte ${offset} is not base64 as before`;
+  throw notUnderstood(state, { byteOffset: offset });
+}
+
+/** @throws RetryableError `ANSWER_NOT_UNDERSTOOD` where half a character would be lost in UTF-8 */
+function encodePlain(data: string, offset: number): Buffer {
+  if (data.isWellFormed()) return Buffer.from(data, 'utf8');
+  const state = `the data of the message at byte ${offset} holds half a character`;
+  throw notUnderstood(state, { byteOffset: offset });
 }
