@@ -121,11 +121,7 @@ export function ensureData({ home, dir, account, binaries, isDurable }: Cluster,
  * @param port where its users look for it
  * @throws RetryableError `EMBEDDED_START`
  */
-export async function ensureServer(
-  cluster: Cluster,
-  signal: AbortSignal,
-  port = readPidFile(cluster.dir)?.port,
-): Promise<Server> {
+export async function ensureServer(cluster: Cluster, signal: AbortSignal, port?: number): Promise<Server> {
   const { dir } = cluster;
   const deadlineMs = performance.now() + START_TIMEOUT_MS;
   for (;;) {
@@ -141,7 +137,7 @@ export async function ensureServer(
     await sleep(POLL_MS, undefined, { signal });
   }
   // The port it had before, so that whoever still uses a server that was killed finds the next one.
-  const ports = [port, 0, 0];
+  const ports = [port ?? readPidFile(dir)?.port, 0, 0];
   // Nothing runs here, so it is stale; Postgres would take a zombie, or a reused pid, for a living server.
   rmSync(join(dir, 'postmaster.pid'), { force: true });
   for (const wanted of ports) {

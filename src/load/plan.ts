@@ -67,10 +67,7 @@ export function chooseNewest<Claim extends AssetRange<bigint> & { readonly at: b
   return { held, gone };
 }
 
-function doRangesOverlap<Instant extends bigint | string>(
-  a: AssetRange<Instant>,
-  b: AssetRange<Instant>,
-): boolean {
+function doRangesOverlap<Instant extends bigint | string>(a: AssetRange<Instant>, b: AssetRange<Instant>) {
   const isOfBoth = !a.assetId || !b.assetId || a.assetId === b.assetId;
   return isOfBoth && a.from < b.to && b.from < a.to;
 }

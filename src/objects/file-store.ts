@@ -3,15 +3,15 @@
  * key is absent or whole at every instant, also after a power cut.
  */
 import { randomUUID } from 'node:crypto';
-import { createReadStream } from 'node:fs';
+import { createReadStream, type Dirent } from 'node:fs';
 import { copyFile, link, open, readdir, rename, stat, unlink, writeFile } from 'node:fs/promises';
 import { basename, dirname, join, resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { errorCode, PermanentError, RetryableError } from '../core/errors.ts';
 import { absent, factsOf, type FileFacts, measure } from '../core/byte-sums.ts';
 import { makeFolders } from '../core/folders.ts';
-import type { ListedObject, ObjectStore } from './object-store.ts';
-import { openStore, type Outcome } from './store.ts';
+import type { ListedObject, ObjectStore, Outcome } from './object-store.ts';
+import { openStore } from './store.ts';
 
 const SPOOL_FOLDER = '.spool';
 /** Hard links do not exist (some network and FAT mounts), or the file lies on another filesystem. */
@@ -26,21 +26,8 @@ export function openFileStore(folder: string): ObjectStore {
   const url = pathToFileURL(root).href;
   const spoolDir = join(root, SPOOL_FOLDER);
 
-  async function withSpooled<Result>(
-    prefix: string,
-    content: Buffer,
-    signal: AbortSignal,
-    use: (path: string) => Promise<Result>,
-  ) {
-    const path = join(spoolDir, `${prefix}bytes.${randomUUID()}`);
-    await makeFolders(spoolDir);
-    try {
-      await writeFile(path, content, { flag: 'wx', signal });
-      return await use(path);
-    } finally {
-      await unlink(path).catch(absent);
-    }
-  }
+  const spool = (content: Buffer, prefix: string, signal: AbortSignal) =>
+    writeTemporary(join(spoolDir, `${prefix}bytes.${randomUUID()}`), content, signal);
 
   async function putFile(key: string, path: string, facts: FileFacts, signal: AbortSignal): Promise<Outcome> {
     signal.throwIfAborted();
@@ -53,18 +40,37 @@ export function openFileStore(folder: string): ObjectStore {
   }
 
   /** Of several writers without hard links, the last one wins. */
-  const tryLink = (key: string, content: Buffer, signal: AbortSignal) =>
-    withSpooled('probe.', content, signal, async (path) => {
-      const how = await linkOrFail(path, join(root, key));
-      return how === 'taken' ? 'honoured' : 'ignored';
-    });
+  async function tryLink(key: string, content: Buffer, signal: AbortSignal) {
+    await using file = await spool(content, 'probe.', signal);
+    return (await linkOrFail(file.path, join(root, key))) === 'taken' ? 'honoured' : 'ignored';
+  }
+
+  /** In the order of their keys: a folder sorts with its slash. */
+  async function* listFolder(
+    folder: string,
+    prefix: string,
+    signal: AbortSignal,
+  ): AsyncGenerator<ListedObject> {
+    signal.throwIfAborted();
+    const entries = (await readdir(join(root, folder), { withFileTypes: true }).catch(absent)) ?? [];
+    const nameOf = (entry: Dirent) => folder + entry.name + (entry.isDirectory() ? '/' : '');
+    for (const entry of entries.toSorted((a, b) => (nameOf(a) < nameOf(b) ? -1 : 1))) {
+      const key = nameOf(entry);
+      if (entry.name === SPOOL_FOLDER || !(key.startsWith(prefix) || prefix.startsWith(key))) continue;
+      if (entry.isDirectory()) yield* listFolder(key, prefix, signal);
+      const facts = entry.isFile() && (await stat(join(root, key), { bigint: true }).catch(absent));
+      if (facts) yield { key, bytes: facts.size, modifiedAt: facts.mtimeNs / 1000n };
+    }
+  }
 
   return openStore({
     url,
     spoolDir,
     putFile,
-    putBytes: (key, content, signal, spoolPrefix = '') =>
-      withSpooled(spoolPrefix, content, signal, (path) => putFile(key, path, factsOf(content), signal)),
+    async putBytes(key, content, signal, spoolPrefix = '') {
+      await using file = await spool(content, spoolPrefix, signal);
+      return await putFile(key, file.path, factsOf(content), signal);
+    },
     tryPut: tryLink,
     tryInParts: tryLink,
     async head(key) {
@@ -76,47 +82,25 @@ export function openFileStore(folder: string): ObjectStore {
       const limits = range === undefined ? {} : { start: Number(range.start), end: Number(range.end) - 1 };
       return file && createReadStream('', { fd: file, signal, highWaterMark: READ_BYTES, ...limits });
     },
-    list: (prefix, signal) => listFolder(root, prefix.slice(0, prefix.lastIndexOf('/') + 1), prefix, signal),
+    list: (prefix, signal) => listFolder(prefix.slice(0, prefix.lastIndexOf('/') + 1), prefix, signal),
     async remove(key, signal) {
       signal.throwIfAborted();
       await unlink(join(root, key)).catch(absent);
     },
     abortUploads: async () => 0,
-    mapError(what, error) {
-      if (error instanceof PermanentError || error instanceof RetryableError) return error;
-      if (error instanceof Error && error.name === 'AbortError') return error;
-      const code = errorCode(error);
-      const message = `Cannot ${what} in ${url}: ${code}`;
-      const details = { code: `OBJECT_STORE_${code}`, cause: error };
-      return RETRYABLE.has(code)
-        ? new RetryableError(`${message}; it is tried again, check the disk`, details)
-        : new PermanentError(`${message}; check the folder and its rights`, details);
-    },
+    mapError: (what, error) => fileError(`${what} in ${url}`, error),
     [Symbol.asyncDispose]: async () => undefined,
   });
 }
 
-/** In the order of their keys: a folder sorts with its slash. */
-async function* listFolder(
-  root: string,
-  folder: string,
-  prefix: string,
-  signal: AbortSignal,
-): AsyncGenerator<ListedObject> {
-  signal.throwIfAborted();
-  const entries = (await readdir(join(root, folder), { withFileTypes: true }).catch(absent)) ?? [];
-  const named = entries.map((entry) => ({
-    entry,
-    key: folder + entry.name + (entry.isDirectory() ? '/' : ''),
-  }));
-  for (const { entry, key } of named.toSorted((a, b) => (a.key < b.key ? -1 : 1))) {
-    if (entry.name === SPOOL_FOLDER || !(key.startsWith(prefix) || prefix.startsWith(key))) continue;
-    if (entry.isDirectory()) yield* listFolder(root, key, prefix, signal);
-    else if (entry.isFile()) {
-      const facts = await stat(join(root, key), { bigint: true }).catch(absent);
-      if (facts !== undefined) yield { key, bytes: facts.size, modifiedAt: facts.mtimeNs / 1000n };
-    }
-  }
+function fileError(what: string, error: unknown): Error {
+  if (error instanceof PermanentError || error instanceof RetryableError) return error;
+  if (error instanceof Error && error.name === 'AbortError') return error;
+  const code = errorCode(error);
+  const details = { code: `OBJECT_STORE_${code}`, cause: error };
+  return RETRYABLE.has(code)
+    ? new RetryableError(`Cannot ${what}: ${code}; it is tried again, check the disk`, details)
+    : new PermanentError(`Cannot ${what}: ${code}; check the folder and its rights`, details);
 }
 
 /**
@@ -127,16 +111,27 @@ async function linkUnlessTaken(from: string, target: string, spoolDir: string): 
   const how = await linkOrFail(from, target);
   if (how !== 'no links') return how === 'linked';
   if ((await stat(target).catch(absent)) !== undefined) return false;
-  const copy = join(spoolDir, `${basename(from)}.copy.${randomUUID()}`);
   await makeFolders(spoolDir);
-  try {
-    await copyFile(from, copy);
-    await syncPath(copy);
-    await rename(copy, target);
-  } finally {
-    await unlink(copy).catch(absent);
-  }
+  await using copy = temporary(join(spoolDir, `${basename(from)}.copy.${randomUUID()}`));
+  await copyFile(from, copy.path);
+  await syncPath(copy.path);
+  await rename(copy.path, target);
   return true;
+}
+
+async function writeTemporary(path: string, content: Buffer, signal: AbortSignal) {
+  const file = temporary(path);
+  await makeFolders(dirname(path));
+  await writeFile(path, content, { flag: 'wx', signal }).catch(async (error: unknown) => {
+    await file[Symbol.asyncDispose]();
+    throw error;
+  });
+  return file;
+}
+
+/** Unlinked when it is disposed of, where it is still there. */
+function temporary(path: string) {
+  return { path, [Symbol.asyncDispose]: () => unlink(path).catch(absent) };
 }
 
 async function linkOrFail(from: string, target: string): Promise<'linked' | 'taken' | 'no links'> {
@@ -152,8 +147,6 @@ async function linkOrFail(from: string, target: string): Promise<'linked' | 'tak
 }
 
 async function holds(target: string, facts: FileFacts, signal: AbortSignal): Promise<boolean> {
-  const { size } = await stat(target, { bigint: true });
-  if (size !== facts.bytes) return false;
   const found = await measure(createReadStream(target, { signal, highWaterMark: READ_BYTES }));
   return found.sha256 === facts.sha256;
 }

@@ -15,6 +15,9 @@ export interface StoreCapabilities {
   readonly hasOneWinner: boolean;
 }
 
+/** 'written' where the bytes lie under the key now, whoever put them; 'present' where others do. */
+export type Outcome = 'written' | 'present';
+
 export interface ListedObject {
   readonly key: string;
   readonly bytes: bigint;
@@ -46,12 +49,7 @@ export interface ObjectStore extends AsyncDisposable {
    *   bytes of an earlier call count), 'present' where other bytes do. Where `capabilities` does not say
    *   `put: 'honoured'` and `hasOneWinner`, two writers at once may both be told 'written': hold a lease.
    */
-  putIfAbsent(
-    key: string,
-    content: Buffer,
-    signal: AbortSignal,
-    spoolPrefix?: string,
-  ): Promise<'written' | 'present'>;
+  putIfAbsent(key: string, content: Buffer, signal: AbortSignal, spoolPrefix?: string): Promise<Outcome>;
   /** Size and, where it can be told cheaply, SHA-256 (hex) of what is stored; undefined where absent. */
   head(key: string, signal: AbortSignal): Promise<{ bytes: bigint; sha256: string | undefined } | undefined>;
   /** Stored bytes as they are (compressed); `range` in bytes, end exclusive. @throws PermanentError `OBJECT_MISSING` */

@@ -6,11 +6,8 @@ import { PermanentError } from '../core/errors.ts';
 import { absent, type FileFacts } from '../core/byte-sums.ts';
 import { makeFolders } from '../core/folders.ts';
 import { checkKey, checkPrefix } from '../ledger/objects/object-keys.ts';
-import type { ListedObject, ObjectStore, StoreCapabilities } from './object-store.ts';
+import type { ListedObject, ObjectStore, Outcome, StoreCapabilities } from './object-store.ts';
 import { type Trial, tryOutStore } from './try-out-store.ts';
-
-/** 'written' where the bytes lie under the key now, whoever put them; 'present' where others do. */
-export type Outcome = 'written' | 'present';
 
 /** What each kind of store does its own way. Keys are checked; errors are as they came. */
 export interface StoreKind

@@ -41,7 +41,7 @@ export class LoadStore {
   /** `pending` are the current segments that are not loaded, those that were quarantined among them. */
   async toLoad(
     partyId: string,
-  ): Promise<{ readonly pending: readonly SegmentRecord[]; readonly stale: readonly StaleSegment[] }> {
+  ): Promise<{ pending: readonly SegmentRecord[]; stale: readonly StaleSegment[] }> {
     const which = sql`party_id = ${partyId} and (${sql.raw(`${PENDING} or ${STALE}`)}) order by from_time`;
     const rows = await readSegments(this.#warehouse.db, 'read what is to be loaded', which);
     const { pending = [], stale = [] } = Object.groupBy(rows, (row) => (row.isLoaded ? 'stale' : 'pending'));
@@ -140,15 +140,12 @@ async function markLoaded(client: PoolClient, segmentId: bigint, sums: LoadedSum
       where segment_id = $1 and status = 'current' and loaded_at is null`,
     [segmentId, sums.valuesDigest, sums.effectsContradicted],
   );
+  const months = sums.months.map((month) => ({ ...month, rows: String(month.rows) }));
   await client.query(
     `insert into mirror.segment_months (segment_id, month, rows, values_digest)
-      select $1, (month || '-01')::date, rows, sum from unnest($2::text[], $3::bigint[], $4::text[]) as t (month, rows, sum)`,
-    [
-      segmentId,
-      sums.months.map(({ month }) => month),
-      sums.months.map(({ rows }) => rows),
-      sums.months.map(({ valuesDigest }) => valuesDigest),
-    ],
+      select $1, (month || '-01')::date, rows, "valuesDigest"
+        from jsonb_to_recordset($2) as t (month text, rows bigint, "valuesDigest" text)`,
+    [segmentId, JSON.stringify(months)],
   );
   return rowCount === 1;
 }

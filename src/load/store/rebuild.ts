@@ -18,12 +18,7 @@ import { checkedManifest, type Known, type UnknownObject, unknownObjects } from 
 
 const PROBLEMS_KEPT_MAX = 100;
 
-export interface RebuildResult {
-  readonly current: number;
-  readonly superseded: number;
-  readonly problemCount: number;
-  readonly problems: readonly { readonly key: string; readonly message: string }[];
-}
+export type RebuildResult = Readonly<Awaited<ReturnType<typeof learn>>>;
 
 /** From what any mirror has published; undefined where the database is not empty, save by a rebuild that was killed. */
 export async function rebuildIfEmpty(deps: Known, signal: AbortSignal): Promise<RebuildResult | undefined> {
@@ -60,9 +55,9 @@ async function learn(
   { db, objects }: Known,
   signal: AbortSignal,
   only: { readonly warehouseId?: string; readonly prefix?: string | undefined } = {},
-): Promise<RebuildResult> {
-  const sum = { current: 0, superseded: 0, problemCount: 0 };
-  const problems: { key: string; message: string }[] = [];
+) {
+  const problems: { readonly key: string; readonly message: string }[] = [];
+  const sum = { current: 0, superseded: 0, problemCount: 0, problems };
   let newest: Manifest | undefined;
   let party: Manifest[] = [];
   const adopt = async () => {
@@ -91,7 +86,7 @@ async function learn(
   await adopt();
   // What is learned of one party says nothing of how far the others were numbered.
   if (only.prefix === undefined) await finish(db, newest);
-  return { ...sum, problems };
+  return sum;
 }
 
 /**

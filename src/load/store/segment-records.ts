@@ -37,15 +37,12 @@ export function readSegments(
 }
 
 /** Those of the given keys that are of a segment, current or not, or of a publication that is not finished. */
-export async function readKnownObjects(
-  db: Database,
-  objectKeys: readonly string[],
-): Promise<ReadonlySet<string>> {
+export async function readKnownObjects(db: Database, keys: readonly string[]): Promise<ReadonlySet<string>> {
   const rows = await readRows(
     db,
     'look up which objects are known',
     sql<{ object_key: string }>`
-      select object_key from mirror.segments where object_key = any(${[...objectKeys]}::text[])
+      select object_key from mirror.segments where object_key = any(${[...keys]}::text[])
       union select jsonb_path_query(plan, '$.**.objectKey') #>> '{}' from mirror.publications where state = 'intent'`,
   );
   return new Set(rows.map((row) => row.object_key));

@@ -13,8 +13,8 @@ import {
 } from '@aws-sdk/client-s3';
 import { RetryableError } from '../../core/errors.ts';
 import { type FileFacts, factsOf } from '../../core/byte-sums.ts';
-import type { ConditionSupport, ObjectStore } from '../object-store.ts';
-import { openStore, type Outcome, type StoreKind } from '../store.ts';
+import type { ConditionSupport, ObjectStore, Outcome } from '../object-store.ts';
+import { openStore, type StoreKind } from '../store.ts';
 import { prefixOf, storeUrl } from '../store-url.ts';
 import { openS3Client } from './client.ts';
 import {

@@ -22,15 +22,10 @@ const CHECKSUM = { ChecksumAlgorithm: 'SHA256' } as const;
 /** Aborting an upload must not delay a process that is told to stop. */
 const ABORT_MS_MAX = 3_000;
 
-export interface Where {
-  readonly Bucket: string;
-  readonly Prefix: string;
-}
+export type Where = Readonly<Record<'Bucket' | 'Prefix', string>>;
+export type Target = Readonly<Record<'Bucket' | 'Key', string>>;
 
-export interface Target {
-  readonly Bucket: string;
-  readonly Key: string;
-}
+type PartsSource = FileFacts & { readonly readPart: (start: number, length: number) => Promise<Buffer> };
 
 /** Sends a write with its condition, or without. */
 export type Send = (condition: { readonly IfNoneMatch?: string }) => Promise<unknown>;
@@ -42,11 +37,7 @@ export type Send = (condition: { readonly IfNoneMatch?: string }) => Promise<unk
 export async function uploadInParts(
   client: S3Client,
   target: Target,
-  {
-    bytes: exactBytes,
-    sha256,
-    readPart,
-  }: FileFacts & { readPart: (start: number, length: number) => Promise<Buffer> },
+  { bytes: exactBytes, sha256, readPart }: PartsSource,
   conditionally: (send: Send) => Promise<unknown>,
   signal: AbortSignal,
 ): Promise<void> {
