@@ -12,9 +12,7 @@ export interface ExportScope {
   readonly listedAs?: string | undefined;
 }
 
-export interface WindowRequest extends Pick<ExportScope, 'listedAs'> {
-  readonly partyId: string;
-  readonly assetId?: string | undefined;
+export interface WindowRequest extends Omit<ExportScope, 'hasOwnIds'> {
   /** Inclusive, a whole second. Absent: from the beginning. */
   readonly from?: Micros | undefined;
   /** Exclusive, a whole second; only together with `from`. Absent: up to the present. */

@@ -28,7 +28,7 @@ export async function exportOnDemand(
   await deps.stages.catchUpWithStore(signal, run.subject);
   // A range with an end may end behind an older clock; one without holds all that was there when it was ordered.
   const maxAgeMs = Math.min(CLOCK_AGE_MAX_MS, Date.now() - Date.parse(run.queuedAt));
-  const clock = await fixClock(run, deps, signal, range.to === undefined ? { maxAgeMs } : {});
+  const clock = await fixClock(run, deps, signal, range.to === undefined ? maxAgeMs : 0);
   const result = await deps.stages.export(
     { runId: run.runId, partyId: run.subject, ...range, clock },
     { signal, onProgress: reportTo([run.runId, exportKey(run.subject)], deps) },

@@ -39,7 +39,7 @@ function describePlan(preview: NightlyPreview, pageSize: number): string {
       ]
     : [
         `Would ask the source about ${formatCount(requests)} requests, which should take about ${formatDuration(seconds * 1000)} at ${ratePerSecond} a second:`,
-        `  lists     ${formatCount(lists.requests)} (${lists.known})`,
+        `  lists     ${formatCount(lists.requests)} (only what is new)`,
         `  exports   ${formatCount(asked)} of ${formatCount(due)} parties due` +
           (quarantined > 0 ? `, ${formatCount(quarantined)} of them quarantined before` : '') +
           (notDue > 0 ? `; ${formatCount(notDue)} idle ones wait for another nightly run` : ''),

@@ -57,10 +57,12 @@ export function firstWay({ question, overlap }: AskPlan): AskPlan['question'] {
 
 /** Another request that must bring the same rows, and those of the plan. @param isStartDoubted nothing came of it */
 export function secondWay(
-  { question, overlap }: AskPlan,
-  { sides, boundsDemanded }: SourceProfile,
+  plan: AskPlan,
+  profile: SourceProfile,
   isStartDoubted: boolean,
 ): AskPlan['question'] {
+  const { question, overlap } = plan;
+  const { sides, boundsDemanded } = profile;
   const { from, to } = question;
   const isStartless = isStartDoubted || overlap?.isStartless === true;
   const mayDropEnd = boundsDemanded !== true && (sides === 'both' || isStartDoubted);

@@ -5,7 +5,7 @@ import { RetryableError } from '../../core/errors.ts';
 import { type Micros, readInstant } from '../../core/time.ts';
 import { hex64, id, instant } from '../../ledger/json-values.ts';
 import type { Database } from '../../postgres/database.ts';
-import { readRows } from '../../postgres/transaction.ts';
+import { readRow, readRows } from '../../postgres/transaction.ts';
 
 /** A range of a ledger that is known: a current segment, or proven to be empty. */
 export interface Coverage {
@@ -107,34 +107,28 @@ function coverageOf({ tail, ...row }: CoverageRow): Coverage {
  * @returns how many rows of before the run go with them
  * @throws RetryableError `COVERAGE_CHANGED`
  */
-export async function supersede(
-  tx: Database,
-  coverageIds: readonly bigint[],
-  runId?: string,
-): Promise<bigint> {
-  if (coverageIds.length === 0) return 0n;
-  const { rows } = await sql<{ ranges: bigint; replaced: bigint }>`
+export async function supersede(tx: Database, ids: readonly bigint[], runId?: string): Promise<bigint> {
+  if (ids.length === 0) return 0n;
+  const superseded = sql<{ ranges: bigint; replaced: bigint }>`
     with removed as (
-      delete from mirror.coverage where coverage_id = any(${coverageIds.map(String)}::bigint[]) returning segment_id),
+      delete from mirror.coverage where coverage_id = any(${ids.map(String)}::bigint[]) returning segment_id),
     gone as (
       update mirror.segments s set status = 'superseded', superseded_at = clock_timestamp()
       from removed where s.segment_id = removed.segment_id
       returning case when s.run_id = ${runId ?? null}::uuid then coalesce((s.evidence->>'replacedRows')::bigint, 0)
         else s.rows end as rows)
-    select (select count(*) from removed) as ranges, (select coalesce(sum(rows), 0)::bigint from gone) as replaced`.execute(
-    tx,
-  );
-  if (rows[0]?.ranges !== BigInt(coverageIds.length)) throw coverageChanged();
-  return rows[0].replaced;
+    select (select count(*) from removed) as ranges, (select coalesce(sum(rows), 0)::bigint from gone) as replaced`;
+  const { ranges, replaced } = await readRow(tx, 'replace coverage', superseded);
+  if (ranges !== BigInt(ids.length)) throw coverageChanged();
+  return replaced;
 }
 
+/** By which run, and in which epoch of the source's chain, a range became known. */
+type Origin = { readonly runId: string | null; readonly epoch?: number | undefined };
+
 /** The row of a range, for `insertCoverage`. @param segmentId of the object that holds its entries, where it has any */
-export function coverageRow(
-  partyId: string,
-  { runId, epoch }: { readonly runId: string | null; readonly epoch?: number | undefined },
-  range: NewCoverage,
-  segmentId?: bigint,
-): object {
+export function coverageRow(partyId: string, origin: Origin, range: NewCoverage, segmentId?: bigint): object {
+  const { runId, epoch } = origin;
   return { ...newCoverage.encode(range), partyId, runId, epoch, segmentId: segmentId?.toString() };
 }
 

@@ -88,17 +88,14 @@ export class ExportStore {
    * Current segments of this scope that the run published, whoever worked it.
    * @param adopted keys of objects that another run had intended to publish, and this one did
    */
-  published(
-    { partyId, assetId }: ExportScope,
-    runId: string,
-    adopted: readonly string[],
-  ): Promise<Published> {
+  published(scope: ExportScope, runId: string, adopted: readonly string[]): Promise<Published> {
+    const { partyId, assetId = null } = scope;
     const published = sql<Published>`
       select coalesce(sum(rows), 0)::bigint as rows, coalesce(sum(bytes), 0)::bigint as bytes,
         coalesce(sum((evidence->>'replacedRows')::bigint), 0)::bigint as "replacedRows",
         coalesce(array_agg(object_key order by from_time), '{}') as "objectKeys"
       from mirror.segments
-      where party_id = ${partyId} and asset_id is not distinct from ${assetId ?? null}::text and status = 'current'
+      where party_id = ${partyId} and asset_id is not distinct from ${assetId}::text and status = 'current'
         and (run_id = ${runId}::uuid or object_key = any(${[...adopted]}::text[]))`;
     return readRow(this.#db, `read what run ${runId} has published`, published);
   }

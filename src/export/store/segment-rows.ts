@@ -8,12 +8,10 @@ import { readRows } from '../../postgres/transaction.ts';
 /** Why something is quarantined. */
 export type Reason = Readonly<Record<'code' | 'message', string>>;
 
+type Status = 'current' | 'superseded';
+
 /** A row for `insertSegments`. @param evidence what the manifest has no column for, or how the row came */
-export function segmentRow(
-  manifest: Manifest,
-  evidence: object,
-  status: 'current' | 'superseded' = 'current',
-): object {
+export function segmentRow(manifest: Manifest, evidence: object, status: Status = 'current'): object {
   return { ...manifestJson(manifest), evidence, status };
 }
 
@@ -48,10 +46,10 @@ export async function insertSegments(tx: Database, rows: readonly object[]): Pro
  */
 export async function quarantineSegment(
   db: Database,
-  isNamed: RawBuilder<unknown>,
+  where: RawBuilder<unknown>,
   reason: Reason,
 ): Promise<void> {
   const quarantined = sql`update mirror.segments set quarantine_reason = ${evidenceJson(reason)}::jsonb
-    where status = 'current' and ${isNamed}`;
+    where status = 'current' and ${where}`;
   await readRows(db, 'quarantine a segment', quarantined);
 }

@@ -14,7 +14,7 @@ import { instant } from '../../ledger/json-values.ts';
 import type { ExportRequest } from '../../export/request.ts';
 import type { JobContext, JobDeps, LeasedLedgers, ReportProgress, StageCall } from '../job.ts';
 import { exportKey } from '../progress.ts';
-import type { Run } from '../store/run-store.ts';
+import type { Run, RunStore } from '../store/run-store.ts';
 import { describeError, readKnownRun } from '../work-run.ts';
 import type { SettledLedger } from '../store/nightly/nightly-store.ts';
 
@@ -35,11 +35,11 @@ export async function fixClock(
   run: Run,
   deps: JobDeps,
   signal: AbortSignal,
-  options: { readonly maxAgeMs?: number } = {},
+  maxAgeMs = 0,
 ): Promise<SourceClock> {
   const stored = storedClock.safeParse(run.params['clock']);
   if (stored.success) return stored.data;
-  const clock = await deps.stages.clock(signal, options);
+  const clock = await deps.stages.clock(signal, { maxAgeMs });
   await deps.runs.keep(run.runId, { clock: storedClock.encode(clock) });
   return clock;
 }
@@ -63,7 +63,7 @@ export async function exportLedgers(
   const unsettled = await deps.nightly.unsettled(runId, partyIds);
   const batch = openBatch(runId, unsettled, deps);
   const [stopped, done] = [new AbortController(), new AbortController()];
-  const watching = watchRun(run, deps, stopped, done.signal, batch);
+  const watching = watchRun(run, deps.runs, stopped, done.signal, batch);
   const signal = AbortSignal.any([context.signal, stopped.signal]);
   try {
     for (const partyId of unsettled) {
@@ -161,20 +161,15 @@ function isAsking({ state, cancelRequested, params }: Run): boolean {
 }
 
 /** Aborts what is in hand when the run was cancelled, has ended, or asks no more: that counts as not asked. */
-async function watchRun(
-  { runId }: Run,
-  { runs }: JobDeps,
-  stopped: AbortController,
-  done: AbortSignal,
-  batch: Batch,
-) {
+async function watchRun(run: Run, runs: RunStore, stopped: AbortController, done: AbortSignal, batch: Batch) {
+  const { runId } = run;
   while (!stopped.signal.aborted) {
     await sleep(LOOK_EVERY_MS, undefined, { signal: done, ref: false }).catch(() => undefined);
     if (done.aborted) return;
     // What cannot be written now is written at the end.
     await batch.look().catch(() => undefined);
-    const run = await runs.get(runId).catch(() => undefined);
-    if (run !== undefined && !isAsking(run))
+    const now = await runs.get(runId).catch(() => undefined);
+    if (now !== undefined && !isAsking(now))
       stopped.abort(new PermanentError(`Run ${runId} asks no more`, { code: 'CANCELLED' }));
   }
 }

@@ -43,7 +43,7 @@ export async function readNightlyScope({
   return { scope: { partyIds, everyParty, idleNightsMax: IDLE_NIGHTS_MAX }, estimate };
 }
 
-interface ExportLimits {
+interface Limits {
   /** When asking ends, in milliseconds since 1970; undefined: when everyone was asked. */
   readonly untilMs?: number | undefined;
   readonly noProgressMs?: number;
@@ -61,7 +61,7 @@ export async function exportDue(
   run: Run,
   deps: JobDeps,
   signal: AbortSignal,
-  limits: ExportLimits = {},
+  limits: Limits = {},
 ): Promise<VerdictWithEvidence> {
   const { runId } = run;
   const { nightly, plans } = deps;
@@ -72,7 +72,7 @@ export async function exportDue(
   await nightly.requeue(runId);
   const startedMs = performance.now();
   const before = await nightly.counts(runId, asked);
-  const stopped = await feedExports(run, asked, deps, limits, signal);
+  const stopped = await feedExports(runId, asked, deps, limits, signal);
   const { done, failed, due, queued } = await nightly.counts(runId, asked);
   const exported = done - before.done;
   const summary = await nightly.summary(runId);
@@ -104,13 +104,7 @@ export async function exportDue(
  * Keeps the queue filled until every ledger is settled, the window is over, or nobody makes progress.
  * @returns why it stopped before every ledger was settled, where it did
  */
-async function feedExports(
-  { runId }: Run,
-  asked: number,
-  deps: JobDeps,
-  limits: ExportLimits,
-  signal: AbortSignal,
-) {
+async function feedExports(runId: string, asked: number, deps: JobDeps, limits: Limits, signal: AbortSignal) {
   const { nightly, runs, stages, log } = deps;
   const startedMs = performance.now();
   const isUnwell = watchSource(() => stages.sourceLatency(signal), limits.probeEveryMs);
@@ -135,7 +129,7 @@ async function feedExports(
 }
 
 /** What was lost with its queue is queued again; what nobody works ends the asking. */
-function watchProgress(runId: string, { nightly, queue, log }: JobDeps, limits: ExportLimits) {
+function watchProgress(runId: string, { nightly, queue, log }: JobDeps, limits: Limits) {
   const { untilMs = Infinity, stalledMs = STALLED_MS, noProgressMs = NO_PROGRESS_MS } = limits;
   /** How many were settled when that number changed last, when that was, and when the queue was asked last. */
   let [settled, sinceMs, lookedMs] = [-1, 0, 0];

@@ -9,7 +9,7 @@ const LIST_REQUESTS = 5;
 export interface NightlyPreview {
   /** Nothing is known yet: the first sync asks for every page, and how many there are nobody knows. */
   readonly isFirst: boolean;
-  readonly lists: { readonly requests: number; readonly known: string };
+  readonly lists: { readonly requests: number };
   readonly exports: {
     readonly due: number;
     readonly asked: number;
@@ -33,10 +33,7 @@ export async function describeNightly(
   const requests = asked + LIST_REQUESTS;
   return {
     isFirst,
-    lists: {
-      requests: LIST_REQUESTS,
-      known: isFirst ? 'nothing yet: the first sync asks for every page' : 'only what is new',
-    },
+    lists: { requests: LIST_REQUESTS },
     exports: { due: asked + deferred, asked, deferred, notDue, quarantined },
     requests,
     seconds: Math.ceil(Math.max(requests / sourceRate, asked * (secondsPerExport ?? 0))),

@@ -28,6 +28,8 @@ interface Summary extends Readonly<Record<string, unknown>> {
 }
 
 const LISTED_MAX = 20;
+/** That it was settled is all that can be said. */
+const UNREADABLE = { verdict: 'incomplete', code: 'EVIDENCE_UNREADABLE' };
 /** What is told of a ledger that was not proven complete. */
 const DOUBT = sql`jsonb_strip_nulls(jsonb_build_object('verdict', outcome->'verdict', 'reason', outcome->'reason',
   'findings', outcome->'findings', 'kept', outcome->'kept', 'audited', outcome->'audited'))`;
@@ -80,7 +82,7 @@ export class NightlyStore {
       const [ledger, ...others] = ledgers;
       if (ledger === undefined) return;
       // The one that is refused is found by itself.
-      if (others.length === 0) await this.#settle(runId, [leaveOutOutcome(ledger)]);
+      if (others.length === 0) await this.#settle(runId, [{ ...ledger, outcome: UNREADABLE }]);
       else for (const one of ledgers) await this.settle(runId, [one]);
     }
   }
@@ -151,9 +153,4 @@ export class NightlyStore {
       Object.entries(summary).filter(([, value]) => value !== null),
     ) as typeof summary;
   }
-}
-
-/** That it was settled is all that can be said. */
-function leaveOutOutcome({ partyId, state }: SettledLedger): SettledLedger {
-  return { partyId, state, outcome: { verdict: 'incomplete', code: 'EVIDENCE_UNREADABLE' } };
 }
