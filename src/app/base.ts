@@ -90,19 +90,15 @@ async function openSchema({ db }: Warehouse, { databaseUrl, dataDir }: Config) {
   } catch (error) {
     if (databaseUrl === undefined && errorCode(error) === 'DATABASE_OLDER') {
       const home = join(dataDir, 'postgres');
-      throw new PermanentError(
+      const message =
         `Cannot use the database in ${home}: an earlier version made it, before the first release; move this folder away ` +
-          'and run `ledger-mirror load --all`, which rebuilds the database from the objects',
-        { code: 'DATABASE_OLDER', meta: { home }, cause: error },
-      );
+        'and run `ledger-mirror load --all`, which rebuilds the database from the objects';
+      throw new PermanentError(message, { code: 'DATABASE_OLDER', meta: { home }, cause: error });
     }
     if (!(error instanceof UnreachableError) || databaseUrl === undefined) throw error;
     const { host } = databaseUrl;
-    throw new UnreachableError(`Cannot reach the database at ${host}; check DATABASE_URL`, {
-      code: 'DATABASE_UNREACHABLE',
-      meta: { host },
-      cause: error,
-    });
+    const details = { code: 'DATABASE_UNREACHABLE', meta: { host }, cause: error };
+    throw new UnreachableError(`Cannot reach the database at ${host}; check DATABASE_URL`, details);
   }
 }
 

@@ -95,19 +95,16 @@ export function openPoster(url: URL, options: PostOptions): Notices['post'] {
   // `fetch` refuses a URL with a user: it goes where every other client puts it.
   [target.username, target.password] = ['', ''];
   const pair = `${decodeURIComponent(url.username)}:${decodeURIComponent(url.password)}`;
-  const authorization = pair !== ':' && {
-    authorization: `Basic ${Buffer.from(pair).toString('base64')}`,
-  };
+  const basic = Buffer.from(pair).toString('base64');
+  const authorization = pair !== ':' && { authorization: `Basic ${basic}` };
   const post = async (headers: Record<string, string>, body: string): Promise<void> => {
     const signal = AbortSignal.timeout(POST_TIMEOUT_MS);
     const response = await fetch(target, { method: 'POST', headers, body, redirect: 'error', signal });
     await response.body?.cancel();
     if (response.ok) return;
-    const { host } = target;
-    throw new RetryableError(
-      `Cannot post the notice to ${host}: status ${response.status}; check NOTIFY_URL`,
-      { code: 'NOTIFY_FAILED', meta: { host, status: response.status } },
-    );
+    const meta = { host: target.host, status: response.status };
+    const message = `Cannot post the notice to ${meta.host}: status ${meta.status}; check NOTIFY_URL`;
+    throw new RetryableError(message, { code: 'NOTIFY_FAILED', meta });
   };
   return async ({ id, type, run }) => {
     const message = hideSecretsIn({ type, ...run });

@@ -55,11 +55,8 @@ export function decodeReport(content: Buffer | string, where: string): NightlyRe
   try {
     return schema.parse(JSON.parse(content.toString('utf8')));
   } catch (error) {
-    throw new PermanentError(`Cannot read the report ${where}: it is no report of a nightly run`, {
-      code: 'REPORT_INVALID',
-      meta: { where },
-      cause: error,
-    });
+    const message = `Cannot read the report ${where}: it is no report of a nightly run`;
+    throw new PermanentError(message, { code: 'REPORT_INVALID', meta: { where }, cause: error });
   }
 }
 

@@ -209,10 +209,9 @@ export async function readKnownRun(
 
 /** Another worker takes the job. */
 export function otherSource(what: string, wanted: string, own: string | undefined): RetryableError {
-  return new RetryableError(
-    `Cannot work ${what}: it asks ${wanted}, this process ${own ?? 'no source'}; start workers with the same SOURCE_URL`,
-    { code: 'OTHER_SOURCE', meta: { wanted, own: own ?? null }, retryAfterMs: REFUSED_RETRY_MS },
-  );
+  const message = `Cannot work ${what}: it asks ${wanted}, this process ${own ?? 'no source'}; start workers with the same SOURCE_URL`;
+  const meta = { wanted, own: own ?? null };
+  return new RetryableError(message, { code: 'OTHER_SOURCE', meta, retryAfterMs: REFUSED_RETRY_MS });
 }
 
 async function renew(runId: string, deps: WorkRunDeps, cancel: AbortController): Promise<void> {

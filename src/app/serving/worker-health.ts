@@ -44,10 +44,8 @@ export async function startWorkerHealth(
   try {
     await server.listen({ port, host: app.config.apiHost });
   } catch (error) {
-    throw new PermanentError(
-      `Cannot listen on port ${port}: ${errorCode(error)}; set WORKER_HEALTH_PORT to a free one`,
-      { code: 'WORKER_HEALTH_PORT_UNUSABLE', meta: { port }, cause: error },
-    );
+    const message = `Cannot listen on port ${port}: ${errorCode(error)}; set WORKER_HEALTH_PORT to a free one`;
+    throw new PermanentError(message, { code: 'WORKER_HEALTH_PORT_UNUSABLE', meta: { port }, cause: error });
   }
   const address = server.server.address() as AddressInfo;
   app.log.info({ address }, 'Worker health served');

@@ -7,10 +7,7 @@ import { namePartition } from './nightly/nightly-plans.ts';
 const BATCH = 1_000;
 const BATCHES_MAX = 100;
 
-interface Forgotten {
-  readonly runs: number;
-  readonly nightlyLists: number;
-}
+type Forgotten = Readonly<Record<'runs' | 'nightlyLists', number>>;
 
 /** The newest run of each kind and subject stays: the status goes by it. So does a run with others below it. */
 export async function forgetHistory(db: Database, retentionMs: number): Promise<Forgotten> {

@@ -31,10 +31,7 @@ const LISTS = {
   checkpoints: 'select epoch, at_block, hash, block_hash from mirror.checkpoints',
 } as const;
 
-export interface ReportDeps {
-  readonly warehouse: Warehouse;
-  readonly objects: ObjectStore;
-}
+export type ReportDeps = Readonly<{ warehouse: Warehouse; objects: ObjectStore }>;
 
 /**
  * Publishes the report of a run that is about to end so. Where a killed delivery of the run has published one already,

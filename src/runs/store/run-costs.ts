@@ -9,11 +9,7 @@ import type { RunMeter, SourceCost } from '../../source/ports.ts';
 /** A process that is killed takes no more than this much of its counts with it. */
 const RECORD_EVERY_MS = 3_000;
 
-interface RunCostsDeps {
-  readonly meter: RunMeter;
-  readonly db: Database;
-  readonly log: Log;
-}
+type RunCostsDeps = Readonly<{ meter: RunMeter; db: Database; log: Log }>;
 
 export class RunCosts implements AsyncDisposable {
   readonly #deps: RunCostsDeps;
