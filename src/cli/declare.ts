@@ -72,7 +72,7 @@ function declareReading(program: Command, add: Add): void {
   add(lake, 'vacuum', vacuum, loadLake);
   const restore = 'make the lake what it was, until the next load';
   const moment = "the moment's number, as `lake` shows it";
-  add(lake, 'restore', restore, loadLake).argument('<version>', moment);
+  add(lake, 'restore', restore, loadLake).argument('<version>', moment, wholeNumber(0, 9_999_999_999));
   const format = 'by default what --output ends in, or table';
   add(program, 'query', 'read-only SQL over the lake (entries, parties, checkpoints)', loadQuery)
     .argument('[sql]', 'the SQL, or the name of a ready question; without it a prompt')

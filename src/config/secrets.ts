@@ -14,9 +14,11 @@ export function secretsOf(config: Config): readonly string[] {
     if (value instanceof URL) secrets.push(...secretsOfUrl(value));
     else if (secret === true && typeof value === 'string') secrets.push(value);
   }
-  if (config.notifyUrl !== undefined) secrets.push(...secretsOfPath(config.notifyUrl));
+  const { notifyUrl, sourceUrl } = config;
+  secrets.push(...[notifyUrl?.pathname ?? '', ...(notifyUrl?.pathname.split('/') ?? [])].filter(isLong));
   // Gateways take keys as parameters.
-  if (config.sourceUrl !== undefined) secrets.push(...longValues(config.sourceUrl));
+  for (const url of [notifyUrl, sourceUrl])
+    secrets.push(...[...(url?.searchParams.values() ?? [])].filter(isLong));
   for (const [name, value] of Object.entries(config.ambient)) {
     if (AMBIENT_SECRET.test(name)) secrets.push(value, ...headerValues(value));
     if (URL.canParse(value)) secrets.push(...secretsOfUrl(new URL(value)));
@@ -33,14 +35,6 @@ export function secretsOfUrl(url: URL): readonly string[] {
   const beside = [user, url.hostname, url.pathname.slice(1), url.protocol.replace(/(?:ql)?:$/, '')];
   if (password === '' || beside.includes(password)) return nested;
   return [password, url.password, `${user}:${password}`, ...nested];
-}
-
-function secretsOfPath(url: URL): readonly string[] {
-  return [...[url.pathname, ...url.pathname.split('/')].filter(isLong), ...longValues(url)];
-}
-
-function longValues(url: URL): readonly string[] {
-  return [...url.searchParams.values()].filter(isLong);
 }
 
 function isLong(part: string): boolean {

@@ -1,7 +1,6 @@
 /** `lake`, `lake vacuum`, `lake restore VERSION`: the tables of the lake. */
 import { openStore, scratchDirOf } from '../../app/data-dir.ts';
 import { LAKE_DECIDED_IN_DATABASE } from '../../app/describe-store.ts';
-import { UsageError } from '../../core/errors.ts';
 import { describeLake, restoreLake, vacuumLake } from '../../lake/overview.ts';
 import type { Handler } from '../context.ts';
 import { openMirror, requireMirror } from '../mirror.ts';
@@ -29,10 +28,7 @@ export const lake: Handler = async (_, context) => {
   ];
   const header = ['table', 'version', 'oldest', 'files', 'rows', 'bytes', 'committed'];
   return {
-    document: {
-      ...found,
-      tables: tables.map((table) => ({ ...table, rows: String(table.rows), bytes: String(table.bytes) })),
-    },
+    document: { ...found },
     text: `${tables.length === 0 ? '' : formatTable(header, rows)}${lines.join('\n')}\n`,
   };
 };
@@ -46,13 +42,9 @@ export const vacuum: Handler = async (_, context) => {
   };
 };
 
-export const restore: Handler<{ version: string }> = async (options, context) => {
-  if (!/^\d{1,15}$/.test(options.version))
-    throw new UsageError([
-      `lake restore: ${JSON.stringify(options.version)} is not accepted; give a number that 'ledger-mirror lake' shows`,
-    ]);
+export const restore: Handler<{ version: number }> = async (options, context) => {
   await using app = await openMirror(context);
-  const { version, tables } = await restoreLake(app.lake, Number(options.version), context.signal);
+  const { version, tables } = await restoreLake(app.lake, options.version, context.signal);
   const changed = tables.length === 0 ? 'Nothing had changed since' : `Changed: ${tables.join(', ')}`;
   return {
     document: { version, tables },

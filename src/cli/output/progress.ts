@@ -4,9 +4,8 @@
  */
 import { createLog, type Log, type LogLevel } from '../../core/log.ts';
 import { type ProgressLine, RateMeter } from '../../runs/progress.ts';
-import { formatCount, formatDuration, formatQuantity, formatShare, printable } from './format.ts';
+import { formatCount, formatDuration, formatQuantity, formatShare, printable, truncate } from './format.ts';
 import { readableLog } from './log-lines.ts';
-import { openScreen, type Screen, type TerminalStream } from './screen.ts';
 
 /** What one followed run reports: a task for each line; a line that is reported no more has ended. */
 export interface RunView {
@@ -19,6 +18,15 @@ export interface RunView {
 export interface Progress extends Disposable {
   openView(): RunView;
 }
+
+/** What a screen needs of stderr. */
+interface TerminalStream {
+  write(text: string): unknown;
+  readonly isTTY?: boolean;
+  readonly columns?: number;
+  readonly rows?: number;
+}
+type Screen = ReturnType<typeof openScreen>;
 
 interface Task {
   /** The view that it is a line of. */
@@ -34,6 +42,9 @@ const LOG_EVERY_MS = 10_000;
 /** Tasks that a tick logs at most; more would bury everything else. */
 const LOGGED_TASKS_MAX = 20;
 const BAR_CHARACTERS = 20;
+const CLEAR_BELOW = '\u001B[0J';
+const COLUMNS_DEFAULT = 80;
+const ROWS_DEFAULT = 24;
 const SPINNER = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏'];
 
 /**
@@ -42,7 +53,7 @@ const SPINNER = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', 
  * must be told, which a terminal shows whatever the level is
  */
 export function openTerminal(
-  stream: TerminalStream & { readonly isTTY?: boolean },
+  stream: TerminalStream,
   level: LogLevel,
   isQuiet = false,
 ): { log: Log; notices: Log; progress: Progress } {
@@ -155,4 +166,32 @@ function logTasks(tasks: readonly Task[], log: Log): void {
   for (const task of tasks.slice(0, LOGGED_TASKS_MAX)) log.info(measure(task), 'Progress');
   const left = tasks.length - LOGGED_TASKS_MAX;
   if (left > 0) log.info({ tasks: left }, 'More tasks in progress');
+}
+
+/**
+ * The bottom lines of a terminal: they are redrawn in place, and everything else is written above them.
+ * Logs and progress share one screen, so that neither tears the other apart.
+ * @returns a screen; disposed of, it removes the bottom lines, and can be used again
+ */
+function openScreen(stream: TerminalStream) {
+  let lines: readonly string[] = [];
+  const draw = (above: string, below: readonly string[]) => {
+    const clear = lines.length === 0 ? '' : `\u001B[${lines.length}A\r${CLEAR_BELOW}`;
+    lines = below;
+    if (clear !== '' || above !== '' || below.length > 0) stream.write(`${clear}${above}${below.join('')}`);
+  };
+  // Terminals that do not know their size say 0 or nothing.
+  const linesMax = () => Math.max(1, (stream.rows || ROWS_DEFAULT) - 2);
+  return {
+    /** How many bottom lines there can be: at least one line of the window stays for what is above. */
+    linesMax,
+    /** Writes whole lines above the bottom ones. */
+    write: (text: string) => draw(text, lines),
+    show: (shown: readonly string[]) => {
+      const columns = (stream.columns || COLUMNS_DEFAULT) - 1;
+      const fitting = shown.slice(0, linesMax()).map((line) => `${truncate(line, columns)}\n`);
+      draw('', fitting);
+    },
+    [Symbol.dispose]: () => draw('', []),
+  };
 }

@@ -1,7 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { createProgress, openTerminal } from '../../../src/cli/output/progress.ts';
 import { RateMeter } from '../../../src/runs/progress.ts';
-import { openScreen } from '../../../src/cli/output/screen.ts';
 import { createLog } from '../../../src/core/log.ts';
 import { rememberSecrets } from '../../../src/core/secrets.ts';
 
@@ -39,7 +38,8 @@ afterEach(() => vi.useRealTimers());
 describe('on a terminal', () => {
   test('draws a bar with count, rate and time left', () => {
     const terminal = new FakeTerminal();
-    using progress = createProgress(createLog('silent'), openScreen(terminal));
+    const opened = openTerminal(terminal, 'silent');
+    using progress = opened.progress;
     const view = progress.openView();
     const parties = { label: 'parties', total: '10000', unit: 'rows' } as const;
     view.show([{ ...parties, done: '0' }]);
@@ -55,7 +55,8 @@ describe('on a terminal', () => {
 
   test('keeps moving while nothing happens', () => {
     const terminal = new FakeTerminal();
-    using progress = createProgress(createLog('silent'), openScreen(terminal));
+    const opened = openTerminal(terminal, 'silent');
+    using progress = opened.progress;
     progress.openView().show([{ label: 'export', done: '0', unit: 'rows' }]);
     vi.advanceTimersByTime(3_000);
     const before = terminal.shown;
@@ -90,7 +91,8 @@ describe('on a terminal', () => {
 
   test('tells a verdict at the end, and that it is not the good one', () => {
     const terminal = new FakeTerminal();
-    using progress = createProgress(createLog('silent'), openScreen(terminal));
+    const opened = openTerminal(terminal, 'silent');
+    using progress = opened.progress;
     for (const verdict of ['failed', 'complete']) {
       const view = progress.openView();
       view.show([{ label: 'verify', done: '3', unit: 'files' }]);
@@ -118,7 +120,8 @@ describe('on a terminal', () => {
     const terminal = new FakeTerminal();
     terminal.rows = 6;
     terminal.columns = 30;
-    using progress = createProgress(createLog('silent'), openScreen(terminal));
+    const opened = openTerminal(terminal, 'silent');
+    using progress = opened.progress;
     const line = { done: '1', total: '2', unit: 'rows', note: 'x'.repeat(99) } as const;
     progress
       .openView()
