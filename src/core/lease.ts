@@ -78,11 +78,6 @@ export function keepLease(handle: LeaseHandle, times = LEASE_TIMES): KeptLease {
 }
 
 function runOut(what: string, cause?: unknown): RetryableError {
-  return new RetryableError(
-    `Cannot go on with ${what}: its lease could not be renewed in time; it is tried again`,
-    {
-      code: 'LEASE_LOST',
-      ...(cause === undefined ? {} : { cause }),
-    },
-  );
+  const message = `Cannot go on with ${what}: its lease could not be renewed in time; it is tried again`;
+  return new RetryableError(message, { code: 'LEASE_LOST', cause });
 }

@@ -27,27 +27,21 @@ export const lake: Handler = async (_, context) => {
     ...(mended.length === 0 ? [] : [`Took broken checkpoints away from ${mended.join(', ')}.`]),
   ];
   const header = ['table', 'version', 'oldest', 'files', 'rows', 'bytes', 'committed'];
-  return {
-    document: { ...found },
-    text: `${tables.length === 0 ? '' : formatTable(header, rows)}${lines.join('\n')}\n`,
-  };
+  const table = tables.length === 0 ? '' : formatTable(header, rows);
+  return { document: { ...found }, text: `${table}${lines.join('\n')}\n` };
 };
 
 export const vacuum: Handler = async (_, context) => {
   await using app = await openMirror(context);
   const removed = await vacuumLake(app.lake, context.signal);
-  return {
-    document: { removed },
-    text: `Removed ${formatCount(removed)} objects that no version has named for LAKE_RETENTION.\n`,
-  };
+  const text = `Removed ${formatCount(removed)} objects that no version has named for LAKE_RETENTION.\n`;
+  return { document: { removed }, text };
 };
 
 export const restore: Handler<{ version: number }> = async (options, context) => {
   await using app = await openMirror(context);
   const { version, tables } = await restoreLake(app.lake, options.version, context.signal);
   const changed = tables.length === 0 ? 'Nothing had changed since' : `Changed: ${tables.join(', ')}`;
-  return {
-    document: { version, tables },
-    text: `Version ${version} is what version ${options.version} was, until the next load. ${changed}.\n`,
-  };
+  const text = `Version ${version} is what version ${options.version} was, until the next load. ${changed}.\n`;
+  return { document: { version, tables }, text };
 };

@@ -5,6 +5,7 @@ import { createInterface } from 'node:readline/promises';
 import { parseArgs } from 'node:util';
 import { errorLine, UsageError } from '../../core/errors.ts';
 import type { QuestionParameter, QuestionValues } from '../../lake/query/questions.ts';
+import type { CommandContext } from '../context.ts';
 import { nameCommands } from '../typed.ts';
 
 const HISTORY_MAX = 500;
@@ -15,14 +16,12 @@ const MORE = '           ... ';
 
 export const QUESTION_OPTIONS = ['since', 'until', 'party', 'asset'] as const satisfies QuestionParameter[];
 
-export interface PromptOptions {
+interface PromptOptions extends Pick<CommandContext, 'stderr' | 'signal'> {
   /** A file: one statement a line, the newest last. */
   readonly history: string;
   /** What `help` shows. */
   readonly help: string;
   readonly stdin: NodeJS.ReadableStream;
-  readonly stderr: NodeJS.WritableStream;
-  readonly signal: AbortSignal;
 }
 
 /**

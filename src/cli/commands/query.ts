@@ -148,11 +148,9 @@ function questionTable(): string {
 }
 
 function listQuestions(): CommandResult {
-  return {
-    document: READY_QUESTIONS.map((question) => {
-      const { name, title, parameters } = question;
-      return { name, title, parameters, sql: inquiry(question).sql };
-    }),
-    text: questionTable(),
-  };
+  const document = READY_QUESTIONS.map((question) => {
+    const { name, title, parameters } = question;
+    return { name, title, parameters, sql: inquiry(question).sql };
+  });
+  return { document, text: questionTable() };
 }

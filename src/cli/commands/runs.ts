@@ -43,10 +43,7 @@ export const runs: Handler<{ run?: string; limit: number }> = async ({ run: give
   });
   const header = ['run', 'kind', 'subject', 'of', 'verdict', 'started', 'took'];
   const none = `No runs yet. 'ledger-mirror nightly' starts the first.\n`;
-  return {
-    document: listed.map(describeRun),
-    text: rows.length === 0 ? none : formatTable(header, rows),
-  };
+  return { document: listed.map(describeRun), text: rows.length === 0 ? none : formatTable(header, rows) };
 };
 
 /** The log lines of a run and of those below it, whichever process wrote them. */

@@ -20,13 +20,9 @@ export function formatCount(count: Count): string {
 /** `1536n` → `1.5 KiB` */
 export function formatBytes(bytes: Count): string {
   const whole = wholeOf(bytes);
-  let unit = 0;
-  let size = 1n;
-  while (unit < BYTE_UNITS.length - 1 && whole >= size * 1024n) {
-    size *= 1024n;
-    unit += 1;
-  }
-  const tenths = (whole * 10n) / size;
+  // Each unit has ten bits more.
+  const unit = Math.min(Math.floor((whole.toString(2).length - 1) / 10), BYTE_UNITS.length - 1);
+  const tenths = (whole * 10n) >> BigInt(10 * unit);
   const fraction = unit === 0 ? '' : `.${tenths % 10n}`;
   return `${formatCount(tenths / 10n)}${fraction} ${BYTE_UNITS[unit] ?? ''}`;
 }
