@@ -35,17 +35,12 @@ export interface SyncDeps {
   readonly onProgress: (progress: SyncProgress) => void;
   readonly failpoint?: (step: Failpoint) => Promise<void> | void;
   /** After which a list that does not end is given up. */
-  readonly ceiling?: Ceiling;
+  readonly ceiling?: typeof CEILING;
   /** Pause before the source is asked again for rows that it has shown elsewhere. */
   readonly pauseMs?: number;
 }
 
-interface Ceiling {
-  readonly rows: number;
-  readonly requests: number;
-}
-
-const CEILING: Ceiling = { rows: 50_000_000, requests: 2_000_000 };
+const CEILING = { rows: 50_000_000, requests: 2_000_000 };
 
 export interface SyncMode {
   readonly kind: 'first reading' | 'increment' | 'audit';
@@ -118,7 +113,7 @@ function asDoubt(error: unknown): DoubtSeen | undefined {
 }
 
 /** @throws DoubtSeen `LIST_ENDLESS` */
-export function checkCeiling({ deps, list }: SyncContext, what: keyof Ceiling, count: number): void {
+export function checkCeiling({ deps, list }: SyncContext, what: keyof typeof CEILING, count: number): void {
   const most = (deps.ceiling ?? CEILING)[what];
   if (count > most) throw doubt(list, 'LIST_ENDLESS', `the list has shown no end within ${most} ${what}`);
 }
@@ -157,12 +152,7 @@ export function describeSync(
     pageSize,
     resumedFrom: tally.resumedFrom,
     doubts: doubts.map(({ code, since, seen }) => ({ code, since, message: seen['message'] })),
-    knownGaps: gaps.map(({ belowKey, aboveKey, foundAt, isConfirmed }) => ({
-      belowKey,
-      aboveKey,
-      foundAt,
-      isConfirmed,
-    })),
+    knownGaps: gaps.map((gap) => ({ ...gap, gapId: undefined })),
     missing,
     warnings: tally.warnings,
     network: tally.network,

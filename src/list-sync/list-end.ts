@@ -7,9 +7,8 @@ import { errorCode } from '../core/errors.ts';
 import { NETWORK_PARTY } from '../core/ids.ts';
 import { reportProgress, type SyncContext } from './context.ts';
 import { doubt, EndNotShown, OverlapMissing } from './guards.ts';
-import type { Asked } from './page-requests.ts';
 import type { ListedRow, Page } from './ports.ts';
-import type { Reader } from './reader.ts';
+import type { Asked, Reader } from './reader.ts';
 
 /** A long list is also asked for its end on the way, so that a list that grows faster than it is read still ends. */
 const FIRST_LOOK_PAGES = 16;

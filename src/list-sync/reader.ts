@@ -4,17 +4,25 @@
  */
 import { errorCode } from '../core/errors.ts';
 import { NETWORK_PARTY } from '../core/ids.ts';
-import { checkCeiling, reportProgress, type SyncContext } from './context.ts';
+import { askPage, checkCeiling, reportProgress, type SyncContext } from './context.ts';
 import { classifyOverlap, classifyRest, groupRows, isSameRows, type Group } from './groups.ts';
 import { checkOrder, doubt, EndNotShown, OverlapMissing } from './guards.ts';
-import { PageRequests, SIZE_MAX, type Asked } from './page-requests.ts';
-import type { ListedRow, Page } from './ports.ts';
+import type { ListedRow, Page, PageQuestion } from './ports.ts';
 import { keepGroups, StaleResumePoint, type ResumePoint } from './resume-point.ts';
 import type { Generation } from './store/generations.ts';
 
+/** A group larger than this many rows cannot be read. */
+const SIZE_MAX = 1 << 17;
 const TIGHT_ATTEMPTS_MAX = 12;
 /** A page without its overlap is asked for again, then from older groups on. */
 const OVERLAP_ATTEMPTS = [1, 1, 2, 3, 4, 5];
+
+/** A question and the page that answered it. */
+export interface Asked {
+  readonly after: string | undefined;
+  readonly size: number;
+  readonly page: Page;
+}
 
 interface Step {
   readonly fresh: readonly ListedRow[];
@@ -33,13 +41,14 @@ const NOTHING: Step = { fresh: [], promisesMore: false };
 
 export class Reader {
   readonly context: SyncContext;
-  readonly #requests: PageRequests;
   /** With all pages that this sync has committed. */
   generation: Generation;
   /** Of the commit that the next one builds on. */
   sequence: bigint;
   #groups: readonly Group[];
   #clamp: number | undefined;
+  /** The largest page that the source did not refuse, where it refused one. */
+  #sizeMax: number | undefined;
   /** A page with room left that promised nothing behind it: looked at once more where something comes. */
   #unverified: Asked | undefined;
   /** Set after a page that was asked for again proved right: where more follows, the source sends no longer pages. */
@@ -50,11 +59,11 @@ export class Reader {
 
   constructor(context: SyncContext, generation: Generation, resumeFrom: ResumePoint | undefined) {
     this.context = context;
-    this.#requests = new PageRequests(context, resumeFrom?.sizeMax);
     this.generation = generation;
     this.sequence = BigInt(resumeFrom?.sequence ?? generation.sequence);
     this.#groups = resumeFrom?.groups ?? [];
     this.#clamp = resumeFrom?.clamp;
+    this.#sizeMax = resumeFrom?.sizeMax;
   }
 
   get lastGroup(): Group | undefined {
@@ -66,8 +75,48 @@ export class Reader {
     return page.rows.length < Math.min(size, this.#clamp ?? size);
   }
 
+  /** How many rows a page is asked for, at most. */
+  get #size(): number {
+    return Math.min(this.context.pageSize, this.#sizeMax ?? SIZE_MAX);
+  }
+
+  /** The newest-first page, or the last one oldest first, no larger than the source sends. */
   askNewest(fromEnd: boolean): Promise<Asked> {
-    return this.#requests.askNewest(fromEnd);
+    return this.#ask(
+      undefined,
+      this.#size,
+      fromEnd ? { newestFirst: false, fromEnd } : { newestFirst: true },
+    );
+  }
+
+  /** The page behind the cursor, oldest first where nothing else is said; smaller where the source refuses one of that size. */
+  async #ask(
+    after: string | undefined,
+    wanted: number,
+    order: Pick<PageQuestion, 'newestFirst' | 'fromEnd'> = { newestFirst: false },
+  ): Promise<Asked> {
+    for (;;) {
+      const size = Math.min(wanted, this.#sizeMax ?? SIZE_MAX);
+      try {
+        return { after, size, page: await askPage(this.context, { ...order, size, after }) };
+      } catch (error) {
+        if (errorCode(error) !== 'PAGE_TOO_LARGE' || size === 1) throw error;
+        this.#sizeMax = Math.max(1, Math.floor(size / 2));
+      }
+    }
+  }
+
+  /** @throws DoubtSeen `PAGE_DIFFERS` where the same page now shows other rows */
+  async #askTwice({ after, size, page }: Asked): Promise<void> {
+    const again = await this.#ask(after, size);
+    if (isSameRows(page.rows, again.page.rows)) return;
+    const seen = { before: page.rows[0]?.key, after: again.page.rows[0]?.key };
+    throw doubt(
+      this.context.list,
+      'PAGE_DIFFERS',
+      'the source shows other rows behind the same cursor',
+      seen,
+    );
   }
 
   /**
@@ -115,7 +164,7 @@ export class Reader {
       generationId: `${this.generation.generationId}`,
       sequence: `${sequence}`,
       groups: this.#groups,
-      sizeMax: this.#requests.sizeMax,
+      sizeMax: this.#sizeMax,
       clamp: this.#clamp,
     };
     await deps.failpoint?.('committing');
@@ -136,7 +185,7 @@ export class Reader {
   async #askOverlapping(): Promise<Overlapping> {
     const held = this.#groups;
     if (held.length === 0) {
-      const asked = await this.#requests.ask(undefined, this.#requests.size);
+      const asked = await this.#ask(undefined, this.#size);
       const fresh = this.#withoutNetwork(asked.page);
       return { asked, fresh, groups: groupRows(fresh) };
     }
@@ -154,13 +203,10 @@ export class Reader {
     const sent = this.#groups.at(-1 - back);
     const expected = this.#groups.slice(-back);
     for (let size = this.#sizeBehind(sent, expected); ; size = Math.min(size * 2, SIZE_MAX)) {
-      let asked: Asked;
-      try {
-        asked = await this.#requests.ask(sent?.cursor, size);
-      } catch (error) {
-        if (errorCode(error) === 'CURSOR_REFUSED') return undefined;
-        throw error;
-      }
+      const asked = await this.#ask(sent?.cursor, size).catch((error: unknown) => {
+        if (errorCode(error) !== 'CURSOR_REFUSED') throw error;
+      });
+      if (asked === undefined) return undefined;
       const rows = this.#withoutNetwork(asked.page);
       const overlap = classifyOverlap(rows, sent, expected);
       if (overlap.kind === 'missing') return undefined;
@@ -179,7 +225,7 @@ export class Reader {
   /** A page of new rows, and what it has to show again before them. */
   #sizeBehind(sent: Group | undefined, expected: readonly Group[]): number {
     const repeated = expected.reduce((sum, { keys }) => sum + keys.length, 0);
-    return this.#requests.size + repeated + (sent?.keys.length ?? 1) - 1;
+    return this.#size + repeated + (sent?.keys.length ?? 1) - 1;
   }
 
   /**
@@ -189,7 +235,7 @@ export class Reader {
   async #squeeze(full: Asked, last: Group): Promise<Step> {
     const sent = this.#groups.at(-2);
     for (let asked = full; asked.page.rows.length === asked.size && asked.size < SIZE_MAX;) {
-      const larger = await this.#requests.ask(sent?.cursor, asked.size * 2);
+      const larger = await this.#ask(sent?.cursor, asked.size * 2);
       if (larger.size <= asked.size) break;
       asked = larger;
       const overlap = classifyOverlap(this.#withoutNetwork(asked.page), sent, [last]);
@@ -206,7 +252,7 @@ export class Reader {
     const before = this.#groups.slice(0, -1);
     const found: ListedRow[] = [];
     for (let attempt = 1; attempt <= TIGHT_ATTEMPTS_MAX; attempt += 1) {
-      const asked = await this.#requests.ask(last.cursor, this.#requests.size);
+      const asked = await this.#ask(last.cursor, this.#size);
       const { kind, fresh, groups } = classifyRest(asked.page.rows, last);
       if (kind === 'more') {
         found.push(...fresh);
@@ -216,7 +262,7 @@ export class Reader {
       if (kind === 'unseen') {
         if (fresh.length === 0) return NOTHING;
         if (last.keys.length > 1) break;
-        await this.#requests.askTwice(asked);
+        await this.#askTwice(asked);
       }
       return this.#take({ asked, fresh: [...found, ...fresh], groups: [...before, last, ...groups] });
     }
@@ -231,12 +277,10 @@ export class Reader {
     this.#unverified = undefined;
     const length = short?.page.rows.length ?? 0;
     if (short === undefined || length === 0 || length === short.size || length === this.#clamp) return;
-    const again = await this.#requests.ask(short.after, length);
+    const again = await this.#ask(short.after, length);
     if (!isSameRows(short.page.rows, again.page.rows)) {
-      throw doubt(this.context.list, 'SHORT_PAGE', 'a page that was shorter than asked lacked rows', {
-        rows: length,
-        again: again.page.rows.length,
-      });
+      const seen = { rows: length, again: again.page.rows.length };
+      throw doubt(this.context.list, 'SHORT_PAGE', 'a page that was shorter than asked lacked rows', seen);
     }
     this.#shortLength = length;
   }
@@ -244,7 +288,7 @@ export class Reader {
   /** Two equal checkpoints are two rows, or one row sent twice. */
   async #verifyTwins(asked: Asked, fresh: readonly ListedRow[]): Promise<void> {
     const keys = [...(this.lastGroup?.keys ?? []), ...fresh.map(({ key }) => key)];
-    if (new Set(keys).size < keys.length) await this.#requests.askTwice(asked);
+    if (new Set(keys).size < keys.length) await this.#askTwice(asked);
   }
 
   /** `network` behind all others has no place: what is new comes before it. The public service lists it on one page only. */

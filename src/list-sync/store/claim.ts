@@ -6,7 +6,7 @@ import { DoubtSeen, judgeAudit, type Accepted, type AuditFinding, type AuditTota
 import type { Database } from '../../postgres/database.ts';
 import { beginEpoch, compareAudit, replaceWithAudit } from './audit.ts';
 import { LISTS, readGenerations, setHead, theOnly, type Generation, type SourceHead } from './generations.ts';
-import { readOpenDoubts, readOpenGaps, type KnownGap } from './list-state.ts';
+import { readOpen, type KnownGap } from './list-state.ts';
 
 /** The source's last block is of when it sent the newest page: so far the list is read. */
 export interface Claim extends SourceHead {
@@ -45,7 +45,7 @@ export async function claimList(tx: Database, runId: string, claim: Claim): Prom
     if (replaced instanceof DoubtSeen) return { kind: 'doubt', doubt: replaced };
     ({ audit, epoch } = replaced);
   }
-  const gaps = await readOpenGaps(tx, list, epoch);
+  const { gaps } = await readOpen(tx, list, epoch);
   const evidence = claim.evidence(audit, gaps);
   if (await sayComplete(tx, runId, { ...claim, generation, epoch, evidence })) {
     return { kind: 'complete', evidence };
@@ -73,9 +73,9 @@ async function replaceCurrent(
     await closeDoubts(tx, runId, audit, []);
     return { audit: { ...totals, finding, removed: [] }, epoch: next };
   }
-  const gaps = await readOpenGaps(tx, list, epoch);
-  const isUndoubted = gaps.length === 0 && (await readOpenDoubts(tx, list, epoch)).length === 0;
+  const { gaps, doubts } = await readOpen(tx, list, epoch);
   // Rows between confirmed rows, without a doubt: the source inserts rows, and will do so again.
+  const isUndoubted = gaps.length === 0 && doubts.length === 0;
   const isInserted = totals.missed > 0n && current.isClaimed && isUndoubted;
   const removed = await replaceWithAudit(tx, current, audit, current.isAppendOnly && !isInserted);
   await settleGaps(tx, runId, gaps, firstServed);

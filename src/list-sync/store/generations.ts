@@ -101,12 +101,8 @@ function fieldsOf(key: 'key' | 'asked.key'): RawBuilder<unknown> {
   return sql.raw(`split_part(${key}, '/', 1)::numeric, ${hash}, ${blockHash}`);
 }
 
-interface Rows {
-  readonly table: RawBuilder<unknown>;
-  readonly copies: RawBuilder<unknown>;
-  /** Whether a row `held` has the key `asked.key`. */
-  readonly isAsked: RawBuilder<unknown>;
-}
+/** `isAsked`: whether a row `held` has the key `asked.key`. */
+type Rows = Readonly<Record<'table' | 'copies' | 'isAsked', RawBuilder<unknown>>>;
 
 /** What all generations of a list have become, by list. */
 export const LISTS: Readonly<Record<ListName, Rows & { readonly key: RawBuilder<unknown> }>> = {
@@ -127,21 +123,13 @@ export const LISTS: Readonly<Record<ListName, Rows & { readonly key: RawBuilder<
 };
 
 /** Where the rows of a generation lie, and which of that table's are its own. */
-export function rowsOf({
-  generationId,
-  list,
-  kind,
-  epoch,
-}: Generation): Rows & { readonly isHeld: RawBuilder<unknown> } {
-  if (kind === 'audit') return { ...AUDIT, isHeld: sql`generation_id = ${generationId}` };
-  return { ...LISTS[list], isHeld: sql`epoch = ${epoch} and gone_since is null` };
+export function rowsOf(of: Generation): Rows & { readonly isHeld: RawBuilder<unknown> } {
+  if (of.kind === 'current') {
+    return { ...LISTS[of.list], isHeld: sql`epoch = ${of.epoch} and gone_since is null` };
+  }
+  const [table, copies, isAsked] = [sql`mirror.audit_rows`, sql`copies`, sql`held.key = asked.key`];
+  return { table, copies, isAsked, isHeld: sql`generation_id = ${of.generationId}` };
 }
-
-const AUDIT: Rows = {
-  table: sql`mirror.audit_rows`,
-  copies: sql`copies`,
-  isAsked: sql`held.key = asked.key`,
-};
 
 export function theOnly<Row>(rows: readonly Row[]): Row {
   const [row] = rows;

@@ -32,28 +32,21 @@ export interface ListState {
   readonly lastAuditAt: string | null;
 }
 
-export async function readOpenDoubts(
-  db: Database,
-  subject: string,
-  epoch: number,
-): Promise<readonly OpenDoubt[]> {
-  const { rows } = await sql<OpenDoubt>`select code, seen, opened_at as since from mirror.doubts
-    where subject = ${subject} and epoch = ${epoch} and closed_at is null order by doubt_id`.execute(db);
-  return rows;
-}
-
-export async function readOpenGaps(
+/** What speaks against a list in an epoch: doubts that no audit has closed, and gaps. */
+export async function readOpen(
   db: Database,
   list: ListName,
   epoch: number,
-): Promise<readonly KnownGap[]> {
-  const { rows } =
-    await sql<KnownGap>`select gap_id as "gapId", below_key as "belowKey", above_key as "aboveKey",
+): Promise<Pick<ListState, 'doubts' | 'gaps'>> {
+  const { rows: doubts } = await sql<OpenDoubt>`select code, seen, opened_at as since from mirror.doubts
+    where subject = ${list} and epoch = ${epoch} and closed_at is null order by doubt_id`.execute(db);
+  const { rows: gaps } = await sql<KnownGap>`
+    select gap_id as "gapId", below_key as "belowKey", above_key as "aboveKey",
       found_at as "foundAt", confirmed_by_run is not null as "isConfirmed"
     from mirror.list_gaps where list = ${list} and epoch = ${epoch} and closed_at is null order by gap_id`.execute(
-      db,
-    );
-  return rows;
+    db,
+  );
+  return { doubts, gaps };
 }
 
 /** Both lists, as the current network's. */
@@ -67,9 +60,8 @@ export async function readListState(db: Database): Promise<readonly ListState[]>
   return Promise.all(
     rows.map(async ({ list, epoch, lastAuditAt }) => ({
       list,
-      doubts: await readOpenDoubts(db, list, epoch),
-      gaps: await readOpenGaps(db, list, epoch),
       lastAuditAt,
+      ...(await readOpen(db, list, epoch)),
     })),
   );
 }

@@ -21,14 +21,13 @@ import {
   type Generation,
   type SourceHead,
 } from './generations.ts';
-import { readOpenDoubts, readOpenGaps, type KnownGap, type OpenDoubt } from './list-state.ts';
+import { readOpen, type ListState } from './list-state.ts';
 
 const LEASE_UNTIL = sql`clock_timestamp() + ${LEASE_MS} * interval '1 ms'`;
 
-export interface ListSituation extends Readonly<Record<Generation['kind'], Generation | undefined>> {
+export interface ListSituation
+  extends Readonly<Record<Generation['kind'], Generation | undefined>>, Pick<ListState, 'doubts' | 'gaps'> {
   readonly epoch: number;
-  readonly doubts: readonly OpenDoubt[];
-  readonly gaps: readonly KnownGap[];
 }
 
 interface PageCommit extends SourceHead {
@@ -93,8 +92,7 @@ export class ListSession {
         epoch,
         current: generations.find(({ kind }) => kind === 'current'),
         audit: generations.find(({ kind }) => kind === 'audit'),
-        doubts: await readOpenDoubts(db, this.list, epoch),
-        gaps: await readOpenGaps(db, this.list, epoch),
+        ...(await readOpen(db, this.list, epoch)),
       };
     });
   }
