@@ -5,7 +5,6 @@ import { canonicalPartyId, checkpointKey, PARTY_ID_BYTES_MAX } from '../../core/
 import { hideSecrets } from '../../core/secrets.ts';
 import { isRecord, sampleOf, tellsError } from '../../ledger/answer/error-body.ts';
 import type { ListedRow, ListName, Page } from '../../list-sync/ports.ts';
-import { findExcess, type JsonBounds } from './bounded-json.ts';
 
 const UINT64_MAX = 2n ** 64n - 1n;
 const CURSOR_CHARS_MAX = 16_384;
@@ -22,6 +21,9 @@ const VALUES_BESIDE_ROWS_MAX = 1_000;
 const LONG_NUMBER_CHARS = 16;
 const LONG_NUMBER = /(?:^|[\s:,[-])\d[\d.eE+-]{15,}/;
 
+const [QUOTE, BACKSLASH, COMMA] = [0x22, 0x5c, 0x2c];
+const [OPEN_BRACKET, CLOSE_BRACKET, OPEN_BRACE, CLOSE_BRACE] = [0x5b, 0x5d, 0x7b, 0x7d];
+
 /** Passes over a byte order mark. */
 const UTF8 = new TextDecoder('utf-8', { fatal: true });
 
@@ -33,10 +35,14 @@ export type PageRows = Omit<Page, 'blockHeight' | 'blockTime' | 'answeredAt'>;
  * @throws PermanentError `PAGE_SHAPE` with the path and the value that is none of a page
  */
 export function parsePage(list: ListName, body: Buffer, rowsMax: number): PageRows {
-  refuseExcess(list, body, {
-    depthMax: DEPTH_MAX,
-    valuesMax: rowsMax * VALUES_PER_ROW_MAX + VALUES_BESIDE_ROWS_MAX,
-  });
+  const valuesMax = rowsMax * VALUES_PER_ROW_MAX + VALUES_BESIDE_ROWS_MAX;
+  const excess = findExcess(body, { depthMax: DEPTH_MAX, valuesMax });
+  if (excess !== undefined) {
+    throw new PermanentError(
+      `Cannot read a page of ${list}: it holds ${excess}; see whether SOURCE_URL names the query service`,
+      { code: 'PAGE_SHAPE', meta: { list, path: 'the answer', value: excess, bytes: body.length } },
+    );
+  }
   const answer = objectAt(list, parseExact(list, body), '');
   if (tellsError(answer)) throw notUnderstood(list, body, 'tells an error');
   // An empty field may be left out or null.
@@ -76,15 +82,6 @@ export function parsePage(list: ListName, body: Buffer, rowsMax: number): PageRo
     startCursor: cursor('startCursor'),
     endCursor: cursor('endCursor'),
   };
-}
-
-function refuseExcess(list: ListName, body: Buffer, bounds: JsonBounds): void {
-  const excess = findExcess(body, bounds);
-  if (excess === undefined) return;
-  throw new PermanentError(
-    `Cannot read a page of ${list}: it holds ${excess}; see whether SOURCE_URL names the query service`,
-    { code: 'PAGE_SHAPE', meta: { list, path: 'the answer', value: excess, bytes: body.length } },
-  );
 }
 
 /** The error of a value in a row. */
@@ -165,4 +162,37 @@ function notUnderstood(list: ListName, body: Buffer, state: string, cause?: unkn
     `Cannot read a page of ${list}: the answer ${state} (${body.length} bytes, beginning ${JSON.stringify(sample)})`,
     { code: 'ANSWER_NOT_UNDERSTOOD', meta: { list, bytes: body.length, sample }, cause },
   );
+}
+
+/**
+ * Bounds for JSON from outside, checked on its bytes before `JSON.parse` sees them: a few kilobytes on the wire can
+ * unpack into brackets that take gigabytes as objects, and end the process. Reads each byte once and keeps nothing. Malformed JSON is left to the parser.
+ * @returns what is exceeded, in words for a message; undefined where the text may be parsed
+ */
+export function findExcess(
+  json: Uint8Array,
+  { depthMax, valuesMax }: Readonly<Record<'depthMax' | 'valuesMax', number>>,
+): string | undefined {
+  let depth = 0;
+  let values = 0;
+  for (let at = 0; at < json.length; at += 1) {
+    const byte = json[at];
+    if (byte === QUOTE) at = endOfString(json, at);
+    else if (byte === COMMA) values += 1;
+    else if (byte === CLOSE_BRACKET || byte === CLOSE_BRACE) depth -= 1;
+    else if (byte === OPEN_BRACKET || byte === OPEN_BRACE) {
+      depth += 1;
+      values += 1;
+      if (depth > depthMax) return `more than ${depthMax} objects or arrays inside each other`;
+    }
+    if (values > valuesMax) return `more than ${valuesMax} values`;
+  }
+  return undefined;
+}
+
+/** @returns the place of the closing quote, or the end where there is none */
+function endOfString(json: Uint8Array, start: number): number {
+  let at = start + 1;
+  while (at < json.length && json[at] !== QUOTE) at += json[at] === BACKSLASH ? 2 : 1;
+  return at;
 }

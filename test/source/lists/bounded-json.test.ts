@@ -1,6 +1,6 @@
 import { fc } from '../../support/properties.ts';
 import { describe, expect, test } from 'vitest';
-import { findExcess } from '../../../src/source/lists/bounded-json.ts';
+import { findExcess } from '../../../src/source/lists/page.ts';
 
 const BOUNDS = { depthMax: 4, valuesMax: 20 };
 
