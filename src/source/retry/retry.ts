@@ -3,7 +3,7 @@ import pRetry from 'p-retry';
 import { errorCode, errorLine, PermanentError, RetryableError, UnreachableError } from '../../core/errors.ts';
 import type { Clock } from '../ports.ts';
 import { WAIT_MAX_MS } from '../rate-limit.ts';
-import { delayMs, RETRY_RULES } from './retry-policy.ts';
+import { RETRY_RULES, type RetryRule } from './failure.ts';
 
 export interface RetryLimits {
   readonly attemptsMax: number;
@@ -80,6 +80,15 @@ function chooseWaitMs(
   const waitMs = Math.max(error.retryAfterMs ?? 0, delayMs(rule, failed));
   const leftMs = (isUnreachable ? limits.unreachableMaxMs : limits.elapsedMaxMs) - elapsedMs;
   return waitMs > Math.min(leftMs, WAIT_MAX_MS) ? undefined : waitMs;
+}
+
+/**
+ * The delay before attempt `failed + 1`: doubling from the rule's minimum, with jitter of up to half
+ * of it, so that workers do not retry together.
+ */
+export function delayMs(rule: RetryRule, failed: number, random: () => number = Math.random): number {
+  const whole = Math.min(rule.minMs * 2 ** (failed - 1), rule.maxMs);
+  return Math.round(whole * (0.5 + random() / 2));
 }
 
 /** The last failure with what came before it: the first one is usually the one to act on. */

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { PermanentError, RetryableError } from '../../../src/core/errors.ts';
-import { delayMs, RETRY_RULES } from '../../../src/source/retry/retry-policy.ts';
-import { LIST_RETRIES, withRetries } from '../../../src/source/retry/retry.ts';
+import { RETRY_RULES } from '../../../src/source/retry/failure.ts';
+import { delayMs, LIST_RETRIES, withRetries } from '../../../src/source/retry/retry.ts';
 import { failureOf, InstantClock, NEVER, PARTY, testSource } from '../test-source.ts';
 import { errorJson, pageJson, send, serve } from '../wire/wire-server.ts';
 
