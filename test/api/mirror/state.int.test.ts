@@ -7,6 +7,7 @@ import { glance } from '../../../src/api/mirror/glance.ts';
 import { MetricsRegistry } from '../../../src/worker/metrics.ts';
 import { waitFor } from '../../support/wait-for.ts';
 import { EMPTY_FACTS, apiWithoutDatabase, freshWarehouse, startApi } from '../mirror.ts';
+import { openWarehouse } from '../../../src/postgres/database.ts';
 import { addGeneration, addParties, addRun } from '../../support/mirror-arrange.ts';
 
 const warehouse = await freshWarehouse();
@@ -211,7 +212,10 @@ describe('health', () => {
   });
 
   it('is answered without a database, and says so', async () => {
-    await using api = await startApi({ ...warehouse, pool: await closedPool() });
+    // Of a server that is not there.
+    const url = 'postgres://nobody@127.0.0.1:1/none';
+    await using away = openWarehouse({ url, onIdleError: () => undefined });
+    await using api = await startApi(away);
     expect((await fetch(`${api.url}/healthz`)).status).toBe(200);
     for (const path of ['/api/v2/parties', '/mirror/status']) {
       const response = await fetch(`${api.url}${path}`);
@@ -225,12 +229,6 @@ describe('health', () => {
     expect((await fetch(`${api.url}/metrics`)).status).toBe(200);
   });
 });
-
-/** Of a server that is not there. */
-async function closedPool(): Promise<typeof pool> {
-  const { Pool } = await import('pg');
-  return new Pool({ connectionString: 'postgres://nobody@127.0.0.1:1/none', connectionTimeoutMillis: 1_000 });
-}
 
 describe('metrics', () => {
   it('are the documented ones, with labels of few values', async () => {
