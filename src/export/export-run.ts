@@ -86,11 +86,10 @@ export class ExportRun {
       this.#adopted.push(...segments.map(({ manifest }) => manifest.objectKey));
     const coverage = this.#adopted.length > 0 ? await repository.coverage(scope) : lease.coverage;
     this.#coverage = coverage;
-    const epoch = await repository.epoch();
-    this.#epoch = epoch;
+    this.#epoch = await repository.epoch();
     this.#hasPublished =
       this.#adopted.length > 0 || coverage.some((row) => row.runId === runId && row.objectKey !== undefined);
-    const choice = { share, scope, epoch, now: clock.seen, retentionMicros };
+    const choice = { share, scope, epoch: this.#epoch, now: clock.seen, retentionMicros };
     for (const { coverageId } of await servedAudits(coverage, choice, repository))
       this.#judge.audited.add(coverageId);
   }
@@ -174,10 +173,8 @@ export class ExportRun {
     const traits = isWhole ? received : received.traits;
     if (traits === undefined) return profile;
     const { clock } = this.#context.request;
-    const shownTo =
-      clock.from === 'guessed' && isWhole
-        ? newestShown(profile.shownTo, received.newestSecond)
-        : profile.shownTo;
+    const isNewest = clock.from === 'guessed' && isWhole;
+    const shownTo = isNewest ? newestShown(profile.shownTo, received.newestSecond) : profile.shownTo;
     const seen = { ...profile, isTimeless: this.#context.source.hasTimes ? undefined : true, shownTo };
     const question = { ...this.#context.lease.scope, ...request };
     const known = learned(seen, { traits, question, now: clock.seen });

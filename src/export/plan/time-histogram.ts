@@ -26,7 +26,11 @@ export class TimeHistogram {
     const bucket = Math.floor(second / this.#bucketSeconds);
     this.#buckets.set(bucket, (this.#buckets.get(bucket) ?? 0) + bytes);
     while (this.#buckets.size > this.#bucketsMax) {
-      this.#buckets = mergePairs(this.#buckets);
+      const pairs = Map.groupBy(this.#buckets, ([fine]) => Math.floor(fine / 2));
+      const added = [...pairs].map(
+        ([half, pair]) => [half, pair.reduce((sum, [, held]) => sum + held, 0)] as const,
+      );
+      this.#buckets = new Map(added);
       this.#bucketSeconds *= 2;
     }
   }
@@ -38,15 +42,6 @@ export class TimeHistogram {
       .map(([bucket, bytes]) => ({ from: bucket * seconds, to: (bucket + 1) * seconds, bytes }))
       .toSorted((one, other) => one.from - other.from);
   }
-}
-
-function mergePairs(fine: ReadonlyMap<number, number>): Map<number, number> {
-  const coarse = new Map<number, number>();
-  for (const [bucket, bytes] of fine) {
-    const half = Math.floor(bucket / 2);
-    coarse.set(half, (coarse.get(half) ?? 0) + bytes);
-  }
-  return coarse;
 }
 
 export function sumBytes(stretches: readonly Stretch[]): number {

@@ -58,7 +58,7 @@ export class BatchStore extends ExportStore implements AsyncDisposable {
   }
 
   /**
-   * Writes what has ended without rows; what cannot be written now is kept for the next call.
+   * Writes what has ended; what cannot be written now is kept for the next call. To be called once at a time.
    * @returns parties whose export does not count: another has taken them over, or their coverage has changed
    */
   async write(): Promise<readonly string[]> {

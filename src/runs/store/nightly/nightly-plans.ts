@@ -12,12 +12,6 @@ import {
   SAYS_OF_ALL,
 } from './nightly-scope.ts';
 
-interface PlanRequest extends NightlyScope {
-  readonly runId: string;
-  /** Ledgers beyond this many wait for another nightly run. */
-  readonly exportsMax: number | undefined;
-}
-
 /** What a nightly run is about. */
 export interface Plan {
   /** Parties that were to be considered, asked or not. */
@@ -60,9 +54,10 @@ export class NightlyPlans {
 
   /**
    * Writes once whom the run asks, in a partition of its own, with what it leaves out; a resumed run finds both.
-   * The order is `dueParties`'. Leaving out an idle party loses nothing: its next question starts where the last ended.
+   * The order is `dueParties`'; those beyond `exportsMax` wait for another night. Leaving out an idle party loses
+   * nothing: its next question starts where the last ended.
    */
-  async plan(request: PlanRequest): Promise<Plan> {
+  async plan(request: NightlyScope & { runId: string; exportsMax: number | undefined }): Promise<Plan> {
     const { runId, partyIds, exportsMax = null } = request;
     const isDeferred = sql`priority > ${exportsMax}::bigint`;
     const known = sql<
