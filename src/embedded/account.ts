@@ -11,12 +11,6 @@ export interface Account {
   readonly gid?: number;
 }
 
-interface PasswdEntry {
-  readonly name: string;
-  readonly uid: number;
-  readonly gid: number;
-}
-
 /**
  * Who runs the server as root's stand-in, first found first. `games` is on every system and runs nothing.
  * Not `nobody`: whatever else runs as the same user can read the server's memory and its files.
@@ -27,7 +21,11 @@ const STAND_INS = ['ledger-mirror', 'postgres', 'games'];
  * @param ownerUid who owns the server's data folder: root goes on as that user
  * @throws PermanentError `EMBEDDED_ACCOUNT` where there is no user fit to run it
  */
-export function serverAccount(ownUid: number, ownerUid: number, passwd = readPasswd()): Account {
+export function serverAccount(
+  ownUid: number,
+  ownerUid: number,
+  passwd = parsePasswd(readFileSync('/etc/passwd', 'utf8')),
+): Account {
   if (ownUid !== 0) {
     if (passwd.some((entry) => entry.uid === ownUid)) return {};
     throw new PermanentError(
@@ -45,11 +43,9 @@ export function serverAccount(ownUid: number, ownerUid: number, passwd = readPas
   );
 }
 
-function readPasswd(): PasswdEntry[] {
-  return parsePasswd(readFileSync('/etc/passwd', 'utf8'));
-}
-
-export function parsePasswd(text: string): PasswdEntry[] {
+export function parsePasswd(
+  text: string,
+): { readonly name: string; readonly uid: number; readonly gid: number }[] {
   return text.split('\n').flatMap((line) => {
     const [name, , uid, gid] = line.split(':');
     return name === undefined || uid === undefined || gid === undefined || !/^\d+$/.test(uid)

@@ -3,17 +3,7 @@
  * and install scripts are denied), and perhaps below a folder that the server's user cannot enter.
  */
 import { spawnSync } from 'node:child_process';
-import {
-  chmodSync,
-  cpSync,
-  existsSync,
-  mkdirSync,
-  mkdtempSync,
-  readFileSync,
-  renameSync,
-  rmSync,
-  symlinkSync,
-} from 'node:fs';
+import * as fs from 'node:fs';
 import { createRequire } from 'node:module';
 import { homedir } from 'node:os';
 import { dirname, join, relative } from 'node:path';
@@ -65,13 +55,13 @@ function platformPackage(): string {
 
 /** What the package's install script would do. @returns false where the folder cannot be written */
 function makeLinks(nativeDir: string): boolean {
-  const links = readFileSync(join(nativeDir, 'pg-symlinks.json'), 'utf8');
+  const links = fs.readFileSync(join(nativeDir, 'pg-symlinks.json'), 'utf8');
   // Both relative to the package.
   for (const { source, target } of JSON.parse(links) as Record<'source' | 'target', string>[]) {
     const path = join(dirname(nativeDir), target);
-    if (existsSync(path)) continue;
+    if (fs.existsSync(path)) continue;
     try {
-      symlinkSync(relative(dirname(target), source), path);
+      fs.symlinkSync(relative(dirname(target), source), path);
     } catch (error) {
       // EEXIST: another process makes the same links at this moment.
       if (errorCode(error) !== 'EEXIST') return false;
@@ -96,31 +86,34 @@ function probe(nativeDir: string, account: Account): Binaries | { problem: strin
 
 /** Renamed into place whole, so that two commands at once, or a kill, leave no half copy in use. */
 function copyOnce(packageDir: string): string {
-  const { version } = JSON.parse(readFileSync(join(packageDir, 'package.json'), 'utf8')) as {
+  const { version } = JSON.parse(fs.readFileSync(join(packageDir, 'package.json'), 'utf8')) as {
     version: string;
   };
   const root = cacheRoot();
   const copy = join(root, `postgres-${version}-${process.arch}`);
-  if (existsSync(copy)) return copy;
+  if (fs.existsSync(copy)) return copy;
   let staging: string | undefined;
   try {
-    mkdirSync(root, { recursive: true });
-    staging = mkdtempSync(join(root, 'copy-'));
-    cpSync(join(packageDir, 'native'), join(staging, 'native'), { recursive: true, verbatimSymlinks: true });
+    fs.mkdirSync(root, { recursive: true });
+    staging = fs.mkdtempSync(join(root, 'copy-'));
+    fs.cpSync(join(packageDir, 'native'), join(staging, 'native'), {
+      recursive: true,
+      verbatimSymlinks: true,
+    });
     makeLinks(join(staging, 'native'));
     // A strict umask leaves folders that the server's user could not enter.
-    chmodSync(root, 0o755);
+    fs.chmodSync(root, 0o755);
     spawnSync('chmod', ['-R', 'a+rX', staging]);
-    renameSync(join(staging, 'native'), copy);
+    fs.renameSync(join(staging, 'native'), copy);
   } catch (error) {
     // Another process was faster: its copy is as good.
-    if (existsSync(copy)) return copy;
+    if (fs.existsSync(copy)) return copy;
     throw new PermanentError(
       `Cannot copy the embedded Postgres to ${copy}: ${errorCode(error)}; make the folder writable, or set DATABASE_URL`,
       { code: 'EMBEDDED_BINARIES', meta: { copy }, cause: error },
     );
   } finally {
-    if (staging !== undefined) rmSync(staging, { recursive: true, force: true });
+    if (staging !== undefined) fs.rmSync(staging, { recursive: true, force: true });
   }
   return copy;
 }

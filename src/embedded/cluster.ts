@@ -6,19 +6,7 @@
  * initdb are started inside the data folder and know it only as `/proc/self/cwd`.
  */
 import { spawn, spawnSync } from 'node:child_process';
-import {
-  closeSync,
-  constants,
-  existsSync,
-  fchownSync,
-  fsyncSync,
-  mkdtempSync,
-  openSync,
-  readFileSync,
-  readdirSync,
-  renameSync,
-  rmSync,
-} from 'node:fs';
+import * as fs from 'node:fs';
 import { once } from 'node:events';
 import { createServer, type AddressInfo } from 'node:net';
 import { join } from 'node:path';
@@ -80,17 +68,17 @@ export interface Cluster {
 export function ensureData({ home, dir, account, binaries, isDurable }: Cluster, passwordFile: string): void {
   const { major, binDir } = binaries;
   clearStaging(home);
-  if (existsSync(dir)) {
-    const found = readFileSync(join(dir, 'PG_VERSION'), 'utf8').trim();
+  if (fs.existsSync(dir)) {
+    const found = fs.readFileSync(join(dir, 'PG_VERSION'), 'utf8').trim();
     if (found === major) return;
     throw new PermanentError(
       `Cannot start the embedded Postgres on ${dir}: its data is of version ${found}, the binaries are ${major}; use the release that made it, or move the folder away to begin anew`,
       { code: 'EMBEDDED_VERSION', meta: { dir, found, expected: major } },
     );
   }
-  const staging = mkdtempSync(join(home, 'initdb-'));
+  const staging = fs.mkdtempSync(join(home, 'initdb-'));
   withFolder(staging, (handle) => giveTo(account, handle));
-  const password = openSync(passwordFile, 'r');
+  const password = fs.openSync(passwordFile, 'r');
   const args = ['-D', HERE, '-U', SUPERUSER, '--auth=scram-sha-256', '--pwfile=/proc/self/fd/3'];
   args.push('--encoding=UTF8', '--locale=C', '--no-instructions', ...(isDurable ? [] : ['--no-sync']));
   const ended = spawnSync(join(binDir, 'initdb'), args, {
@@ -102,7 +90,7 @@ export function ensureData({ home, dir, account, binaries, isDurable }: Cluster,
     timeout: INITDB_TIMEOUT_MS,
     killSignal: 'SIGKILL',
   });
-  closeSync(password);
+  fs.closeSync(password);
   if (ended.status !== 0) {
     const stderr = (ended.stderr ?? '').slice(-LOG_TAIL_CHARS);
     const end = ended.status ?? ended.signal ?? errorCode(ended.error);
@@ -112,8 +100,8 @@ export function ensureData({ home, dir, account, binaries, isDurable }: Cluster,
       { code: 'EMBEDDED_INITDB', meta: { home, stderr }, cause: ended.error },
     );
   }
-  renameSync(staging, dir);
-  withFolder(home, fsyncSync);
+  fs.renameSync(staging, dir);
+  withFolder(home, fs.fsyncSync);
 }
 
 /**
@@ -139,7 +127,7 @@ export async function ensureServer(cluster: Cluster, signal: AbortSignal, port?:
   // The port it had before, so that whoever still uses a server that was killed finds the next one.
   const ports = [port ?? readPidFile(dir)?.port, 0, 0];
   // Nothing runs here, so it is stale; Postgres would take a zombie, or a reused pid, for a living server.
-  rmSync(join(dir, 'postmaster.pid'), { force: true });
+  fs.rmSync(join(dir, 'postmaster.pid'), { force: true });
   for (const wanted of ports) {
     const server = await launch(cluster, await findFreePort(wanted), deadlineMs, signal);
     if (server !== undefined) return server;
@@ -151,9 +139,10 @@ export async function ensureServer(cluster: Cluster, signal: AbortSignal, port?:
 async function launch(cluster: Cluster, port: number, deadlineMs: number, signal: AbortSignal) {
   const { dir, account, binaries, isDurable } = cluster;
   const file = logFile(cluster);
-  if (existsSync(file)) renameSync(file, `${file}.old`);
-  const flags = constants.O_WRONLY | constants.O_APPEND | constants.O_CREAT | constants.O_NOFOLLOW;
-  const log = openSync(file, flags, 0o600);
+  if (fs.existsSync(file)) fs.renameSync(file, `${file}.old`);
+  const flags =
+    fs.constants.O_WRONLY | fs.constants.O_APPEND | fs.constants.O_CREAT | fs.constants.O_NOFOLLOW;
+  const log = fs.openSync(file, flags, 0o600);
   const durability = isDurable ? {} : { fsync: 'off', full_page_writes: 'off' };
   const settings = { ...SERVER_SETTINGS, ...durability, cluster_name: clusterName(dir) };
   const options = Object.entries(settings).flatMap(([name, value]) => ['-c', `${name}=${value}`]);
@@ -165,7 +154,7 @@ async function launch(cluster: Cluster, port: number, deadlineMs: number, signal
     detached: true,
     stdio: ['ignore', log, log],
   });
-  closeSync(log);
+  fs.closeSync(log);
   child.unref();
   try {
     await once(child, 'spawn');
@@ -188,7 +177,7 @@ function logFile({ home }: Cluster): string {
 function startError(cluster: Cluster, state: string, cause?: unknown): RetryableError {
   const { dir } = cluster;
   const file = logFile(cluster);
-  const log = existsSync(file) ? readFileSync(file, 'utf8').slice(-LOG_TAIL_CHARS) : '';
+  const log = fs.existsSync(file) ? fs.readFileSync(file, 'utf8').slice(-LOG_TAIL_CHARS) : '';
   const fatal = log.split('\n').findLast((line) => /\b(?:FATAL|PANIC):/.test(line));
   const message = `Cannot start the embedded Postgres on ${dir}: ${fatal ?? state}; see ${file}`;
   return new RetryableError(message, { code: 'EMBEDDED_START', meta: { dir, state, log }, cause });
@@ -213,9 +202,9 @@ export async function stopServer({ dir }: Cluster): Promise<boolean> {
 
 /** What killed first starts left. An initdb that outlived its parent may still write: then the next start clears. */
 function clearStaging(home: string): void {
-  for (const name of readdirSync(home).filter((entry) => entry.startsWith('initdb-'))) {
+  for (const name of fs.readdirSync(home).filter((entry) => entry.startsWith('initdb-'))) {
     try {
-      rmSync(join(home, name), { recursive: true, force: true });
+      fs.rmSync(join(home, name), { recursive: true, force: true });
     } catch (error) {
       if (!['ENOTEMPTY', 'ENOENT'].includes(errorCode(error))) throw error;
     }
@@ -238,14 +227,17 @@ async function findFreePort(wanted = 0): Promise<number> {
 
 /** What root has just made, for the server's user; by handle, so that it is what was made. */
 export function giveTo({ uid, gid }: Account, handle: number): void {
-  if (uid !== undefined && gid !== undefined) fchownSync(handle, uid, gid);
+  if (uid !== undefined && gid !== undefined) fs.fchownSync(handle, uid, gid);
 }
 
 function withFolder(path: string, work: (handle: number) => void): void {
-  const handle = openSync(path, constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW);
+  const handle = fs.openSync(
+    path,
+    fs.constants.O_RDONLY | fs.constants.O_DIRECTORY | fs.constants.O_NOFOLLOW,
+  );
   try {
     work(handle);
   } finally {
-    closeSync(handle);
+    fs.closeSync(handle);
   }
 }

@@ -8,18 +8,7 @@
  * command takes it over.
  */
 import { randomBytes } from 'node:crypto';
-import {
-  closeSync,
-  existsSync,
-  fsyncSync,
-  lstatSync,
-  openSync,
-  readFileSync,
-  rmSync,
-  type Stats,
-  statSync,
-  writeSync,
-} from 'node:fs';
+import * as fs from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { PermanentError, errorCode } from '../core/errors.ts';
@@ -109,9 +98,9 @@ async function ownerOf(home: string, ownUid: number): Promise<number> {
     await makeFolders(home, 0o700);
     const isOurs =
       ownUid === 0
-        ? isOnlyRoots(statSync(dirname(home)), true) && isOnlyRoots(lstatSync(home), false)
-        : statSync(home).uid === ownUid;
-    if (isOurs) return lstatSync(join(home, 'cluster'), { throwIfNoEntry: false })?.uid ?? ownUid;
+        ? isOnlyRoots(fs.statSync(dirname(home)), true) && isOnlyRoots(fs.lstatSync(home), false)
+        : fs.statSync(home).uid === ownUid;
+    if (isOurs) return fs.lstatSync(join(home, 'cluster'), { throwIfNoEntry: false })?.uid ?? ownUid;
   } catch (error) {
     throw notOurs(home, error);
   }
@@ -121,7 +110,7 @@ async function ownerOf(home: string, ownUid: number): Promise<number> {
 const STICKY = 0o1000;
 
 /** @param isParent where others may make files, as in /tmp, but not rename ours */
-function isOnlyRoots(found: Stats, isParent: boolean): boolean {
+function isOnlyRoots(found: fs.Stats, isParent: boolean): boolean {
   const isClosed = (found.mode & 0o022) === 0 || (isParent && (found.mode & STICKY) !== 0);
   return found.isDirectory() && found.uid === 0 && isClosed;
 }
@@ -148,7 +137,7 @@ async function keepServer(cluster: Cluster, port: number, log: Said, signal: Abo
   for (;;) {
     await sleep(LOOK_EVERY_MS, undefined, { signal, ref: false }).catch(() => undefined);
     if (signal.aborted) return;
-    if (!existsSync(dir) || findServer(dir) !== undefined) continue;
+    if (!fs.existsSync(dir) || findServer(dir) !== undefined) continue;
     try {
       const server = await inTurn(cluster, signal, () => ensureServer(cluster, signal, port));
       const facts = { serverPid: server.pid, port: server.port, oldPort: port, dir };
@@ -167,30 +156,30 @@ function holdersLock({ home }: Cluster): string {
 async function leave(cluster: Cluster, hold: Disposable | undefined, log: Said): Promise<void> {
   hold?.[Symbol.dispose]();
   using last = takeLock(holdersLock(cluster), 'exclusive');
-  if (last === undefined || !existsSync(cluster.dir)) return;
+  if (last === undefined || !fs.existsSync(cluster.dir)) return;
   if (await stopServer(cluster)) log.info({ dir: cluster.dir }, 'Embedded Postgres stopped');
   else log.warn({ dir: cluster.dir }, 'Embedded Postgres does not stop');
 }
 
 /** Made once, before the data folder that is made with it. Other users of the machine stay out. */
 function ensurePassword({ dir, home, account }: Cluster, path: string): string {
-  if (existsSync(dir)) return readPassword(home, path);
+  if (fs.existsSync(dir)) return readPassword(home, path);
   const password = randomBytes(PASSWORD_BYTES).toString('base64url');
   // Left by a start that was killed before there was any data.
-  rmSync(path, { force: true });
+  fs.rmSync(path, { force: true });
   // Exclusive, so it follows no link.
-  const file = openSync(path, 'wx', 0o600);
-  writeSync(file, password);
+  const file = fs.openSync(path, 'wx', 0o600);
+  fs.writeSync(file, password);
   // initdb opens it again, as the server's user; nobody else enters the folder.
   giveTo(account, file);
-  fsyncSync(file);
-  closeSync(file);
+  fs.fsyncSync(file);
+  fs.closeSync(file);
   return password;
 }
 
 function readPassword(home: string, path: string): string {
   try {
-    return readFileSync(path, 'utf8').trim();
+    return fs.readFileSync(path, 'utf8').trim();
   } catch (error) {
     if (errorCode(error) !== 'ENOENT') throw notOurs(home, error);
     throw new PermanentError(

@@ -1,5 +1,5 @@
 /** Locks between processes that end with their connection or transaction, and that can be waited for with a signal. */
-import type { Pool, PoolClient } from 'pg';
+import type { PoolClient } from 'pg';
 import { RetryableError } from '../core/errors.ts';
 import { waitFor } from '../core/waiting.ts';
 import { mapDatabaseError } from './transaction.ts';
@@ -7,8 +7,6 @@ import { mapDatabaseError } from './transaction.ts';
 const STEP_MAX_MS = 200;
 /** How long another process's load of a segment, or build of the lake, may take. */
 const WAIT_MS = 900_000;
-
-export type LockScope = 'session' | 'transaction';
 
 /**
  * Resolves when the lock is held. Polled rather than waited for in the database,
@@ -18,7 +16,7 @@ export type LockScope = 'session' | 'transaction';
 export async function takeLock(
   client: PoolClient,
   name: string,
-  scope: LockScope,
+  scope: 'session' | 'transaction',
   signal: AbortSignal,
 ): Promise<void> {
   const attempt = scope === 'session' ? 'pg_try_advisory_lock' : 'pg_try_advisory_xact_lock';
@@ -36,21 +34,4 @@ export async function takeLock(
         { code: 'LOCK_BUSY', meta: { lock: name } },
       ),
   );
-}
-
-/**
- * Runs `work` on a connection that is closed behind it: its locks and settings end with it, whatever happens.
- * @param action what could not be done where there is no connection
- */
-export async function onOwnConnection<Result>(
-  pool: Pool,
-  action: string,
-  work: (client: PoolClient) => Promise<Result>,
-): Promise<Result> {
-  const client = await mapDatabaseError(action, () => pool.connect());
-  try {
-    return await work(client);
-  } finally {
-    client.release(true);
-  }
 }

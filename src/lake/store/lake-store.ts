@@ -5,7 +5,7 @@
 import { sql } from 'kysely';
 import type { Pool, PoolClient, QueryResultRow } from 'pg';
 import { LINE_COLUMNS } from '../../ledger/canonical.ts';
-import { onOwnConnection, takeLock } from '../../postgres/advisory-lock.ts';
+import { takeLock } from '../../postgres/advisory-lock.ts';
 import { copyOut } from '../../postgres/copy-out.ts';
 import type { Database } from '../../postgres/database.ts';
 import { mapDatabaseError } from '../../postgres/transaction.ts';
@@ -44,12 +44,16 @@ export class LakeStore {
     work: (reader: WarehouseReader) => Promise<Result>,
     signal: AbortSignal,
   ): Promise<Result> {
-    return onOwnConnection(this.#pool, ACTION, async (client) => {
+    const client = await mapDatabaseError(ACTION, () => this.#pool.connect());
+    try {
       await takeLock(client, 'mirror.lake', 'session', signal);
       const result = await work(await readAtOnce(client));
       await mapDatabaseError(ACTION, () => client.query('commit'));
       return result;
-    });
+    } finally {
+      // Closed: its lock and its settings end with it, whatever happened.
+      client.release(true);
+    }
   }
 
   /** What is loaded now, in the order of months and segments; does not wait for a build. */
