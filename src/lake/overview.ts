@@ -68,17 +68,14 @@ async function describeTable(access: LakeAccess, table: LakeTable) {
 
 /** @returns how many objects were removed */
 export async function vacuumLake(deps: LakeDeps, signal: AbortSignal): Promise<number> {
-  return deps.repository.exclusively(async () => {
-    await using engine = await openEngine(deps.scratchDir);
-    const listed = await listObjects(deps.objects, LAKE_PREFIX, signal);
-    const access = { ...engine, ...deps, signal, listed };
+  return inWorkshop(deps, signal, async (shop) => {
     const states = new Map<LakeTable, TableState>();
     for (const table of LAKE_TABLES) {
-      const state = await readTable(access, rootOf(table));
+      const state = await readTable(shop, rootOf(table));
       if (state !== undefined) states.set(table, state);
     }
-    return await removeUnnamed(access, states);
-  }, signal);
+    return removeUnnamed(shop, states);
+  });
 }
 
 /**

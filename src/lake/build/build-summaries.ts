@@ -58,9 +58,8 @@ async function findFlippedFiles(build: Build, entries: readonly EntriesFile[], n
   const run = (sql: string) => queryRows(build, 'see which entries count now', sql);
   await run(`create or replace temp table changed as
     ${changedRanges(rowsOf('coverage', [formerPath], false), now)}`);
-  const [[first, last] = []] = await run(
-    `select strftime(min(from_time), '%Y-%m'), strftime(max(to_time), '%Y-%m') from changed`,
-  );
+  const ends = `select strftime(min(from_time), '%Y-%m'), strftime(max(to_time), '%Y-%m') from changed`;
+  const [[first, last] = []] = await run(ends);
   const byPath = new Map<string, string>();
   for (const { add, month } of old) {
     if (typeof first !== 'string' || typeof last !== 'string' || month < first || month > last) continue;

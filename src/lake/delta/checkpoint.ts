@@ -47,10 +47,8 @@ export async function readCheckpoint(access: LakeAccess, key: string): Promise<A
 }
 
 async function actionsIn(connection: DuckDBConnection, path: string) {
-  const result = await connection.runAndReadAll(
-    `select cast(to_json(t) as varchar) from read_parquet(${literal(path)}) t`,
-  );
-  return result.getRows().map(([line]) => parseAction(String(line)));
+  const sql = `select cast(to_json(t) as varchar) from read_parquet(${literal(path)}) t`;
+  return (await connection.runAndReadAll(sql)).getRows().map(([line]) => parseAction(String(line)));
 }
 
 /** Writes the checkpoint of a state and the hint to it; where another writer was sooner, neither. */

@@ -37,11 +37,10 @@ export interface LakeAccess extends Engine {
   readonly signal: AbortSignal;
 }
 
+type OwnEngine = Engine & AsyncDisposable;
+
 /** With a folder of its own, removed with all that is in it. */
-export async function openEngine(
-  scratchDir: string,
-  memoryLimit?: string,
-): Promise<Engine & AsyncDisposable> {
+export async function openEngine(scratchDir: string, memoryLimit?: string): Promise<OwnEngine> {
   await using stack = new AsyncDisposableStack();
   const { path } = stack.use(await scratchFolder(scratchDir));
   const engine = stack.use(await openDuckDb(path, memoryLimit));
@@ -50,10 +49,7 @@ export async function openEngine(
 }
 
 /** @param folder an existing one of the caller's: what does not fit in memory spills into it */
-export async function openDuckDb(
-  folder: string,
-  memoryLimit = QUERY_MEMORY_LIMIT,
-): Promise<Engine & AsyncDisposable> {
+export async function openDuckDb(folder: string, memoryLimit = QUERY_MEMORY_LIMIT): Promise<OwnEngine> {
   // Its library takes tens of megabytes: processes that only load, export or serve stay without it.
   const { DuckDBInstance } = await import('@duckdb/node-api');
   const instance = await DuckDBInstance.create(':memory:', {
@@ -120,9 +116,8 @@ export async function queryRows(
   action: string,
   sql: string,
 ): Promise<readonly (readonly DuckDBValue[])[]> {
-  return interruptible(connection, action, signal, async () =>
-    (await connection.runAndReadAll(sql)).getRows(),
-  );
+  const read = async () => (await connection.runAndReadAll(sql)).getRows();
+  return interruptible(connection, action, signal, read);
 }
 
 /** A string as a SQL literal. */

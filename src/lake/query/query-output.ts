@@ -70,6 +70,7 @@ function objectWriter(columns: readonly ResultColumn[]): (row: Row) => string {
   };
 }
 
+const ID = /^(?<shown>[0-9a-f]{8})[0-9a-f]{56}$/;
 const COLUMN_GAP = '  ';
 const NUMERIC = /^(?:U?(?:TINYINT|SMALLINT|INTEGER|BIGINT|HUGEINT)|BIGNUM|FLOAT|DOUBLE|DECIMAL\(\d+,\d+\))$/;
 
@@ -92,7 +93,7 @@ function tableForm(columns: readonly ResultColumn[], widthMax = Infinity): TextF
     begin: (rows) => {
       fit(rows);
       if (rule().length > widthMax) {
-        show = (text) => shortId(oneLine(text));
+        show = (text) => oneLine(text).replace(ID, '$<shown>…');
         fit(rows);
       }
       return `${line(names)}${rule()}\n`;
@@ -100,13 +101,6 @@ function tableForm(columns: readonly ResultColumn[], widthMax = Infinity): TextF
     row: (row) => line(texts(row)),
     end: (rowCount) => `(${rowCount} ${rowCount === 1 ? 'row' : 'rows'})\n`,
   };
-}
-
-const ID = /^[0-9a-f]{64}$/;
-const ID_CHARACTERS_SHOWN = 8;
-
-function shortId(text: string): string {
-  return ID.test(text) ? `${text.slice(0, ID_CHARACTERS_SHOWN)}…` : text;
 }
 
 /** For a terminal: what would break the line, move the cursor or turn the direction of writing is not sent. */

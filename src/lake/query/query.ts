@@ -105,7 +105,13 @@ async function sendParquet(
 ): Promise<bigint> {
   if (folder === undefined) throw new TypeError('Parquet needs a folder');
   const names = result.columnNames();
-  refuseTwins(names);
+  const twin = names.find((name, index) => names.indexOf(name) !== index);
+  if (twin !== undefined) {
+    throw new PermanentError(
+      `Cannot write Parquet: two columns are called ${JSON.stringify(twin)}; give one of them another name with AS`,
+      { code: 'QUERY_COLUMNS', meta: { column: twin } },
+    );
+  }
   await using engine = await openDuckDb(folder);
   const quoted = names.map((name) => `"${name.replaceAll('"', '""')}"`);
   const columns = quoted.map((name, index) => `${name} ${result.columnType(index).toString()}`);
@@ -124,15 +130,6 @@ async function sendParquet(
   await engine.connection.run(`copy spool.result to ${literal(path)} (format parquet, compression zstd)`);
   await pipeline(createReadStream(path), output, { end: false, signal });
   return rows;
-}
-
-function refuseTwins(names: readonly string[]): void {
-  const twin = names.find((name, index) => names.indexOf(name) !== index);
-  if (twin === undefined) return;
-  throw new PermanentError(
-    `Cannot write Parquet: two columns are called ${JSON.stringify(twin)}; give one of them another name with AS`,
-    { code: 'QUERY_COLUMNS', meta: { column: twin } },
-  );
 }
 
 /**

@@ -98,6 +98,7 @@ function fieldsOf(table: LakeTable): readonly Field[] {
 /** @param retentionMs how long files that no version names stay */
 export function newMetaData(table: LakeTable, retentionMs: number): MetaData {
   const shape = SHAPES[table];
+  const measured = shape.columns.filter(hasStatistics);
   return {
     id: randomUUID(),
     name: table,
@@ -107,10 +108,7 @@ export function newMetaData(table: LakeTable, retentionMs: number): MetaData {
     partitionColumns: shape.isWhole ? [] : ['month'],
     configuration: {
       // Without it, a compaction by others writes statistics of amounts that its readers cannot hold.
-      'delta.dataSkippingStatsColumns': shape.columns
-        .filter(hasStatistics)
-        .map(({ name }) => name)
-        .join(','),
+      'delta.dataSkippingStatsColumns': measured.map(({ name }) => name).join(','),
       'delta.deletedFileRetentionDuration': `interval ${Math.ceil(retentionMs / 1000)} seconds`,
     },
     createdTime: Date.now(),
