@@ -2,8 +2,7 @@
 import { BEGINNING, ceilSecond, floorSecond, formatInstant, type Micros } from '../core/time.ts';
 import { worst, type VerdictWithEvidence } from '../core/verdict.ts';
 import { aheadNote, describeAnswer, exhausted } from './export-outcome.ts';
-import { Fetcher } from './fetch/fetcher.ts';
-import { type Probe, probeRequest } from './fetch/probe.ts';
+import { Fetcher, type Probe, probeRequest } from './fetch/fetcher.ts';
 import type { Outgrown, Received } from './fetch/receive.ts';
 import { servedAudits } from './plan/choose-audited.ts';
 import { type Asked, nextWindow } from './plan/next-window.ts';

@@ -58,7 +58,7 @@ export function isAmountColumn(name: string): boolean {
 }
 
 /** Without them there is no entry. */
-export const REQUIRED_VALUES: ReadonlySet<EntryColumn> = new Set([
+export const REQUIRED_VALUES: ReadonlySet<string> = new Set<EntryColumn>([
   'vega_time',
   'quantity',
   'transfer_type',
@@ -67,6 +67,7 @@ export const REQUIRED_VALUES: ReadonlySet<EntryColumn> = new Set([
 /** Times, ids and types come again and again; amounts seldom do. */
 const REMEMBERED_MAX = 4096;
 
+const SHOWN_CHARACTERS_MAX = 80;
 const VALUE_SEPARATOR = '\u001f';
 const EXTRA_SEPARATOR = '\u001e';
 /** Postgres keeps no NUL in JSON; the separators would make two rows look like one another. */
@@ -132,9 +133,6 @@ function sortExtra(extra: ExtraValue[]): ExtraValue[] {
   return extra.toSorted(([a], [b]) => (a < b ? -1 : 1));
 }
 
-const UTC_TIME =
-  /^(\d{4}-\d{2}-\d{2})[ T]((?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d)(?:\.(\d{1,6}))?(?:Z|\+00(?::?00)?)$/;
-
 /** Finer than the warehouse's microseconds. */
 const NANOSECONDS = /(\.\d{6})\d{1,3}(?!\d)/;
 
@@ -144,78 +142,36 @@ export function decodeTime(text: string): string | undefined {
   return instant === undefined ? undefined : formatInstant(instant);
 }
 
-/** In UTC, as nearly every source has it, the text is taken apart; only a new day is read in full. */
-function timeDecoder(): Decode {
-  const decodeDay = remember(decodeTime);
-  return (text) => {
-    const utc = UTC_TIME.exec(text);
-    if (utc === null) return decodeTime(text);
-    const [, day = '', time = '', fraction = ''] = utc;
-    return decodeDay(day) === undefined ? undefined : `${day}T${time}.${fraction.padEnd(6, '0')}Z`;
-  };
+/**
+ * Made once a file, from its header. Known values but parties are ASCII; a byte beyond it fails its pattern.
+ * @returns reads the row that `fields` has scanned last, and throws PermanentError `BAD_VALUE` with the column and the
+ *   beginning of its text
+ */
+export function openRowReader({ index, unknown }: Layout): (fields: RowFields) => CanonicalRow {
+  const decoders = ENTRY_COLUMNS.map((name) => [name, cellDecoder(COLUMN_KINDS[name])] as const);
+  const extras = unknown.toSorted((a, b) => (a.name < b.name ? -1 : 1));
+  return (fields) => ({
+    values: decoders.map(([name, decode]) => readValue(name, fields.cell(index[name]), decode)),
+    effect: index.effect === undefined ? '' : readValue('effect', fields.text(index.effect), decodeInteger),
+    extra: extras.map(
+      ({ name, index: at }) => [name, readValue(name, fields.text(at), decodeExtra)] as const,
+    ),
+  });
 }
 
-interface PlacedColumn {
-  readonly name: EntryColumn;
-  readonly index: number;
-  readonly decode: Decode;
-  readonly isRequired: boolean;
-}
-
-/** Reads the rows of one CSV; made once a file, from its header. */
-export class RowCanonicalizer {
-  readonly #placed: readonly PlacedColumn[];
-  readonly #effectIndex: number | undefined;
-  readonly #unknown: Layout['unknown'];
-
-  constructor(layout: Layout) {
-    this.#placed = ENTRY_COLUMNS.map((name) => ({
-      name,
-      index: layout.index[name],
-      decode: cellDecoder(COLUMN_KINDS[name]),
-      isRequired: REQUIRED_VALUES.has(name),
-    }));
-    this.#effectIndex = layout.index.effect;
-    this.#unknown = layout.unknown.toSorted((a, b) => (a.name < b.name ? -1 : 1));
-  }
-
-  /**
-   * Reads the row that `fields` has scanned last.
-   * @throws PermanentError `BAD_VALUE` with the column and the beginning of its text
-   */
-  read(fields: RowFields): CanonicalRow {
-    // Known values but parties are ASCII; a byte beyond it fails its pattern.
-    const values: string[] = [];
-    for (const column of this.#placed) {
-      const text = fields.cell(column.index);
-      const value = column.decode(text);
-      if (value === undefined || (value === '' && column.isRequired)) throw badValue(column.name, text);
-      values.push(value);
-    }
-    return { values, effect: this.#effectOf(fields), extra: this.#extraOf(fields) };
-  }
-
-  #effectOf(fields: RowFields): string {
-    if (this.#effectIndex === undefined) return '';
-    const text = fields.text(this.#effectIndex);
-    const effect = decodeInteger(text);
-    if (effect === undefined) throw badValue('effect', text);
-    return effect;
-  }
-
-  #extraOf(fields: RowFields): readonly ExtraValue[] {
-    return this.#unknown.map(({ name, index }) => {
-      const text = fields.text(index);
-      if (decodeExtra(text) === undefined) throw badValue(name, text);
-      return [name, text] as const;
-    });
-  }
+function readValue(column: string, text: string, decode: Decode): string {
+  const value = decode(text);
+  if (value !== undefined && (value !== '' || !REQUIRED_VALUES.has(column))) return value;
+  const shown = JSON.stringify(text.slice(0, SHOWN_CHARACTERS_MAX));
+  throw new PermanentError(`Cannot read a ledger row: ${column} is ${shown}, which no known release writes`, {
+    code: 'BAD_VALUE',
+    meta: { column, text: shown },
+  });
 }
 
 function cellDecoder(kind: ColumnKind): Decode {
   const decode = DECODERS[kind];
   if (kind === 'amount') return decode;
-  if (kind === 'time') return timeDecoder();
   return remember(kind === 'party' ? (cell) => decode(cellText(cell)) : decode);
 }
 
@@ -233,14 +189,4 @@ export function remember<Value extends string | undefined>(
     known.set(text, value);
     return value;
   };
-}
-
-const SHOWN_CHARACTERS_MAX = 80;
-
-function badValue(column: string, text: string): PermanentError {
-  const shown = JSON.stringify(text.slice(0, SHOWN_CHARACTERS_MAX));
-  return new PermanentError(
-    `Cannot read a ledger row: ${column} is ${shown}, which no known release writes`,
-    { code: 'BAD_VALUE', meta: { column, text: shown } },
-  );
 }

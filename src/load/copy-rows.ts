@@ -6,7 +6,7 @@ import {
   ENTRY_COLUMNS,
   isPartyColumn,
   monthOf,
-  RowCanonicalizer,
+  openRowReader,
 } from '../ledger/canonical.ts';
 import { hashText, RowDigest } from '../ledger/digest.ts';
 import { PermanentError } from '../core/errors.ts';
@@ -40,7 +40,7 @@ export class CopyRows implements SegmentRows {
   readonly #segment: SegmentRecord;
   readonly #fields = new RowFields();
   readonly #sums = new Map<string, RowDigest>();
-  #canonicalizer: RowCanonicalizer | undefined;
+  #readRow: ReturnType<typeof openRowReader> | undefined;
   #columns = 0;
   #hasEffect = false;
   #contradictions = 0n;
@@ -53,7 +53,7 @@ export class CopyRows implements SegmentRows {
   }
 
   header(layout: Layout): void {
-    this.#canonicalizer = new RowCanonicalizer(layout);
+    this.#readRow = openRowReader(layout);
     this.#columns = layout.columns.length;
     this.#hasEffect = layout.index.effect !== undefined;
   }
@@ -85,11 +85,11 @@ export class CopyRows implements SegmentRows {
 
   #read(buffer: Buffer, start: number, end: number): CanonicalRow {
     const count = this.#fields.scan(buffer, start, end);
-    if (this.#canonicalizer === undefined || count !== this.#columns) {
+    if (this.#readRow === undefined || count !== this.#columns) {
       throw this.#rowError('BAD_ROW', `it has ${count} fields, the header ${this.#columns}`);
     }
     try {
-      return this.#canonicalizer.read(this.#fields);
+      return this.#readRow(this.#fields);
     } catch (error) {
       if (error instanceof PermanentError) throw this.#rowError(error.code, error.message, error);
       throw error;

@@ -1,6 +1,6 @@
 import { fc } from '../support/properties.ts';
 import { describe, expect, it } from 'vitest';
-import { canonicalText, extraFromJson, monthOf, RowCanonicalizer } from '../../src/ledger/canonical.ts';
+import { canonicalText, extraFromJson, monthOf, openRowReader } from '../../src/ledger/canonical.ts';
 import { hashText } from '../../src/ledger/digest.ts';
 import {
   decodeAccountType,
@@ -79,11 +79,11 @@ describe('values of every release', () => {
   });
 });
 
-function read(header: string, row: string): ReturnType<RowCanonicalizer['read']> {
+function read(header: string, row: string): ReturnType<ReturnType<typeof openRowReader>> {
   const fields = new RowFields();
   const bytes = Buffer.from(row);
   fields.scan(bytes, 0, bytes.length);
-  return new RowCanonicalizer(layoutOf(header.split(','))).read(fields);
+  return openRowReader(layoutOf(header.split(',')))(fields);
 }
 
 describe('the canonical row', () => {

@@ -1,13 +1,22 @@
-/** One request to the source: a place within the export limit, the answer, and what is remembered of it. */
+/**
+ * Requests to the source: a place within the export limit, the answer, and what is remembered of it; and those that only
+ * tell something of the source itself.
+ */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { errorCode, PermanentError, RetryableError } from '../../core/errors.ts';
 import { waitFor } from '../../core/waiting.ts';
+import { DAY_MICROS, floorSecond, SECOND_MICROS } from '../../core/time.ts';
+import { readHeader } from '../../ledger/header.ts';
+import { RowSplitter } from '../../ledger/row-splitter.ts';
 import { type Asked, planShrunk } from '../plan/next-window.ts';
-import { closedRange } from '../plan/remaining.ts';
+import { secondOf } from '../plan/ranges.ts';
+import { closedRange, type Target } from '../plan/remaining.ts';
 import { sumBytes } from '../plan/time-histogram.ts';
 import type { Seen, WindowPlan } from '../plan/window-plan.ts';
 import { type ExportContext, WAIT_MS, waitedTooLong } from '../request.ts';
-import { emptyRange, isHeaderAlone, type Probe, readProbe } from './probe.ts';
+import type { ExportAnswer, ExportScope, WindowRequest } from '../ports.ts';
+import { RowFilter } from '../read/row-filter.ts';
+import type { SourceProfile } from '../store/source-profile.ts';
 import { type Outgrown, receive, type Received, type Receiving } from './receive.ts';
 
 /** Failures of the source on the way to its first row: its query takes too long, or breaks. */
@@ -28,17 +37,21 @@ const TURN_STEPS = { stepMinMs: 10, stepMaxMs: 250 };
 const PAUSE_MS = 1_000;
 const PAUSE_MS_MAX = 60_000;
 
-type OnProgress = (progress: Pick<Receiving, 'bytes' | 'rows'>) => void;
+const NOTHING_SEEN: Seen = { bytes: 0, stretches: [], sortedTo: undefined };
 
 export class Fetcher {
   readonly #context: ExportContext;
   readonly #windows: WindowPlan;
-  readonly #onProgress: OnProgress;
+  readonly #onProgress: (progress: Pick<Receiving, 'bytes' | 'rows'>) => void;
   requests = 0;
   /** By the header line of the answers in doubt. */
   readonly #leavesLineEndOut = new Map<string, boolean>();
 
-  constructor(context: ExportContext, windows: WindowPlan, onProgress: OnProgress) {
+  constructor(
+    context: ExportContext,
+    windows: WindowPlan,
+    onProgress: (progress: Pick<Receiving, 'bytes' | 'rows'>) => void,
+  ) {
     this.#context = context;
     this.#windows = windows;
     this.#onProgress = onProgress;
@@ -78,7 +91,7 @@ export class Fetcher {
       });
     } catch (error) {
       const seen = receiving?.seen();
-      if (errorCode(error) === 'MESSAGE_TOO_LARGE') return this.#tooLarge(asked, seen, error);
+      if (errorCode(error) === 'MESSAGE_TOO_LARGE') return this.#tooLarge(asked, seen ?? NOTHING_SEEN, error);
       if (seen === undefined) return await this.#silent(asked, error);
       this.#windows.broke(seen);
       await this.keep();
@@ -193,11 +206,7 @@ export class Fetcher {
   }
 
   /** A smaller range may come in smaller messages. */
-  #tooLarge(
-    asked: Asked,
-    seen: Seen = { bytes: 0, stretches: [], sortedTo: undefined },
-    error: unknown,
-  ): Outgrown {
+  #tooLarge(asked: Asked, seen: Seen, error: unknown): Outgrown {
     // A known entry will show whether an end can be sent.
     const mayBound = asked.target.profile.known !== undefined;
     if (planShrunk(asked, this.#windows, seen, mayBound) === undefined) throw error;
@@ -216,4 +225,67 @@ export class Fetcher {
 
 function pauseAfter(fruitless: number): number {
   return fruitless < 2 ? 0 : Math.min(PAUSE_MS * 2 ** (fruitless - 2), PAUSE_MS_MAX);
+}
+
+/** The entry's second, and what an entry's own time may lie behind the one that is exported. */
+const PROBE_MICROS = 3n * SECOND_MICROS;
+
+export type Probe = WindowRequest & { readonly from: bigint };
+
+/**
+ * Whether the source applies a start and an end together: asked for a few seconds around an entry that
+ * is known to have left a party. The releases that get it wrong send none that left, and all that came.
+ * @returns undefined where no entry is known to ask for
+ */
+export function probeRequest({ known }: SourceProfile): Probe | undefined {
+  if (known === undefined) return undefined;
+  const { partyId, listedAs, assetId, second } = known;
+  return { partyId, listedAs, assetId, from: second, to: second + PROBE_MICROS };
+}
+
+/** Reads no more of the answer than it takes to tell. Whatever breaks it off says nothing, and is thrown. */
+async function readProbe(answer: ExportAnswer, question: Probe & Pick<ExportScope, 'hasOwnIds'>) {
+  const known = secondOf(question.from);
+  const end = secondOf(question.from + PROBE_MICROS);
+  let filter: RowFilter | undefined;
+  let found: 'right' | 'broken' | undefined;
+  const splitter = new RowSplitter((buffer, start, stop) => {
+    if (filter === undefined) {
+      filter = new RowFilter(question, readHeader(buffer.subarray(start, stop)));
+      return;
+    }
+    const finding = filter.check(buffer, start, stop);
+    const { second } = filter.time;
+    if (finding === 'ok' && filter.leaves && second === known) found ??= 'right';
+    else if ((finding === 'ok' || finding === 'asset') && (second < known - 2 || second > end))
+      found ??= 'broken';
+  });
+  for await (const chunk of answer.chunks) {
+    splitter.push(chunk);
+    if (found !== undefined) return found;
+  }
+  // A last row may lack its line end. Cut or not, its time says enough.
+  splitter.push(Buffer.from('\n'));
+  return found ?? 'broken';
+}
+
+/**
+ * Whether a source leaves the line end of its last line out. A last line without one may have been cut, in whatever form
+ * and framing it came, for the source itself may cut its text. An answer that has no entries shows it: the same header
+ * line to its last byte, and no line end behind it.
+ * @returns a range in the source's future, in which no party has entries
+ */
+function emptyRange({ now, profile }: Target): Pick<WindowRequest, 'from' | 'to'> {
+  const from = floorSecond(now) + DAY_MICROS;
+  return profile.boundsDemanded === true ? { from, to: from + DAY_MICROS } : { from };
+}
+
+/** @param header of the answer in doubt, without its line end */
+async function isHeaderAlone(answer: ExportAnswer, header: string): Promise<boolean> {
+  let text = '';
+  for await (const chunk of answer.chunks) {
+    text += chunk.toString('latin1');
+    if (text.length > header.length) return false;
+  }
+  return text === header;
 }

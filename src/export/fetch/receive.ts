@@ -5,8 +5,9 @@
 import { hash } from 'node:crypto';
 import { RetryableError } from '../../core/errors.ts';
 import { gluedError } from '../../ledger/answer/error-body.ts';
-import { type Layout, readHeader } from '../../ledger/header.ts';
+import { readHeader } from '../../ledger/header.ts';
 import { RowSplitter } from '../../ledger/row-splitter.ts';
+import type { Asked } from '../plan/next-window.ts';
 import { secondOf } from '../plan/ranges.ts';
 import type { AskPlan } from '../plan/remaining.ts';
 import type { Seen } from '../plan/window-plan.ts';
@@ -18,7 +19,6 @@ import {
   type Seconds,
   type UnreadRow,
 } from '../read/block-reader.ts';
-import type { Unreadable } from '../read/row-filter.ts';
 import { BLOCK_SIZES, openFlight, type RowPool } from '../read/row-pool.ts';
 import { AnswerRows, type AnswerRowsOptions } from '../spool/answer-rows.ts';
 
@@ -56,12 +56,7 @@ export interface Outgrown {
   readonly seen: Seen;
 }
 
-export interface Question {
-  readonly scope: ExportScope;
-  readonly plan: AskPlan;
-  /** What was asked of the source: the plan's question, or a superset of it. */
-  readonly request: AskPlan['question'];
-}
+type Question = Pick<Asked, 'plan' | 'request'> & { readonly scope: ExportScope };
 
 /**
  * @throws RetryableError `SOURCE_ERROR_IN_STREAM`, `SOURCE_TRUNCATED`, `ANSWER_EMPTY`, `ROW_FIELDS`, `ROW_TIME`, `ROW_PARTY`, `ROW_VALUE`,
@@ -96,20 +91,6 @@ async function* untilBroken(
   }
 }
 
-/** What is wrong with a row: its code, and in words. */
-const UNREADABLE: Readonly<
-  Record<Unreadable, readonly [code: string, describe: (row: UnreadRow, layout?: Layout) => string]>
-> = {
-  fields: [
-    'ROW_FIELDS',
-    ({ fieldCount }, layout) =>
-      `has ${fieldCount} fields where the header has ${layout?.columns.length ?? 0}`,
-  ],
-  time: ['ROW_TIME', () => 'has no time between 1970 and 9998'],
-  spelling: ['ROW_PARTY', () => 'names a party in a spelling that is not known'],
-  value: ['ROW_VALUE', ({ column = 'a column' }) => `has a value of ${column} that no known release writes`],
-};
-
 class Receiver implements AsyncDisposable {
   readonly #options: ReceiveOptions;
   readonly #splitter = new RowSplitter((buffer, start, end, next) => {
@@ -136,12 +117,13 @@ class Receiver implements AsyncDisposable {
     const { rowPool } = options;
     this.#rows = new AnswerRows(plan, options);
     const [asked, kept] = [secondsOf(request), secondsOf(plan.question)];
+    const borders = [...new Set([kept.from, kept.to, ...this.#rows.borders])];
     this.#limits = {
       scope,
       // With room for a time that is not exported.
       asked: { from: asked.from - PAD_SECONDS, to: asked.to + PAD_SECONDS },
       kept,
-      borders: bordersOf([kept.from, kept.to, ...this.#rows.borders]),
+      borders: borders.filter(Number.isFinite).toSorted((one, other) => one - other),
       tailEnd: this.#rows.tail?.end,
     };
     this.#flight = rowPool && openFlight(rowPool, (rows, findings) => this.#take(rows, findings));
@@ -161,7 +143,7 @@ class Receiver implements AsyncDisposable {
   }
 
   seen(): Seen {
-    return { bytes: this.bytes, stretches: this.#rows.stretches(), sortedTo: this.#rows.sortedTo };
+    return { bytes: this.bytes, ...this.#rows.seen() };
   }
 
   async push(chunk: Buffer): Promise<void> {
@@ -257,16 +239,27 @@ class Receiver implements AsyncDisposable {
     return this.#rows.write(this.#header, rows, findings);
   }
 
-  #notUnderstood(row: UnreadRow, buffer: Buffer): Error {
-    const { finding, start, end } = row;
+  #notUnderstood({ finding, fieldCount, column, start, end }: UnreadRow, buffer: Buffer): Error {
     const offset = this.#offset + start;
     const failed = gluedError(buffer.subarray(start, start + ERROR_SAMPLE_BYTES), BigInt(offset));
     if (failed !== undefined) return failed;
-    const [code, describe] = UNREADABLE[finding];
-    const sample = buffer.toString('latin1', start, Math.min(end, start + 160));
+    const columns = this.#question?.layout.columns ?? [];
+    const states = {
+      fields: ['ROW_FIELDS', `has ${fieldCount} fields where the header has ${columns.length}`],
+      time: ['ROW_TIME', 'has no time between 1970 and 9998'],
+      spelling: ['ROW_PARTY', 'names a party in a spelling that is not known'],
+      value: ['ROW_VALUE', `has a value of ${column ?? 'a column'} that no known release writes`],
+    } as const;
+    const [code, state] = states[finding];
     return new RetryableError(
-      `Cannot export: row ${this.rows + 1} at byte ${offset} ${describe(row, this.#question?.layout)}; nothing was published, ask again`,
-      { code, meta: { ...this.#where(offset), sample } },
+      `Cannot export: row ${this.rows + 1} at byte ${offset} ${state}; nothing was published, ask again`,
+      {
+        code,
+        meta: {
+          ...this.#where(offset),
+          sample: buffer.toString('latin1', start, Math.min(end, start + 160)),
+        },
+      },
     );
   }
 
@@ -291,8 +284,4 @@ function secondsOf({ from, to }: AskPlan['question']): Seconds {
     from: from === undefined ? -Infinity : secondOf(from),
     to: to === undefined ? Infinity : secondOf(to),
   };
-}
-
-function bordersOf(seconds: readonly number[]): number[] {
-  return [...new Set(seconds)].filter(Number.isFinite).toSorted((one, other) => one - other);
 }

@@ -22,46 +22,40 @@ export interface NewRange extends Omit<NewCoverage, 'objectKey'> {
   readonly written?: Written | undefined;
 }
 
-/** What the manifests of one publication have in common, beside its number. */
-export type ManifestFacts = Pick<Manifest, 'partyId' | 'compression' | 'source' | 'runId'>;
-
-/** Numbers the publication, where there is an object: only manifests name the number. */
+/**
+ * Numbers the publication, where there is an object: only manifests name the number.
+ * @param facts what its manifests have in common
+ */
 export async function nameObjects(
   ranges: readonly NewRange[],
-  facts: ManifestFacts,
+  facts: Pick<Manifest, 'partyId' | 'compression' | 'source' | 'runId'>,
   repository: Pick<ExportStore, 'nextSeq'>,
 ): Promise<Pick<Publication, 'segments' | 'coverage'>> {
   if (ranges.every(({ written }) => written === undefined)) return { segments: [], coverage: [...ranges] };
-  const numbered = { ...facts, ...(await repository.nextSeq()) };
+  const numbered = { version: 1 as const, ...facts, ...(await repository.nextSeq()) };
   const segments: Publication['segments'] = [];
   const coverage = ranges.map(({ written, ...range }) => {
     if (written === undefined) return range;
-    const manifest = describeObject(range, written, numbered);
-    segments.push({ spoolName: written.spooled.name, manifest });
+    const { assetId, from, to, open } = range;
+    const { name: spoolName, path: _path, rows, ...sums } = written.spooled;
+    const { sides, columns } = written.layout;
+    const place = { assetId: assetId ?? undefined, from, to, sha256: sums.sha256 };
+    const manifest: Manifest = {
+      ...numbered,
+      ...sums,
+      objectKey: segmentKey({ ...facts, ...place }),
+      assetId,
+      from,
+      to,
+      open,
+      sides,
+      columns: [...columns],
+      rows: BigInt(rows),
+      leftOut: written.leftOut,
+      publishedAt: nowMicros(),
+    };
+    segments.push({ spoolName, manifest });
     return { ...range, objectKey: manifest.objectKey };
   });
   return { segments, coverage };
-}
-
-function describeObject(
-  { assetId, from, to, open }: NewCoverage,
-  { spooled, layout, leftOut }: Written,
-  facts: ManifestFacts & Pick<Manifest, 'warehouseId' | 'seq'>,
-): Manifest {
-  const { name: _name, path: _path, rows, ...sums } = spooled;
-  const { sides, columns } = layout;
-  const place = { partyId: facts.partyId, assetId: assetId ?? undefined, from, to, open };
-  return {
-    version: 1,
-    objectKey: segmentKey({ ...place, sha256: sums.sha256, compression: facts.compression }),
-    ...facts,
-    ...place,
-    assetId,
-    sides,
-    columns: [...columns],
-    rows: BigInt(rows),
-    ...sums,
-    leftOut,
-    publishedAt: nowMicros(),
-  };
 }

@@ -46,18 +46,21 @@ export function readBlock(question: RowQuestion, block: Buffer): BlockFindings {
   return reader.findings();
 }
 
-interface Span {
-  /** The border before them; -Infinity before the first one. */
-  readonly from: number;
-  readonly to: number;
-  readonly index: number;
-  readonly sum: RowSum;
-  bytes: number;
-  /** How many of the rows are out of an account of the party. */
-  fromRows: number;
-  /** Pairs in the order of the rows: a second, and the bytes of the rows in it that follow one another. */
-  readonly bytesBySecond: number[];
+/** Of the rows between two borders; `from` is -Infinity before the first one. */
+function newSpan(index: number, from = Number.NEGATIVE_INFINITY, to = Number.POSITIVE_INFINITY) {
+  return {
+    from,
+    to,
+    index,
+    sum: new RowSum(),
+    bytes: 0,
+    /** How many of the rows are out of an account of the party. */
+    fromRows: 0,
+    /** Pairs in the order of the rows: a second, and the bytes of the rows in it that follow one another. */
+    bytesBySecond: [] as number[],
+  };
 }
+type Span = ReturnType<typeof newSpan>;
 
 class BlockReader {
   readonly #question: RowQuestion;
@@ -174,10 +177,9 @@ class BlockReader {
     this.#span = this.#spans.find(isOf);
     if (this.#span !== undefined) return this.#span;
     const { borders } = this.#question;
-    const from = borders.findLast((border) => border <= second) ?? Number.NEGATIVE_INFINITY;
-    const to = borders.find((border) => border > second) ?? Number.POSITIVE_INFINITY;
-    const index = this.#spans.length;
-    this.#span = { from, to, index, sum: new RowSum(), bytes: 0, fromRows: 0, bytesBySecond: [] };
+    const from = borders.findLast((border) => border <= second);
+    const to = borders.find((border) => border > second);
+    this.#span = newSpan(this.#spans.length, from, to);
     this.#spans.push(this.#span);
     return this.#span;
   }

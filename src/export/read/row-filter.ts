@@ -3,14 +3,7 @@
  * range is asked with a margin), so membership is decided here, by the exported columns alone.
  */
 import { canonicalId } from '../../core/ids.ts';
-import {
-  decodeExtra,
-  DECODERS,
-  type EntryColumn,
-  kindOf,
-  remember,
-  REQUIRED_VALUES,
-} from '../../ledger/canonical.ts';
+import { decodeExtra, DECODERS, kindOf, remember, REQUIRED_VALUES } from '../../ledger/canonical.ts';
 import { decodeId, decodePartyId } from '../../ledger/encodings.ts';
 import type { ColumnKind, Layout } from '../../ledger/header.ts';
 import { cellText, RowFields } from '../../ledger/row-fields.ts';
@@ -121,7 +114,7 @@ function valueCheck(
 ): (fields: Pick<RowFields, 'row' | 'text'>) => string | undefined {
   const columns = layout.columns.map((name, index) => {
     const kind = kindOf(name);
-    const isRequired = REQUIRED_VALUES.has(name as EntryColumn);
+    const isRequired = REQUIRED_VALUES.has(name);
     if (kind === undefined) return { name, index, isRequired, plain: PLAIN_EXTRA, decode: decodeExtra };
     const none = PLAIN[kind] === ID ? NO_ID : NONE;
     const plain = isRequired ? PLAIN[kind] : PLAIN[kind] + none;

@@ -3,7 +3,8 @@ import type { Micros } from '../../core/time.ts';
 import { RowSum } from '../../ledger/digest.ts';
 import { instantOf, secondOf } from '../plan/ranges.ts';
 import type { AskPlan } from '../plan/remaining.ts';
-import { type Stretch, TimeHistogram } from '../plan/time-histogram.ts';
+import { TimeHistogram } from '../plan/time-histogram.ts';
+import type { Seen } from '../plan/window-plan.ts';
 import type { BlockFindings, SpanFindings } from '../read/block-reader.ts';
 import type { TailSum } from '../store/coverage-rows.ts';
 import { RangeSpool, type Spooled, type SpoolOptions } from './range-spool.ts';
@@ -71,14 +72,10 @@ export class AnswerRows implements AsyncDisposable {
     ];
   }
 
-  /** The last second, where none came before an earlier one. */
-  get sortedTo(): number | undefined {
-    return this.#isSorted && Number.isFinite(this.#lastSecond) ? this.#lastSecond : undefined;
-  }
-
-  /** Bytes by time of the closed ranges. */
-  stretches(): readonly Stretch[] {
-    return this.#histogram.stretches();
+  /** Bytes by time of the closed ranges; and the last second, where none came before an earlier one. */
+  seen(): Omit<Seen, 'bytes'> {
+    const isSorted = this.#isSorted && Number.isFinite(this.#lastSecond);
+    return { stretches: this.#histogram.stretches(), sortedTo: isSorted ? this.#lastSecond : undefined };
   }
 
   /** In the order of the answer. */

@@ -7,7 +7,7 @@ import { createWriteStream } from 'node:fs';
 import type { Transform } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { constants, createGzip, createZstdCompress } from 'node:zlib';
-import { ByteSums } from '../../core/byte-sums.ts';
+import { ByteSums, type FileFacts } from '../../core/byte-sums.ts';
 import { errorCode, RetryableError } from '../../core/errors.ts';
 import type { Compression } from '../../ledger/objects/object-keys.ts';
 import { RowSum } from '../../ledger/digest.ts';
@@ -28,12 +28,9 @@ export interface SpoolOptions {
   readonly spoolFile: () => Promise<SpoolFile>;
 }
 
-/** A finished spool file and what is in it. */
-export interface Spooled extends SpoolFile {
+/** A finished spool file and what is in it: `bytes` and `sha256` are of the plain CSV, header included. */
+export interface Spooled extends SpoolFile, FileFacts {
   readonly rows: number;
-  /** Of the plain CSV, header included. */
-  readonly bytes: bigint;
-  readonly sha256: string;
   readonly objectBytes: bigint;
   readonly objectSha256: string;
   readonly digest: string;

@@ -178,11 +178,8 @@ export class Judge {
     await repository.learn({ ...profile, bounds: 'broken', evidence, decidedAt: request.clock.seen });
   }
 
-  #doubtOf(
-    { plan, request, received, learned }: Answered,
-    windows: WindowPlan,
-    isProven: boolean,
-  ): Doubt | undefined {
+  #doubtOf(answered: Answered, windows: WindowPlan, isProven: boolean): Doubt | undefined {
+    const { plan, request, received, learned } = answered;
     const finding = plan.overlap && compareOverlap(plan.overlap, received);
     const gone = finding?.state === 'fewer' ? plan.overlap?.mayBeGone : undefined;
     this.overlap = gone ?? finding?.state ?? this.overlap;
