@@ -7,7 +7,7 @@ import { canonicalId, canonicalPartyId, isExportableParty, isHexId } from '../..
 import { ceilSecond, floorSecond, formatInstant, parseInstant, type Micros } from '../../core/time.ts';
 import { exitCodeOf, type CommandContext, type CommandResult, type Handler } from '../context.ts';
 import { followRun, joinOrCreate } from '../follow.ts';
-import { formatWritten, outputProblems, STDOUT, writeCsv, type Written } from '../output/destination.ts';
+import { formatWritten, outputProblems, STDOUT, writeCsv } from '../output/destination.ts';
 import { chooseParty, openMirror } from '../mirror.ts';
 import type { LedgerQuestion } from '../../ledger/ledger-range.ts';
 import { runSummary } from '../output/run-text.ts';
@@ -46,7 +46,8 @@ const exportParty: Handler<ExportOptions> = async (options, context) => {
     throw error;
   });
   const isWritable = ended.verdict !== 'failed' && options.out !== undefined;
-  const written = isWritable ? await write(app, wanted, options.out, context) : undefined;
+  const csv = app.jobs.stages.readLedger(wanted, context.signal);
+  const written = isWritable ? await writeCsv(csv, options.out, context) : undefined;
   // What was published is in the warehouse and the lake when the command ends.
   const { loadRunId } = ended.evidence;
   const load = typeof loadRunId === 'string' ? await app.jobs.runs.get(loadRunId) : undefined;
@@ -64,10 +65,6 @@ const exportParty: Handler<ExportOptions> = async (options, context) => {
   };
 };
 
-function write(app: App, range: LedgerQuestion, out: string, context: CommandContext): Promise<Written> {
-  return writeCsv(app.jobs.stages.readLedger(range, context.signal), out, context);
-}
-
 /**
  * Without a source: what the mirror holds already, where that is all that is wanted.
  * @throws UsageError that says why the source is needed
@@ -84,7 +81,8 @@ async function writeCovered(
   await using app = await openMirror(context);
   const partyId = await knownParty(given.partyId, app);
   try {
-    const written = await write(app, { ...given, partyId, isProofNeeded: true }, out, context);
+    const question = { ...given, partyId, isProofNeeded: true };
+    const written = await writeCsv(app.jobs.stages.readLedger(question, context.signal), out, context);
     const text = `Covered already; nothing was asked of the source.\n${formatWritten(written)}`;
     return {
       document: { kind: 'export', subject: partyId, verdict: 'complete', written },
