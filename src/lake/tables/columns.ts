@@ -40,28 +40,24 @@ export const LAKE_TABLES = [
 ] as const;
 export type LakeTable = (typeof LAKE_TABLES)[number];
 
-export const text = (name: string, comment: string): LakeColumn => ({ name, type: 'VARCHAR', comment });
-export const count = (name: string, comment: string): LakeColumn => ({ name, type: 'BIGINT', comment });
+export const plain = (name: string, type: string, comment: string): LakeColumn => ({ name, type, comment });
+export const text = (name: string, comment: string): LakeColumn => plain(name, 'VARCHAR', comment);
+/** Made by an expression. */
+const made = (column: LakeColumn, from: string): LakeColumn => ({ ...column, from });
 /** Sent as text. */
-const cast = (name: string, type: string, comment: string): LakeColumn => ({
-  name,
-  type,
-  comment,
-  from: `cast(${name} as ${type})`,
-});
+const cast = (name: string, type: string, comment: string): LakeColumn =>
+  made(plain(name, type, comment), `cast(${name} as ${type})`);
 /** UTC wall-clock times are sent. */
 const time = (name: string, comment: string): LakeColumn => cast(name, TIME, comment);
 /** By way of HUGEINT: straight from text to DECIMAL, DuckDB takes hundreds of times as long. */
 const decimal = (name: string): string => `try_cast(try_cast(${name} as HUGEINT) as ${AMOUNT})`;
 /** Two columns: the amount of these digits, and the text of one that DECIMAL does not hold. */
 export const amount = (name: string, comment: string, digits = name): readonly LakeColumn[] => [
-  { name, type: AMOUNT, comment, from: decimal(digits) },
-  {
-    name: `${name}_text`,
-    type: 'VARCHAR',
-    comment: `${name} where it has more than 38 digits; ${name} is then NULL`,
-    from: `case when ${decimal(digits)} is null then ${digits} end`,
-  },
+  made(plain(name, AMOUNT, comment), decimal(digits)),
+  made(
+    text(`${name}_text`, `${name} where it has more than 38 digits; ${name} is then NULL`),
+    `case when ${decimal(digits)} is null then ${digits} end`,
+  ),
 ];
 
 const MEANINGS: Readonly<Record<(typeof KNOWN_COLUMNS)[number], string>> = {
@@ -95,7 +91,7 @@ export const ENTRIES: readonly LakeColumn[] = [
   ...known,
   text('extra', 'Columns that this version does not know, as JSON'),
   cast('segment_id', 'BIGINT', 'The exported segment that the row came with'),
-  { ...text('side', 'Which side of the entry party_id is on: from, to, both or none'), from: SIDE },
+  made(text('side', 'Which side of the entry party_id is on: from, to, both or none'), SIDE),
 ];
 
 export const PARTIES: readonly LakeColumn[] = [

@@ -7,10 +7,10 @@ import { formatInstant, type Micros, monthOf, monthStart } from '../../core/time
 import {
   AMOUNT,
   amount,
-  count,
   type LakeColumn,
   type LakeTable,
   namesOf,
+  plain,
   selected,
   text,
   TIME,
@@ -39,8 +39,6 @@ interface SummaryShape {
   readonly merge: (parts: string) => string;
 }
 
-const plain = (name: string, type: string, comment: string): LakeColumn => ({ name, type, comment });
-
 /** A value of a summary that is added up: how entries give it, and how its parts are put together. */
 interface Figure {
   readonly columns: readonly LakeColumn[];
@@ -54,7 +52,7 @@ const key = (column: LakeColumn, from = column.name): Figure => ({
   merge: column.name,
 });
 const counted = (name: string, comment: string): Figure => ({
-  columns: [count(name, comment)],
+  columns: [plain(name, 'BIGINT', comment)],
   select: 'count(*)',
   merge: `cast(sum(${name}) as BIGINT)`,
 });

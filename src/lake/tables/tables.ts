@@ -11,6 +11,7 @@ import {
   type LakeTable,
   namesOf,
   PARTIES,
+  plain,
   text,
 } from './columns.ts';
 import type { MetaData } from '../delta/actions.ts';
@@ -50,18 +51,16 @@ function columnsOf(table: LakeTable): readonly LakeColumn[] {
 
 /** What does not stand in the files of entries. */
 const MADE_WHERE_ASKED: readonly LakeColumn[] = [
-  {
-    name: 'is_counted',
-    type: 'BOOLEAN',
-    comment:
-      'True for the one row that stands for an entry: the sender’s, or the receiver’s where the sender’s ledger is not loaded for that asset and instant. Not in the stored table; added by this page and by `query`',
-  },
-  {
-    name: 'both_sides',
-    type: 'BOOLEAN',
-    comment:
-      'Whether the release sent what the party receives as well. Not in the stored table; added by this page and by `query`',
-  },
+  plain(
+    'is_counted',
+    'BOOLEAN',
+    'True for the one row that stands for an entry: the sender’s, or the receiver’s where the sender’s ledger is not loaded for that asset and instant. Not in the stored table; added by this page and by `query`',
+  ),
+  plain(
+    'both_sides',
+    'BOOLEAN',
+    'Whether the release sent what the party receives as well. Not in the stored table; added by this page and by `query`',
+  ),
 ];
 
 /** And of a table as a question sees it, what is made where it is asked included. */
