@@ -35,8 +35,8 @@ export function openStore(kind: StoreKind): ObjectStore {
       throw kind.mapError(what, error);
     }
   };
-  const refuseOther = async (key: string, writing: Promise<Outcome>) => {
-    if ((await writing) === 'written') return;
+  const publish = async (key: string, write: () => Promise<Outcome>) => {
+    if ((await guard(`publish ${key}`, write)) === 'written') return;
     throw new PermanentError(
       `Cannot publish ${key} in ${url}: other bytes lie there already; it was changed from outside, or the disk is failing`,
       { code: 'OBJECT_CONFLICT', meta: { key } },
@@ -46,12 +46,8 @@ export function openStore(kind: StoreKind): ObjectStore {
     url,
     spoolPath: (name) => guard(`spool ${name}`, () => spool.path(name)),
     clearSpool: (prefix) => guard(`clear the spool of ${prefix}`, () => spool.clear(prefix)),
-    publishFile: (key, ...file) =>
-      refuseOther(
-        key,
-        guard(`publish ${key}`, () => kind.putFile(checkKey(key), ...file)),
-      ),
-    publishBytes: (key, ...content) => refuseOther(key, store.putIfAbsent(key, ...content)),
+    publishFile: (key, ...file) => publish(key, () => kind.putFile(checkKey(key), ...file)),
+    publishBytes: (key, ...content) => publish(key, () => kind.putBytes(checkKey(key), ...content)),
     putIfAbsent: (key, ...content) => guard(`publish ${key}`, () => kind.putBytes(checkKey(key), ...content)),
     head: (key, signal) => guard(`look up ${key}`, () => kind.head(checkKey(key), signal)),
     read: (key, ...how) =>

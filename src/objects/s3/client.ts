@@ -1,5 +1,5 @@
 /** The S3 client that OBJECT_STORE_URL and the AWS variables describe. */
-import { S3Client, type S3ClientConfig } from '@aws-sdk/client-s3';
+import { S3, type S3ClientConfig } from '@aws-sdk/client-s3';
 import { UsageError } from '../../core/errors.ts';
 import { retryOf } from './errors.ts';
 
@@ -18,7 +18,7 @@ const FEW = 5;
 type Ambient = Readonly<Partial<Record<string, string>>>;
 
 /** @throws UsageError where the endpoint is no URL */
-export function openS3Client(url: URL, ambient: Ambient, patienceMs: number): S3Client {
+export function openS3Client(url: URL, ambient: Ambient, patienceMs: number): S3 {
   const endpoint =
     url.searchParams.get('endpoint') ?? ambient['AWS_ENDPOINT_URL_S3'] ?? ambient['AWS_ENDPOINT_URL'];
   if (endpoint !== undefined && !/^https?:$/.test(URL.parse(endpoint)?.protocol ?? '')) {
@@ -31,7 +31,7 @@ export function openS3Client(url: URL, ambient: Ambient, patienceMs: number): S3
     ambient['AWS_REGION'] ??
     ambient['AWS_DEFAULT_REGION'] ??
     (endpoint && REGION_OF_ENDPOINTS);
-  return new S3Client({
+  return new S3({
     ...(region === undefined ? {} : { region }),
     // Self-hosted stores need path-style URLs.
     ...(endpoint === undefined ? {} : { endpoint, forcePathStyle: true }),

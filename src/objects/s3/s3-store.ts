@@ -4,13 +4,7 @@
  */
 import { open } from 'node:fs/promises';
 import { Readable } from 'node:stream';
-import {
-  DeleteObjectCommand,
-  GetObjectCommand,
-  paginateListObjectsV2,
-  PutObjectCommand,
-  type S3Client,
-} from '@aws-sdk/client-s3';
+import { paginateListObjectsV2, type S3 } from '@aws-sdk/client-s3';
 import { RetryableError } from '../../core/errors.ts';
 import { type FileFacts, factsOf } from '../../core/byte-sums.ts';
 import type { ConditionSupport, ObjectStore, Outcome } from '../object-store.ts';
@@ -55,7 +49,7 @@ export function openS3Store({ url, spoolDir, ambient, patienceMs = PATIENCE_MS }
     const checksum = Buffer.from(sha256, 'hex').toString('base64');
     const sums = { ContentLength: content.length, ChecksumSHA256: checksum, Metadata: { sha256 } };
     const input = { ...targetOf(key), Body: content, ...sums };
-    return (condition) => client.send(new PutObjectCommand({ ...input, ...condition }), { abortSignal });
+    return (condition) => client.putObject({ ...input, ...condition }, { abortSignal });
   };
   /** Only one writer is told that it wrote: the answer needs no second look. */
   const isTold = (how: 'put' | 'multipart') =>
@@ -102,7 +96,7 @@ export function openS3Store({ url, spoolDir, ambient, patienceMs = PATIENCE_MS }
     },
     list: (below, signal) => listObjects(client, where, below, signal),
     async remove(key, abortSignal) {
-      await client.send(new DeleteObjectCommand(targetOf(key)), { abortSignal });
+      await client.deleteObject(targetOf(key), { abortSignal });
     },
     abortUploads: (beforeMs, signal) => abortUploads(client, where, beforeMs, signal),
     mapError,
@@ -116,7 +110,7 @@ export function openS3Store({ url, spoolDir, ambient, patienceMs = PATIENCE_MS }
  * @param write gets what sends a call under the condition, and without where the store knows none and nothing lies there
  */
 async function writeOnce(
-  client: S3Client,
+  client: S3,
   target: Target,
   facts: FileFacts,
   signal: AbortSignal,
@@ -155,7 +149,7 @@ async function writeOnce(
 }
 
 /** By a GET of one byte: an answer to HEAD has no body that could tell an error. */
-async function readFacts(client: S3Client, target: Target, signal: AbortSignal) {
+async function readFacts(client: S3, target: Target, signal: AbortSignal) {
   try {
     const { headers, bytes } = await readObject(client, target, signal, { start: 0n, end: 1n });
     while ((await bytes.next()).done !== true);
@@ -176,15 +170,14 @@ function unlessMissing(error: unknown): undefined {
  * @throws the SDK's error; the stream, too
  */
 async function readObject(
-  client: S3Client,
+  client: S3,
   target: Target,
   signal: AbortSignal,
   range?: { readonly start: bigint; readonly end: bigint },
 ) {
   const get = async (asked: typeof range) => {
     const Range = asked === undefined ? undefined : `bytes=${asked.start}-${asked.end - 1n}`;
-    const command = new GetObjectCommand({ ...target, Range });
-    const { Body, ...headers } = await client.send(command, { abortSignal: signal });
+    const { Body, ...headers } = await client.getObject({ ...target, Range }, { abortSignal: signal });
     if (!(Body instanceof Readable)) throw new TypeError('no body came with the object');
     return { headers, body: Body as AsyncIterable<Buffer> };
   };
@@ -210,7 +203,7 @@ async function readObject(
   return { headers: first.headers, bytes: bytes() };
 }
 
-async function* listObjects(client: S3Client, where: Where, below: string, abortSignal: AbortSignal) {
+async function* listObjects(client: S3, where: Where, below: string, abortSignal: AbortSignal) {
   const asked = { ...where, Prefix: where.Prefix + below };
   const pages = paginateListObjectsV2({ client }, asked, { abortSignal });
   for await (const { Contents: found = [], IsTruncated: isCut } of pages) {

@@ -2,15 +2,7 @@
  * A large object in parts: two at a time in memory, each with its SHA-256, made visible by one last call. Part
  * checksums are named in that call only where the store echoed them.
  */
-import {
-  AbortMultipartUploadCommand,
-  type CompletedPart,
-  CompleteMultipartUploadCommand,
-  CreateMultipartUploadCommand,
-  ListMultipartUploadsCommand,
-  type S3Client,
-  UploadPartCommand,
-} from '@aws-sdk/client-s3';
+import type { CompletedPart, S3 } from '@aws-sdk/client-s3';
 import type { FileFacts } from '../../core/byte-sums.ts';
 import { isMissing } from './errors.ts';
 
@@ -35,7 +27,7 @@ export type Send = (condition: { readonly IfNoneMatch?: string }) => Promise<unk
  * @throws the SDK's error that came first, after the upload was given up
  */
 export async function uploadInParts(
-  client: S3Client,
+  client: S3,
   target: Target,
   { bytes: exactBytes, sha256, readPart }: PartsSource,
   conditionally: (send: Send) => Promise<unknown>,
@@ -44,8 +36,8 @@ export async function uploadInParts(
   const bytes = Number(exactBytes);
   const failing = new AbortController();
   const either = { abortSignal: AbortSignal.any([signal, failing.signal]) };
-  const create = new CreateMultipartUploadCommand({ ...target, ...CHECKSUM, Metadata: { sha256 } });
-  const { UploadId } = await client.send(create, either);
+  const create = { ...target, ...CHECKSUM, Metadata: { sha256 } };
+  const { UploadId } = await client.createMultipartUpload(create, either);
   const upload = { ...target, UploadId };
   const partBytes = Math.max(PART_BYTES, Math.ceil(bytes / PARTS_MAX));
   const Parts: CompletedPart[] = [];
@@ -54,41 +46,38 @@ export async function uploadInParts(
     for (const start of starts) {
       const PartNumber = start / partBytes + 1;
       const Body = await readPart(start, Math.min(partBytes, bytes - start));
-      const part = new UploadPartCommand({ ...upload, ...CHECKSUM, PartNumber, Body });
-      const { ETag, ChecksumSHA256 } = await client.send(part, either);
+      const part = { ...upload, ...CHECKSUM, PartNumber, Body };
+      const { ETag, ChecksumSHA256 } = await client.uploadPart(part, either);
       Parts[PartNumber - 1] = { PartNumber, ETag, ChecksumSHA256 };
     }
   };
   try {
     await Promise.all([sendParts(), sendParts()]);
     const last = { ...upload, MultipartUpload: { Parts } };
-    await conditionally((condition) =>
-      client.send(new CompleteMultipartUploadCommand({ ...last, ...condition }), either),
-    );
+    await conditionally((condition) => client.completeMultipartUpload({ ...last, ...condition }, either));
   } catch (error) {
     // The other parts stop. Also after an abort: what is left behind costs money; the sweep removes what this misses.
     failing.abort(error);
-    const abort = new AbortMultipartUploadCommand(upload);
-    await client.send(abort, { abortSignal: AbortSignal.timeout(ABORT_MS_MAX) }).catch(() => undefined);
+    const limit = { abortSignal: AbortSignal.timeout(ABORT_MS_MAX) };
+    await client.abortMultipartUpload(upload, limit).catch(() => undefined);
     throw error;
   }
 }
 
 /** Aborts what was begun before, and never finished. @returns how many uploads */
 export async function abortUploads(
-  client: S3Client,
+  client: S3,
   where: Where,
   startedBeforeMs: number,
   abortSignal: AbortSignal,
 ): Promise<number> {
   let aborted = 0;
   for (let from = {}; ;) {
-    const page = await client.send(new ListMultipartUploadsCommand({ ...where, ...from }), { abortSignal });
+    const page = await client.listMultipartUploads({ ...where, ...from }, { abortSignal });
     for (const { Key, UploadId, Initiated } of page.Uploads ?? []) {
       if ((Initiated?.getTime() ?? 0) >= startedBeforeMs) continue;
-      const abort = new AbortMultipartUploadCommand({ Bucket: where.Bucket, Key, UploadId });
       try {
-        await client.send(abort, { abortSignal });
+        await client.abortMultipartUpload({ Bucket: where.Bucket, Key, UploadId }, { abortSignal });
         aborted += 1;
       } catch (error) {
         // Finished or aborted since it was listed.
