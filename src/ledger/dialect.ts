@@ -66,8 +66,11 @@ export async function* translated(
       return rows.header;
     }
     number += 1;
-    if (count !== rows.count) throw unreadable(number, count, rows.count);
-    return rows.row();
+    if (count === rows.count) return rows.row();
+    throw new RetryableError(
+      `Cannot export: row ${number} has ${count} fields where the header has ${rows.count}; nothing was published, ask again`,
+      { code: 'ROW_FIELDS', meta: { row: number } },
+    );
   });
   // Whether a last line without its end is a row is for the reader of rows to say: nothing is lost on the way there.
   if (rest.length === 0) return;
@@ -84,13 +87,6 @@ function headerOf(fields: RowFields, dialect: CsvDialect, asked: AskedFor): Buff
     if (error instanceof PermanentError) return undefined;
     throw error;
   }
-}
-
-function unreadable(number: number, count: number, wanted: number): RetryableError {
-  return new RetryableError(
-    `Cannot export: row ${number} has ${count} fields where the header has ${wanted}; nothing was published, ask again`,
-    { code: 'ROW_FIELDS', meta: { row: number } },
-  );
 }
 
 type Write = () => string;

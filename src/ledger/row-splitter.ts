@@ -90,15 +90,12 @@ export class RowSplitter {
   }
 
   #check(rowBytes: number): void {
-    if (rowBytes > this.#rowBytesMax) throw rowTooLarge(rowBytes, this.#rowBytesMax);
+    if (rowBytes <= this.#rowBytesMax) return;
+    throw new PermanentError(
+      `Cannot read the CSV: a row is longer than ${this.#rowBytesMax} bytes; the source sent something else, or left a quote open`,
+      { code: 'ROW_TOO_LARGE', meta: { rowBytes, rowBytesMax: this.#rowBytesMax } },
+    );
   }
-}
-
-export function rowTooLarge(rowBytes: number, rowBytesMax = ROW_BYTES_MAX): PermanentError {
-  return new PermanentError(
-    `Cannot read the CSV: a row is longer than ${rowBytesMax} bytes; the source sent something else, or left a quote open`,
-    { code: 'ROW_TOO_LARGE', meta: { rowBytes, rowBytesMax } },
-  );
 }
 
 function lineEnd(buffer: Buffer, rowStart: number, lineFeed: number): number {

@@ -12,13 +12,14 @@ import type { Layout } from '../../ledger/header.ts';
 import { readManifest } from '../../ledger/objects/manifest.ts';
 import { manifestKey } from '../../ledger/objects/object-keys.ts';
 import type { ExportScope } from '../ports.ts';
-import { nameObjects, NONE_LEFT_OUT } from '../publish/new-range.ts';
 import {
   publish,
   type PublishContext,
   publishContext,
   type PublishDeps,
   recover,
+  nameObjects,
+  NONE_LEFT_OUT,
 } from '../publish/publish.ts';
 import { copyStoredRows } from '../publish/stored-rows.ts';
 import { RangeSpool, type Spooled } from '../spool/range-spool.ts';

@@ -11,7 +11,7 @@ import type { Coverage } from '../store/coverage-rows.ts';
 import type { Publication } from '../store/publications.ts';
 import { isHeld, isSame, rowsOf } from '../validate/compare.ts';
 import type { Answered } from '../validate/judge.ts';
-import { nameObjects, type NewRange } from './new-range.ts';
+import { nameObjects, type NewRange } from './publish.ts';
 import { type Kept, trimmed } from './stored-rows.ts';
 
 export interface AnswerContext extends ExportContext {

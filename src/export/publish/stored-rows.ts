@@ -10,12 +10,11 @@ import { isArchiveDamage, plainStream } from '../../ledger/objects/plain-stream.
 import { RowFields } from '../../ledger/row-fields.ts';
 import { RowSplitter } from '../../ledger/row-splitter.ts';
 import { VegaTimeReader } from '../../ledger/vega-time.ts';
-import { type Range, secondOf } from '../plan/ranges.ts';
+import { secondOf } from '../plan/ranges.ts';
 import type { Trim } from '../plan/remaining.ts';
 import { RangeSpool } from '../spool/range-spool.ts';
 import type { Coverage } from '../store/coverage-rows.ts';
-import { type NewRange, NONE_LEFT_OUT, type Written } from './new-range.ts';
-import type { PublishContext } from './publish.ts';
+import { type NewRange, NONE_LEFT_OUT, type PublishContext } from './publish.ts';
 
 type StoredRowsContext = Pick<PublishContext, 'objects' | 'repository' | 'signal'>;
 
@@ -53,7 +52,7 @@ async function copyRows(
   objectKey: string,
   spools: readonly RangeSpool[],
   { objects, signal }: StoredRowsContext,
-): Promise<{ readonly sum: RowDigest; readonly layout: Layout | undefined }> {
+) {
   const [sum, fields, time] = [new RowDigest(), new RowFields(), new VegaTimeReader()];
   let header: Buffer = Buffer.alloc(0);
   let layout: Layout | undefined;
@@ -114,14 +113,11 @@ export async function trimmed(trims: readonly Trim[], context: PublishContext): 
     for (const [index, range] of keeps.entries()) {
       const spooled = await spools[index]?.finish();
       const written = spooled && layout ? { leftOut: NONE_LEFT_OUT, spooled, layout } : undefined;
-      kept.push({ row, rest: written === undefined && row.open ? undefined : restOf(row, range, written) });
+      const isEnd = range.to === row.to && row.tail !== undefined && row.tail.from >= range.from;
+      const { open, sides, assetId = null } = row;
+      const rest = { ...range, open, sides, assetId, tail: isEnd ? row.tail : undefined, written };
+      kept.push({ row, rest: written === undefined && open ? undefined : rest });
     }
   }
   return kept;
-}
-
-function restOf(row: Coverage, range: Range, written: Written | undefined): NewRange {
-  const isEnd = range.to === row.to && row.tail !== undefined && row.tail.from >= range.from;
-  const { open, sides, assetId = null } = row;
-  return { ...range, open, sides, assetId, tail: isEnd ? row.tail : undefined, written };
 }

@@ -7,7 +7,6 @@ import { isUtf8 } from 'node:buffer';
 import { PermanentError, RetryableError } from '../../core/errors.ts';
 import {
   errorBodyLine,
-  errorBodyMeta,
   isRecord,
   notUnderstood,
   readErrorBody,
@@ -92,7 +91,7 @@ export class AnswerReader implements AsyncIterable<Buffer> {
 }
 
 function errorInStream(body: SourceErrorBody, byteOffset: number, csvBytes: number): Error {
-  const meta = { ...errorBodyMeta(body), byteOffset, csvBytes };
+  const meta = { ...body, byteOffset, csvBytes };
   if (csvBytes === 0 && REFUSALS.has(body.code)) {
     const message = `Cannot export: the source refuses the question (code ${body.code}, ${errorBodyLine(body)})`;
     return new PermanentError(message, { code: 'EXPORT_REFUSED', meta });

@@ -11,6 +11,7 @@ const OPENING = /\{\s*"error"\s*:/;
 /** Looked at from where the reading stopped; the message is short. */
 const TAIL_BYTES_MAX = 64 * 2 ** 10;
 
+/** What an error's `meta` carries of the body. */
 export interface SourceErrorBody {
   /** gRPC status code: 3 invalid argument, 5 not found, 8 exhausted, 13 internal, … */
   readonly code: number;
@@ -56,11 +57,6 @@ function isTrouble(value: unknown): boolean {
   return Boolean(value);
 }
 
-/** What an error's `meta` carries of the body. */
-export function errorBodyMeta(body: SourceErrorBody): Record<string, unknown> {
-  return { code: body.code, message: body.message, detailCode: body.detailCode, inner: body.inner };
-}
-
 /** `Internal error: failed to export ledger entries: copying to stdout`: one line for people. */
 export function errorBodyLine(body: SourceErrorBody): string {
   return body.inner === undefined ? body.message : `${body.message}: ${body.inner}`;
@@ -86,7 +82,7 @@ export function gluedError(tail: Buffer, offset: bigint): RetryableError | undef
     `Cannot export: the source broke off at byte ${byteOffset} with ${said}; nothing was published, ask again`,
     {
       code: 'SOURCE_ERROR_IN_STREAM',
-      meta: { ...(body === undefined ? {} : errorBodyMeta(body)), byteOffset },
+      meta: { ...body, byteOffset },
     },
   );
 }

@@ -8,7 +8,6 @@ import { errorCode, PermanentError, RetryableError, UnreachableError } from '../
 import { classifyErrno } from '../../core/faults.ts';
 import {
   errorBodyLine,
-  errorBodyMeta,
   readErrorBody,
   sampleOf,
   type SourceErrorBody,
@@ -145,7 +144,7 @@ export function answerError(
   const meta = {
     where,
     status: answer.status,
-    ...(body === undefined ? { sample: said } : errorBodyMeta(body)),
+    ...(body ?? { sample: said }),
   };
   const to = code === 'SOURCE_REDIRECT' ? `, to ${redirectTarget(answer.headers, where)}` : '';
   const state = `the source answers ${answer.status}${to}${said === '' ? '' : ` (${said})`}`;
