@@ -122,19 +122,17 @@ function declareServing(program: Command, add: Add): void {
   add(program, 'serve', 'only the read API and the console', loadServing);
   const parties = 'how many parties there are a week after its genesis; more arrive later';
   const entries = 'entries a week after its genesis, roughly (up to twice as many); more follow';
-  const genesis = 'when it began; default: a week before its first start, kept in DATA_DIR/sandbox.json';
   add(program, 'sandbox', 'serve a made-up network, for trying things out', loadSandbox)
     .option('--host <host>', 'where to listen; 0.0.0.0: on all addresses', '127.0.0.1')
     .option('--port <port>', 'its port (0: a free one)', wholeNumber(0, 65_535), 8090)
     .option('--parties <n>', parties, wholeNumber(1, 10_000_000), 200)
     .option('--entries <n>', entries, wholeNumber(0, 1_000_000_000), 50_000)
-    .option('--seed <seed>', 'the same seed and genesis, the same network', 'sandbox')
+    .option('--seed <seed>', 'the same seed and first start, the same network', 'sandbox')
     .addOption(
       new Option('--release <name>', 'whose exports it serves: columns, filters and order')
         .choices(RELEASE_NAMES)
         .default('0.71.4'),
-    )
-    .option('--genesis <time>', genesis);
+    );
 }
 
 function wholeNumber(min: number, max: number): (text: string) => number {

@@ -1,7 +1,7 @@
 /** Reads the environment and `.env`, the only place that does, and reports every problem at once. */
 import { readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
-import { diff, parseEnv } from 'node:util';
+import { parseEnv } from 'node:util';
 import { errorCode, UsageError } from '../core/errors.ts';
 import { canonicalId, canonicalPartyId } from '../core/ids.ts';
 import { hideSecrets } from '../core/secrets.ts';
@@ -31,9 +31,6 @@ const AMBIENT =
 const COMPOSE =
   /^(?:COMPOSE_[A-Z_]+|TZ|POSTGRES_PASSWORD|POSTGRES_PORT|READER_PASSWORD|S3_ACCESS_KEY|S3_SECRET_KEY|MIRROR_(?:ENV_FILE|VERSION)|PROXY_(?:HOST|PORT|TLS_PORT)|(?:NODE|POSTGRES|REDIS|S3|PROXY)_IMAGE)$/;
 const SHOWN_MAX = 80;
-/** Letters put in or left out, two for one that is another; more, and it is another word. */
-const EDITS_MAX = 4;
-
 /** The real one; tests make their own. */
 export function processEnvironment(): EnvironmentInput {
   return { env: process.env, cwd: process.cwd() };
@@ -150,20 +147,8 @@ function findUnknownNames(env: EnvironmentInput['env'], dotEnv: EnvironmentInput
   return Object.entries({ 'the environment': inEnvironment, '.env': inFile }).flatMap(([where, names]) =>
     names
       .filter((name) => !known.includes(name))
-      .map(
-        (name) =>
-          `${name}: not a setting (in ${where}); see 'ledger-mirror --help' for those there are${nearest(name, known)}`,
-      ),
+      .map((name) => `${name}: not a setting (in ${where}); see 'ledger-mirror --help' for those there are`),
   );
-}
-
-/** A likely spelling: a known name that a few letters more, less or swapped would make. */
-function nearest(name: string, known: readonly string[]): string {
-  const near = known
-    .map((candidate) => ({ candidate, edits: diff(name, candidate).filter(([kept]) => kept !== 0).length }))
-    .filter(({ edits }) => edits <= EDITS_MAX)
-    .toSorted((a, b) => a.edits - b.edits);
-  return near[0] === undefined ? '' : ` (did you mean ${near[0].candidate}?)`;
 }
 
 function parsePartyFile(path: string, text: string | undefined, problems: string[]): readonly string[] {

@@ -83,7 +83,7 @@ describe('.env', () => {
   test('refuses any name it does not know', () => {
     writeFileSync(join(cwd, '.env'), 'DATABSE_URL=postgres://x/y\nHTTPS_PROXY=http://p:1\n');
     expect(problemsOf({})).toEqual([
-      expect.stringMatching(/^DATABSE_URL: not a setting \(in \.env\).*did you mean DATABASE_URL\?/),
+      expect.stringMatching(/^DATABSE_URL: not a setting \(in \.env\); see 'ledger-mirror --help'/),
     ]);
   });
 
@@ -157,16 +157,6 @@ describe('a configuration that is not accepted', () => {
     expect(new Set(problems.map((line) => line.split(':', 1)[0]))).toEqual(
       new Set(['API_PORT', 'EXPORT_SCHEDULING', 'LOG_LEVEL', 'NIGHTLY_PARTIES', 'SOURCE_RAET']),
     );
-  });
-
-  test.each([
-    ['SOURCE_RAET', 'SOURCE_RATE'],
-    ['SOURCE_ASSET', 'SOURCE_ASSETS'],
-    ['SOURCE_AUTHORISATION_FILE', 'SOURCE_AUTHORIZATION_FILE'],
-    ['EXPORT_SCHEDULING', undefined],
-  ])('%s: the likely spelling is named', (name, likely) => {
-    const [problem] = problemsOf({ [name]: 'x' });
-    expect(/\(did you mean (\w+)\?\)/.exec(problem ?? '')?.[1]).toBe(likely);
   });
 
   test.each(['SOURCE_TOKEN', 'EXPORT_SCHEDULING', 'NIGHTLY_AT', 'SOURCE_URL_FILE'])(

@@ -2,10 +2,8 @@
 import { once } from 'node:events';
 import { readFile, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import { UsageError } from '../../core/errors.ts';
 import { makeFolders } from '../../core/folders.ts';
-import { DAY_MICROS, floorSecond, formatInstant, nowMicros, parseInstant } from '../../core/time.ts';
-import type { Micros } from '../../core/time.ts';
+import { DAY_MICROS, formatInstant, nowMicros, type Micros } from '../../core/time.ts';
 import { startSandbox } from '../../sandbox/http/server.ts';
 import type { SandboxOptions } from '../../sandbox/options.ts';
 import type { Handler } from '../context.ts';
@@ -14,14 +12,16 @@ import { commandOn } from '../typed.ts';
 type Options = Pick<SandboxOptions, 'host' | 'port' | 'seed' | 'release'> & {
   readonly parties: number;
   readonly entries: number;
-  readonly genesis?: string;
 };
 
 const HISTORY_DAYS = 7;
 
 export const sandbox: Handler<Options> = async (options, { config, isJson, stdout, signal }) => {
   const { entries, seed, release, host, port, parties } = options;
-  const genesis = await readGenesis(options.genesis, config.dataDir);
+  // A midnight a week before the first start, the same network from then on.
+  const now = nowMicros();
+  const fresh = now - (now % DAY_MICROS) - BigInt(HISTORY_DAYS) * DAY_MICROS;
+  const genesis = await keptGenesis(join(config.dataDir, 'sandbox.json'), fresh);
   const entriesMean = Math.ceil(entries / parties);
   const historyMs = HISTORY_DAYS * 86_400_000;
   // It lives: blocks are made as time goes by.
@@ -37,20 +37,6 @@ export const sandbox: Handler<Options> = async (options, { config, isJson, stdou
   if (!signal.aborted) await once(signal, 'abort');
   return {};
 };
-
-/** Where none is given: a midnight a week before the first start, the same network from then on. */
-async function readGenesis(given: string | undefined, dataDir: string): Promise<Micros> {
-  const now = nowMicros();
-  if (given === undefined) {
-    const midnight = now - (now % DAY_MICROS);
-    return keptGenesis(join(dataDir, 'sandbox.json'), midnight - BigInt(HISTORY_DAYS) * DAY_MICROS);
-  }
-  const parsed = parseInstant(given);
-  if (parsed !== undefined && parsed < now) return floorSecond(parsed);
-  throw new UsageError([
-    `--genesis: ${JSON.stringify(given.slice(0, 80))} is not accepted; give a past time, such as 2026-01-31T00:00:00Z`,
-  ]);
-}
 
 /**
  * When a network began: at every later start it is the same one, grown by the time that has passed.
