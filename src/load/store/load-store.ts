@@ -29,20 +29,17 @@ export class LoadStore {
     const waiting = (state: string): RawBuilder<unknown> =>
       sql`(select distinct party_id from mirror.segments where ${sql.raw(state)}
             and party_id > ${after ?? ''} order by party_id limit ${rowsMax})`;
-    const rows = await readRows(
-      this.#warehouse.db,
-      'list what is to be loaded',
-      sql<{ party_id: string }>`
-        ${waiting(PENDING)} union ${waiting(STALE)} order by party_id limit ${rowsMax}`,
-    );
+    const parties = sql<{ party_id: string }>`
+      ${waiting(PENDING)} union ${waiting(STALE)} order by party_id limit ${rowsMax}`;
+    const rows = await readRows(this.#warehouse.db, 'list what is to be loaded', parties);
     return rows.map((row) => row.party_id);
   }
 
   /** `pending` are the current segments that are not loaded, those that were quarantined among them. */
   async toLoad(
-    partyId: string,
+    party: string,
   ): Promise<{ pending: readonly SegmentRecord[]; stale: readonly StaleSegment[] }> {
-    const which = sql`party_id = ${partyId} and (${sql.raw(`${PENDING} or ${STALE}`)}) order by from_time`;
+    const which = sql`party_id = ${party} and (${sql.raw(`${PENDING} or ${STALE}`)}) order by from_time`;
     const rows = await readSegments(this.#warehouse.db, 'read what is to be loaded', which);
     const { pending = [], stale = [] } = Object.groupBy(rows, (row) => (row.isLoaded ? 'stale' : 'pending'));
     return { pending, stale };
@@ -88,13 +85,10 @@ export class LoadStore {
 
   /** What is loaded now and was loaded since the run began, over all its deliveries. */
   async loadedSince(runId: string): Promise<{ readonly segments: number; readonly rows: bigint }> {
-    return readRow(
-      this.#warehouse.db,
-      'count what a run has loaded',
-      sql<{ segments: number; rows: bigint }>`
-        select count(*)::int as segments, coalesce(sum(rows), 0)::bigint as rows from mirror.segments
-         where status = 'current' and loaded_at >= (select started_at from mirror.runs where run_id = ${runId})`,
-    );
+    const loaded = sql<{ segments: number; rows: bigint }>`
+      select count(*)::int as segments, coalesce(sum(rows), 0)::bigint as rows from mirror.segments
+       where status = 'current' and loaded_at >= (select started_at from mirror.runs where run_id = ${runId})`;
+    return readRow(this.#warehouse.db, 'count what a run has loaded', loaded);
   }
 
   async quarantine(segmentId: bigint, reason: Omit<Problem, 'subject'>): Promise<void> {
@@ -122,9 +116,8 @@ async function isUpToDate(client: PoolClient, replacement: Replacement): Promise
 async function removeRows(client: PoolClient, stale: readonly StaleSegment[]): Promise<bigint> {
   if (stale.length === 0) return 0n;
   const ids = stale.map((segment) => segment.segmentId);
-  const { rowCount } = await client.query('delete from mirror.ledger_entries where segment_id = any($1)', [
-    ids,
-  ]);
+  const entries = 'delete from mirror.ledger_entries where segment_id = any($1)';
+  const { rowCount } = await client.query(entries, [ids]);
   await client.query('delete from mirror.segment_months where segment_id = any($1)', [ids]);
   // loaded_at says whether the rows are here, whatever the status.
   await client.query('update mirror.segments set loaded_at = null where segment_id = any($1)', [ids]);

@@ -22,12 +22,9 @@ export type RebuildResult = Readonly<Awaited<ReturnType<typeof learn>>>;
 
 /** From what any mirror has published; undefined where the database is not empty, save by a rebuild that was killed. */
 export async function rebuildIfEmpty(deps: Known, signal: AbortSignal): Promise<RebuildResult | undefined> {
-  const begun = await readRows(
-    deps.db,
-    'begin to rebuild',
-    sql`update mirror.identity set is_rebuilding = true where is_rebuilding
-      or not exists (select from mirror.segments) and not exists (select from mirror.coverage) returning 1 as one`,
-  );
+  const begin = sql`update mirror.identity set is_rebuilding = true where is_rebuilding
+    or not exists (select from mirror.segments) and not exists (select from mirror.coverage) returning 1 as one`;
+  const begun = await readRows(deps.db, 'begin to rebuild', begin);
   return begun.length > 0 ? learn(deps, signal) : undefined;
 }
 

@@ -25,25 +25,19 @@ export function readSegments(
   action: string,
   which: RawBuilder<unknown>,
 ): Promise<readonly SegmentRecord[]> {
-  return readRows(
-    db,
-    action,
-    sql<SegmentRecord>`
+  const segments = sql<SegmentRecord>`
       select segment_id as "segmentId", party_id as "partyId", asset_id as "assetId", from_time as "from", to_time as "to",
         object_key as "objectKey", rows, bytes, sha256, digest, object_bytes as "objectBytes", object_sha256 as "objectSha256",
         columns, values_digest as "valuesDigest", loaded_at is not null as "isLoaded"
-      from mirror.segments where ${which}`,
-  );
+      from mirror.segments where ${which}`;
+  return readRows(db, action, segments);
 }
 
 /** Those of the given keys that are of a segment, current or not, or of a publication that is not finished. */
 export async function readKnownObjects(db: Database, keys: readonly string[]): Promise<ReadonlySet<string>> {
-  const rows = await readRows(
-    db,
-    'look up which objects are known',
-    sql<{ object_key: string }>`
+  const known = sql<{ object_key: string }>`
       select object_key from mirror.segments where object_key = any(${[...keys]}::text[])
-      union select jsonb_path_query(plan, '$.**.objectKey') #>> '{}' from mirror.publications where state = 'intent'`,
-  );
+      union select jsonb_path_query(plan, '$.**.objectKey') #>> '{}' from mirror.publications where state = 'intent'`;
+  const rows = await readRows(db, 'look up which objects are known', known);
   return new Set(rows.map((row) => row.object_key));
 }

@@ -37,10 +37,8 @@ export async function* unknownObjects(
   const lookUp = async () => {
     const listed = page;
     page = [];
-    const known = await readKnownObjects(
-      db,
-      listed.map(({ key }) => objectKeyOf(key)),
-    );
+    const keys = listed.map(({ key }) => objectKeyOf(key));
+    const known = await readKnownObjects(db, keys);
     return { listed: listed.length, unknown: listed.filter(({ key }) => !known.has(objectKeyOf(key))) };
   };
   // An object comes right before its manifest.

@@ -209,10 +209,7 @@ export class VerifyStore {
   }
 
   neverFetched(): Promise<NeverFetched> {
-    return readRow(
-      this.#warehouse.db,
-      ACTION,
-      sql<NeverFetched>`select
+    const told = sql<NeverFetched>`select
       (select count(*)::int from mirror.parties p where p.party_id <> 'network' and not exists (
         select from mirror.coverage c where c.party_id = p.party_id)) as parties,
       (select coalesce(array_agg(list order by list), '{}') from (
@@ -223,8 +220,8 @@ export class VerifyStore {
         as "listsWithGaps",
       (select count(*) from mirror.segments where status = 'current' and open) as "openSegments",
       (select count(*)::int from mirror.exports where quarantined_at is not null) as "exportsQuarantined",
-      (select count(*) from mirror.segments where status = 'current' and loaded_at is null) as "segmentsNotLoaded"`,
-    );
+      (select count(*) from mirror.segments where status = 'current' and loaded_at is null) as "segmentsNotLoaded"`;
+    return readRow(this.#warehouse.db, ACTION, told);
   }
 
   async #rows<Row>(statement: RawBuilder<Row>): Promise<readonly Row[]> {
