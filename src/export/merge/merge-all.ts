@@ -11,6 +11,7 @@ import { RowDigest } from '../../ledger/digest.ts';
 import type { Layout } from '../../ledger/header.ts';
 import { readManifest } from '../../ledger/objects/manifest.ts';
 import { manifestKey } from '../../ledger/objects/object-keys.ts';
+import { earlier } from '../plan/ranges.ts';
 import type { ExportScope } from '../ports.ts';
 import {
   publish,
@@ -25,7 +26,7 @@ import { copyStoredRows } from '../publish/stored-rows.ts';
 import { RangeSpool, type Spooled } from '../spool/range-spool.ts';
 import type { Coverage } from '../store/coverage-rows.ts';
 import type { ExportArchiveStore } from '../store/export-archive.ts';
-import { hasRows, type MergeLimits, planMerges } from './plan-merges.ts';
+import { hasRows, planMerges } from './plan-merges.ts';
 
 /** Of plain CSV: minutes to read and write, and as many to load again. */
 const NIGHT_BYTES_MAX = 4n * 2n ** 30n;
@@ -58,16 +59,35 @@ export type MergeReport = ReturnType<typeof nothingMerged>;
 
 /** A ledger that cannot be merged does not stop the others, and stays as it is. @throws UnreachableError */
 export async function mergeAll(deps: MergeAllDeps, signal: AbortSignal): Promise<MergeReport> {
-  const { archive, log, segmentBytesMax, nightBytesMax = NIGHT_BYTES_MAX } = deps;
+  const { archive, log, repository, runId, segmentBytesMax, nightBytesMax = NIGHT_BYTES_MAX } = deps;
   const report = nothingMerged();
   const closedTo = await archive.closedTo();
   if (closedTo === undefined) return report;
   const limits = { before: monthStart(closedTo), bytesMax: BigInt(segmentBytesMax) };
+
+  /** @returns false where another works on the ledger */
+  async function mergeLedger(scope: ExportScope) {
+    const lease = await repository.acquire(scope);
+    if (lease === undefined) return false;
+    await using held = repository.keep(lease, `the segments of party ${scope.partyId}`);
+    const context = publishContext(lease, held, deps, signal);
+    await recover(context);
+    const own = (await repository.coverage(scope)).filter(({ assetId }) => assetId === scope.assetId);
+    for (const group of planMerges(own, limits)) {
+      const done = await mergeGroup(group, context, runId);
+      if (done === undefined) continue;
+      report.segments += group.filter(hasRows).length;
+      report.into += 1;
+      report.rows += BigInt(done.rows);
+      report.bytes += done.bytes;
+    }
+    return true;
+  }
+
   for (const scope of await archive.mergeable(limits, NIGHT_LEDGERS_MAX)) {
     signal.throwIfAborted();
     try {
-      const isMerged =
-        report.bytes < nightBytesMax && (await mergeLedger(scope, limits, report, deps, signal));
+      const isMerged = report.bytes < nightBytesMax && (await mergeLedger(scope));
       report[isMerged ? 'ledgers' : 'left'] += 1;
     } catch (error) {
       signal.throwIfAborted();
@@ -80,54 +100,47 @@ export async function mergeAll(deps: MergeAllDeps, signal: AbortSignal): Promise
   return report;
 }
 
-/** @param report is added to. @returns false where another works on the ledger */
-async function mergeLedger(
-  scope: ExportScope,
-  limits: MergeLimits,
-  report: MergeReport,
-  deps: MergeAllDeps,
-  signal: AbortSignal,
-): Promise<boolean> {
-  const { repository, runId } = deps;
-  const lease = await repository.acquire(scope);
-  if (lease === undefined) return false;
-  await using held = repository.keep(lease, `the segments of party ${scope.partyId}`);
-  const context = publishContext(lease, held, deps, signal);
-  await recover(context);
-  const own = (await repository.coverage(scope)).filter(({ assetId }) => assetId === scope.assetId);
-  for (const group of planMerges(own, limits)) {
-    const done = await mergeOne(group, context, runId);
-    if (done === undefined) continue;
-    report.segments += group.filter(hasRows).length;
-    report.into += 1;
-    report.rows += BigInt(done.rows);
-    report.bytes += done.bytes;
-  }
-  return true;
-}
-
 /** @returns undefined where an object does not hold what was published: its range is asked for again, and nothing merged */
-async function mergeOne(
-  group: readonly Coverage[],
-  context: PublishContext,
-  runId: string,
-): Promise<Spooled | undefined> {
+async function mergeGroup(group: readonly Coverage[], context: PublishContext, runId: string) {
+  const { lease, repository, objects, compression, signal } = context;
   await using spool = new RangeSpool(-Infinity, Infinity, context);
-  let layout: Layout | undefined;
+  const segments = group.filter(hasRows);
+  const layouts: Layout[] = [];
   try {
-    for (const row of group.filter(hasRows)) {
-      const found = await copyStoredRows(row, [spool], 'merge', context);
-      layout ??= found;
-    }
+    for (const row of segments) layouts.push(await copyStoredRows(row, [spool], 'merge', context));
   } catch (error) {
     if (errorCode(error) === 'SEGMENT_UNREADABLE') return undefined;
     throw error;
   }
   const spooled = await spool.finish();
-  if (spooled === undefined || layout === undefined) return undefined;
+  const [layout, first, end, last] = [layouts[0], group[0], group.at(-1), segments.at(-1)];
+  if (!spooled || !layout || !first || !end || !last) return undefined;
   await context.failpoint('spooled');
   checkSums(group, spooled);
-  await publishMerged(group, spooled, layout, context, runId);
+  const { source } = await readManifest(objects, manifestKey(last.objectKey), signal);
+  const facts = { partyId: lease.scope.partyId, compression, source, runId };
+  const checkedAts = group.flatMap(({ checkedAt }) => checkedAt ?? []);
+  const range = {
+    assetId: end.assetId ?? null,
+    from: first.from,
+    to: end.to,
+    open: false,
+    sides: layout.sides,
+    tail: end.tail,
+    checkedAt: checkedAts.reduce(earlier, checkedAts[0] ?? 0n),
+    written: { leftOut: NONE_LEFT_OUT, spooled, layout },
+  };
+  const named = await nameObjects([range], facts, repository);
+  const supersedes = group.map(({ coverageId }) => coverageId);
+  const publication = {
+    publicationId: randomUUID(),
+    runId,
+    ...named,
+    supersedes,
+    closes: [],
+    epoch: end.epoch,
+  };
+  await publish(publication, context);
   return spooled;
 }
 
@@ -143,35 +156,4 @@ function checkSums(group: readonly Coverage[], spooled: Spooled): void {
     `Cannot merge segments: ${spooled.rows} rows were written of ${sum.rows}, or other ones; nothing was published, report this`,
     { code: 'SUMS_DIFFER', meta: { keys: group.flatMap(({ objectKey }) => objectKey ?? []) } },
   );
-}
-
-async function publishMerged(
-  group: readonly Coverage[],
-  spooled: Spooled,
-  layout: Layout,
-  context: PublishContext,
-  runId: string,
-): Promise<void> {
-  const { lease, repository, objects, compression, signal } = context;
-  const last = group.findLast(hasRows);
-  const [first, end] = [group[0], group.at(-1)];
-  if (first === undefined || end === undefined || last === undefined)
-    throw new RangeError('nothing to merge');
-  const { source } = await readManifest(objects, manifestKey(last.objectKey), signal);
-  const facts = { partyId: lease.scope.partyId, compression, source, runId };
-  const checkedAts = group.flatMap(({ checkedAt }) => checkedAt ?? []);
-  const range = {
-    assetId: end.assetId ?? null,
-    from: first.from,
-    to: end.to,
-    open: false,
-    sides: layout.sides,
-    tail: end.tail,
-    checkedAt: checkedAts.reduce((least, at) => (at < least ? at : least), checkedAts[0] ?? 0n),
-    written: { leftOut: NONE_LEFT_OUT, spooled, layout },
-  };
-  const objectsAndCoverage = await nameObjects([range], facts, repository);
-  const supersedes = group.map(({ coverageId }) => coverageId);
-  const publication = { publicationId: randomUUID(), runId, ...objectsAndCoverage, supersedes, closes: [] };
-  await publish({ ...publication, epoch: end.epoch }, context);
 }

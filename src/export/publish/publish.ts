@@ -243,11 +243,10 @@ export async function nameObjects(
     const { assetId, from, to, open } = range;
     const { name: spoolName, path: _path, rows, ...sums } = written.spooled;
     const { sides, columns } = written.layout;
-    const place = { assetId: assetId ?? undefined, from, to, sha256: sums.sha256 };
     const manifest: Manifest = {
       ...numbered,
       ...sums,
-      objectKey: segmentKey({ ...facts, ...place }),
+      objectKey: segmentKey({ ...facts, ...range, sha256: sums.sha256 }),
       assetId,
       from,
       to,

@@ -2,9 +2,10 @@
 import { createHash } from 'node:crypto';
 import { PermanentError } from '../../core/errors.ts';
 import { isHexId } from '../../core/ids.ts';
-import { formatCompact, type Micros } from '../../core/time.ts';
+import { formatCompact } from '../../core/time.ts';
+import type { Manifest } from './manifest.ts';
 
-export type Compression = 'zstd' | 'gzip' | 'none';
+export type Compression = Manifest['compression'];
 
 const SUFFIX: Readonly<Record<Compression, string>> = { zstd: '.zst', gzip: '.gz', none: '' };
 const PART = /^[A-Za-z0-9_=][A-Za-z0-9_=.,+-]*$/;
@@ -25,18 +26,6 @@ export function checkKey(key: string): string {
 export function checkPrefix(prefix: string): string {
   checkKey(`${prefix}0`);
   return prefix;
-}
-
-export interface SegmentName {
-  readonly partyId: string;
-  /** Absent: all assets. */
-  readonly assetId?: string | undefined;
-  /** Whole seconds; `to` is exclusive. */
-  readonly from: Micros;
-  readonly to: Micros;
-  /** Of the plain CSV, hex. */
-  readonly sha256: string;
-  readonly compression: Compression;
 }
 
 /** File systems end at 255 bytes a name. */
@@ -66,8 +55,11 @@ export function partyPrefix(partyId: string): string {
   return `ledger/party=${partyName(partyId)}/`;
 }
 
-/** `ledger/party=…/asset=…/<from>_<to>.<sha>.csv[.zst|.gz]`. */
-export function segmentKey(name: SegmentName): string {
+/** `ledger/party=…/asset=…/<from>_<to>.<sha>.csv[.zst|.gz]`, of whole seconds; `sha256` is of the plain CSV. */
+export function segmentKey(
+  name: Pick<Manifest, 'partyId' | 'from' | 'to' | 'sha256' | 'compression'> &
+    Partial<Pick<Manifest, 'assetId'>>,
+): string {
   const range = `${formatCompact(name.from)}_${formatCompact(name.to)}`;
   const file = `${range}.${name.sha256.slice(0, SHA_CHARACTERS)}.csv${SUFFIX[name.compression]}`;
   return checkKey(`${partyPrefix(name.partyId)}asset=${name.assetId ?? 'all'}/${file}`);
