@@ -54,7 +54,7 @@ export async function* translated(
   asked: AskedFor,
 ): AsyncGenerator<Buffer, void, undefined> {
   const fields = new RowFields(dialect.delimiter);
-  let rows: Translation | undefined;
+  let rows: ReturnType<typeof translate> | undefined;
   let number = 0;
   const rest = yield* rewriteRows(chunks, (buffer, start, end) => {
     if (start === end) return '';
@@ -89,18 +89,8 @@ function headerOf(fields: RowFields, dialect: CsvDialect, asked: AskedFor): Buff
   }
 }
 
-type Write = () => string;
-
-interface Translation {
-  readonly header: string;
-  /** How many fields a row has. */
-  readonly count: number;
-  /** The row that `fields` has scanned last. Text is read and written as latin1, which keeps every byte. */
-  row(): string;
-}
-
 /** @param fields of the header, and later of each row */
-function translate(fields: RowFields, dialect: CsvDialect, asked: AskedFor): Translation {
+function translate(fields: RowFields, dialect: CsvDialect, asked: AskedFor) {
   const { times } = dialect;
   const names = fields.texts();
   const places = placeColumns(names, dialect);
@@ -132,7 +122,7 @@ function translate(fields: RowFields, dialect: CsvDialect, asked: AskedFor): Tra
     const quantity = decodeInteger(fields.text(places.get('quantity') ?? 0)) ?? '';
     return effectOf(asked.partyId, quantity, from ?? '', to ?? '') ?? '';
   };
-  const writes = KNOWN_COLUMNS.map((column): Write => {
+  const writes = KNOWN_COLUMNS.map((column): (() => string) => {
     const at = places.get(column);
     if (at === undefined) return column === 'effect' ? effect : () => missing[column] ?? '';
     if (column === 'vega_time' && times !== 'rfc3339') return () => timeText(fields.text(at), times);
@@ -140,8 +130,10 @@ function translate(fields: RowFields, dialect: CsvDialect, asked: AskedFor): Tra
   });
   for (const at of unknown) writes.push(() => raw(at));
   return {
+    /** How many fields a row has. */
     count: names.length,
     header: [...KNOWN_COLUMNS, ...unknown.map(raw)].join(','),
+    /** The row that `fields` has scanned last. Text is read and written as latin1, which keeps every byte. */
     row: () => writes.map((write) => write()).join(','),
   };
 }

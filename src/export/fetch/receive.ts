@@ -79,10 +79,7 @@ export async function receive(
 }
 
 /** What was received before the source broke off is read first: what is wrong with it came first. */
-async function* untilBroken(
-  chunks: AsyncIterable<Buffer>,
-  settle: () => Promise<void>,
-): AsyncGenerator<Buffer, void, undefined> {
+async function* untilBroken(chunks: AsyncIterable<Buffer>, settle: () => Promise<void>) {
   try {
     yield* chunks;
   } catch (error) {

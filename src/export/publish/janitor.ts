@@ -38,6 +38,21 @@ export async function tidyStore(
     if (isRemoved) removedObjects += 1;
   }
 
+  async function isOurRubbish(key: string) {
+    try {
+      const manifest = await readManifest(objects, manifestKey(key), signal);
+      const { warehouseId, publicationSeq } = await archive.identity();
+      if (manifest.warehouseId !== warehouseId || manifest.seq > publicationSeq) return false;
+      // A database that went back to a backup has forgotten the run: its object may be the only copy.
+      return await archive.knowsRun(manifest.runId);
+    } catch (error) {
+      // Never finished: without a manifest nobody may rely on it.
+      if (errorCode(error) === 'OBJECT_MISSING') return true;
+      if (errorCode(error) === 'MANIFEST_INVALID') return false;
+      throw error;
+    }
+  }
+
   // Those of which this pass has found nothing left over: they were removed as long before it.
   await archive.forget(graceMs);
   // Marked before they are removed: what a crash leaves of them is found as unreferenced.
@@ -48,7 +63,7 @@ export async function tidyStore(
   for await (const batch of oldObjects(objects, before, signal)) {
     const referenced = await archive.referenced(batch);
     for (const key of batch.filter((one) => !referenced.has(one))) {
-      if (await isOurRubbish(key, objects, archive, signal)) await removeObject(key);
+      if (await isOurRubbish(key)) await removeObject(key);
       // Newer than the database or of another one.
       else keptObjects += 1;
     }
@@ -62,11 +77,7 @@ export async function tidyStore(
 }
 
 /** Keys of objects below `ledger/` that are older than that, in batches; a manifest stands for its object. */
-async function* oldObjects(
-  objects: ObjectStore,
-  before: bigint,
-  signal: AbortSignal,
-): AsyncGenerator<string[]> {
+async function* oldObjects(objects: ObjectStore, before: bigint, signal: AbortSignal) {
   let batch = new Set<string>();
   for await (const { key, modifiedAt } of objects.list('ledger/', signal)) {
     const objectKey = isManifestKey(key) ? objectKeyOf(key) : key;
@@ -77,24 +88,4 @@ async function* oldObjects(
     batch = new Set();
   }
   if (batch.size > 0) yield [...batch];
-}
-
-async function isOurRubbish(
-  key: string,
-  objects: ObjectStore,
-  archive: ExportArchiveStore,
-  signal: AbortSignal,
-): Promise<boolean> {
-  try {
-    const manifest = await readManifest(objects, manifestKey(key), signal);
-    const { warehouseId, publicationSeq } = await archive.identity();
-    if (manifest.warehouseId !== warehouseId || manifest.seq > publicationSeq) return false;
-    // A database that went back to a backup has forgotten the run: its object may be the only copy.
-    return await archive.knowsRun(manifest.runId);
-  } catch (error) {
-    // Never finished: without a manifest nobody may rely on it.
-    if (errorCode(error) === 'OBJECT_MISSING') return true;
-    if (errorCode(error) === 'MANIFEST_INVALID') return false;
-    throw error;
-  }
 }

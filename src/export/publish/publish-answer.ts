@@ -119,10 +119,7 @@ function openEnd(from: Micros, received: Received, seenTime: Micros): Micros {
  * Ranges without entries that touch become one row, so that an idle party keeps one row for ever.
  * @param known those without entries: the ones that are taken are to be superseded
  */
-function mergeEmpty(
-  ranges: readonly NewRange[],
-  known: readonly Coverage[],
-): { readonly ranges: readonly NewRange[]; readonly taken: readonly Coverage[] } {
+function mergeEmpty(ranges: readonly NewRange[], known: readonly Coverage[]) {
   const merged: NewRange[] = [];
   const taken: Coverage[] = [];
   for (const range of ranges) {

@@ -138,10 +138,7 @@ async function existingObject(
 }
 
 /** Of an object that was superseded and comes back, the newer one: by it a rebuild tells what holds. */
-async function publishManifest(
-  manifest: Manifest,
-  { lease, objects, signal }: PublishContext,
-): Promise<void> {
+async function publishManifest(manifest: Manifest, { lease, objects, signal }: PublishContext) {
   const key = manifestKey(manifest.objectKey);
   const write = () => objects.publishBytes(key, encodeManifest(manifest), signal, spoolPrefix(lease));
   try {
@@ -175,10 +172,7 @@ export async function recover(context: PublishContext): Promise<readonly Publica
 }
 
 /** @returns undefined where what was intended is not at hand, or can never be true: then it is planned anew */
-async function finishOrRefuse(
-  publication: Publication,
-  context: PublishContext,
-): Promise<Publication | undefined> {
+async function finishOrRefuse(publication: Publication, context: PublishContext) {
   try {
     return (await isAtHand(publication, context)) ? await finish(publication, context) : undefined;
   } catch (error) {

@@ -109,7 +109,7 @@ class BlockReader {
     const filter = this.#filter;
     const finding = filter.check(buffer, start, end);
     if (finding !== 'ok' && finding !== 'party' && finding !== 'asset') {
-      this.#unread = { finding, column: filter.column, fieldCount: filter.fieldCount, start, end };
+      this.#unread = { finding, column: filter.column, fieldCount: filter.fields.count, start, end };
       return;
     }
     const { second } = filter.time;

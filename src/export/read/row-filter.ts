@@ -23,6 +23,8 @@ const SECOND_END = Date.UTC(9999, 0, 1) / 1000;
 export class RowFilter {
   /** The time of the row last checked, where it had one. */
   readonly time = new VegaTimeReader();
+  /** Of the row last checked. */
+  readonly fields = new RowFields();
   /** The last row is out of an account of the party: to another's, or to one of its own. */
   isFrom = false;
   /** Out of the party's accounts, and to another's: no release lets it pass by mistake. */
@@ -30,7 +32,6 @@ export class RowFilter {
   /** The column that made the last row unreadable. */
   column: string | undefined;
   readonly #layout: Layout;
-  readonly #fields = new RowFields();
   readonly #scope: ExportScope;
   readonly #decodeParty: (text: string) => string | undefined;
   readonly #decodeAsset = remember(decodeId);
@@ -48,7 +49,7 @@ export class RowFilter {
   }
 
   check(buffer: Buffer, start: number, end: number): RowFinding {
-    const fields = this.#fields;
+    const { fields } = this;
     const { index, columns, sides } = this.#layout;
     if (fields.scan(buffer, start, end) !== columns.length) return 'fields';
     if (!this.time.read(fields.cell(index.vega_time))) return 'time';
@@ -66,10 +67,6 @@ export class RowFilter {
     // A built-in asset is a word here, and a byte in some releases.
     const isAsset = assetId === undefined || this.#decodeAsset(fields.cell(index.asset_id)) === assetId;
     return isAsset ? 'ok' : 'asset';
-  }
-
-  get fieldCount(): number {
-    return this.#fields.count;
   }
 
   #isParty(cell: string): boolean {
@@ -108,10 +105,7 @@ const PLAIN_EXTRA = '[^,"\u0000\u001e\u001f]*';
  * @param hasOwnIds of the source's parties; elsewhere a text that is no known id is a lie or damage
  * @returns gives the name of the first column whose value cannot be loaded
  */
-function valueCheck(
-  layout: Layout,
-  hasOwnIds: boolean,
-): (fields: Pick<RowFields, 'row' | 'text'>) => string | undefined {
+function valueCheck(layout: Layout, hasOwnIds: boolean) {
   const columns = layout.columns.map((name, index) => {
     const kind = kindOf(name);
     const isRequired = REQUIRED_VALUES.has(name);
@@ -122,7 +116,7 @@ function valueCheck(
     return { name, index, isRequired, plain, decode };
   });
   const plainRow = new RegExp(`^${columns.map(({ plain }) => `(?:${plain})`).join(',')}$`);
-  return (fields) => {
+  return (fields: RowFields): string | undefined => {
     if (fields.row.length <= PLAIN_ROW_MAX && plainRow.test(fields.row)) return undefined;
     return columns.find(({ index, decode, isRequired }) => {
       const value = decode(fields.text(index));

@@ -69,7 +69,7 @@ export class RowPool implements AsyncDisposable {
     const counts = this.#threads.map((thread) => thread?.waiting ?? 0);
     const idlest = counts.indexOf(Math.min(...counts));
     if (this.#threads[idlest]?.isAlive !== true) this.#threads[idlest] = new RowThread();
-    return await this.#threads[idlest].read({ question, rows }, this.#taskMsMax);
+    return await this.#threads[idlest].read([question, rows], this.#taskMsMax);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

@@ -2,13 +2,10 @@
 import { parentPort } from 'node:worker_threads';
 import { readBlock, type RowQuestion } from './block-reader.ts';
 
-export interface BlockTask {
-  readonly question: RowQuestion;
-  /** Whole rows. */
-  readonly rows: Uint8Array;
-}
+/** Of whole rows, and what they are held against. */
+export type BlockTask = readonly [question: RowQuestion, rows: Uint8Array];
 
-parentPort?.on('message', ({ question, rows }: BlockTask) => {
+parentPort?.on('message', ([question, rows]: BlockTask) => {
   const findings = readBlock(question, Buffer.from(rows.buffer, rows.byteOffset, rows.byteLength));
   // oxlint-disable-next-line unicorn/require-post-message-target-origin -- threads have no origin
   parentPort?.postMessage(findings);

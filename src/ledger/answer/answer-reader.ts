@@ -120,10 +120,7 @@ async function* startingWith(first: Buffer, rest: AsyncIterable<Buffer>): AsyncG
  * Drops byte order marks and white space in front, and holds the beginning back until it is enough. No chunk is empty.
  * @param isEnough gets what is held so far
  */
-async function* withoutLead(
-  chunks: AsyncIterable<Buffer>,
-  isEnough: (start: Buffer) => boolean,
-): AsyncGenerator<Buffer, void, undefined> {
+async function* withoutLead(chunks: AsyncIterable<Buffer>, isEnough: (start: Buffer) => boolean) {
   let start: Buffer | undefined = Buffer.alloc(0);
   for await (const chunk of chunks) {
     let passed = chunk;
