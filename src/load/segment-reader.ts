@@ -8,8 +8,7 @@ import { errorCode, type ErrorDetails, PermanentError, RetryableError } from '..
 import { hashRow, RowDigest } from '../ledger/digest.ts';
 import { type Layout, readHeader } from '../ledger/header.ts';
 import { RowSplitter } from '../ledger/row-splitter.ts';
-import { compressionOf } from '../ledger/objects/object-keys.ts';
-import { isArchiveDamage, plainStream } from '../ledger/objects/plain-stream.ts';
+import { compressionOf, isArchiveDamage, plainStream } from '../ledger/objects/object-keys.ts';
 import type { ObjectStore } from '../objects/object-store.ts';
 import type { SegmentRecord } from './store/segment-records.ts';
 

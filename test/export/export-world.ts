@@ -8,8 +8,12 @@ import type { Pool } from 'pg';
 import { exportLedger } from '../../src/export/export-ledger.ts';
 import type { ExportDeps, ExportOutcome, ExportRequest } from '../../src/export/request.ts';
 import { decodeManifest } from '../../src/ledger/objects/manifest.ts';
-import { compressionOf, isManifestKey, manifestKey } from '../../src/ledger/objects/object-keys.ts';
-import { plainStream } from '../../src/ledger/objects/plain-stream.ts';
+import {
+  compressionOf,
+  isManifestKey,
+  manifestKey,
+  plainStream,
+} from '../../src/ledger/objects/object-keys.ts';
 import { openFileStore } from '../../src/objects/file-store.ts';
 import type { ObjectStore } from '../../src/objects/object-store.ts';
 import { openWarehouse, type Warehouse } from '../../src/postgres/database.ts';

@@ -39,19 +39,17 @@ const PAUSE_MS_MAX = 60_000;
 
 const NOTHING_SEEN: Seen = { bytes: 0, stretches: [], sortedTo: undefined };
 
+type OnProgress = (progress: Pick<Receiving, 'bytes' | 'rows'>) => void;
+
 export class Fetcher {
   readonly #context: ExportContext;
   readonly #windows: WindowPlan;
-  readonly #onProgress: (progress: Pick<Receiving, 'bytes' | 'rows'>) => void;
+  readonly #onProgress: OnProgress;
   requests = 0;
   /** By the header line of the answers in doubt. */
   readonly #leavesLineEndOut = new Map<string, boolean>();
 
-  constructor(
-    context: ExportContext,
-    windows: WindowPlan,
-    onProgress: (progress: Pick<Receiving, 'bytes' | 'rows'>) => void,
-  ) {
+  constructor(context: ExportContext, windows: WindowPlan, onProgress: OnProgress) {
     this.#context = context;
     this.#windows = windows;
     this.#onProgress = onProgress;

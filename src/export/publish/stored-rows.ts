@@ -5,8 +5,7 @@
 import { errorCode, errorLine, RetryableError } from '../../core/errors.ts';
 import { hashRow, RowDigest } from '../../ledger/digest.ts';
 import { type Layout, readHeader } from '../../ledger/header.ts';
-import { compressionOf } from '../../ledger/objects/object-keys.ts';
-import { isArchiveDamage, plainStream } from '../../ledger/objects/plain-stream.ts';
+import { compressionOf, isArchiveDamage, plainStream } from '../../ledger/objects/object-keys.ts';
 import { RowFields } from '../../ledger/row-fields.ts';
 import { RowSplitter } from '../../ledger/row-splitter.ts';
 import { VegaTimeReader } from '../../ledger/vega-time.ts';

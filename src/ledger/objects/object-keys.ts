@@ -1,6 +1,8 @@
-/** The keys of objects: made and checked in one place, so that none can leave its store. */
+/** The keys of objects, made and checked in one place, so that none can leave its store; and what a key says of its bytes. */
 import { createHash } from 'node:crypto';
-import { PermanentError } from '../../core/errors.ts';
+import { pipeline, type Readable } from 'node:stream';
+import { createGunzip, createZstdDecompress } from 'node:zlib';
+import { errorCode, PermanentError } from '../../core/errors.ts';
 import { isHexId } from '../../core/ids.ts';
 import { formatCompact } from '../../core/time.ts';
 import type { Manifest } from './manifest.ts';
@@ -92,4 +94,22 @@ export function isManifestKey(key: string): boolean {
 export function compressionOf(objectKey: string): Compression {
   if (objectKey.endsWith(SUFFIX.zstd)) return 'zstd';
   return objectKey.endsWith(SUFFIX.gzip) ? 'gzip' : 'none';
+}
+
+const PIECE_BYTES = 256 * 2 ** 10;
+
+/** The bytes of a stored object, whichever way it was compressed. Destroying the stream that is returned ends the stored one too; errors of either come out of it. */
+export function plainStream(stored: Readable, compression: Compression): Readable {
+  if (compression === 'none') return stored;
+  const plain =
+    compression === 'zstd'
+      ? createZstdDecompress({ chunkSize: PIECE_BYTES })
+      : createGunzip({ chunkSize: PIECE_BYTES });
+  // The callback does nothing: pipeline destroys `plain` with the error, and its reader meets it there.
+  return pipeline(stored, plain, () => undefined);
+}
+
+/** An archive that does not unpack, as zstd and zlib say it. */
+export function isArchiveDamage(error: unknown): boolean {
+  return /^(?:ZSTD_|Z_)/.test(errorCode(error));
 }

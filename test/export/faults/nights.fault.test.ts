@@ -13,8 +13,7 @@ import type { ExportAnswer, LedgerSource, WindowRequest } from '../../../src/exp
 import type { Step } from '../../../src/export/publish/publish.ts';
 import { BatchStore } from '../../../src/export/store/batch-store.ts';
 import { ExportStore } from '../../../src/export/store/export-store.ts';
-import { compressionOf } from '../../../src/ledger/objects/object-keys.ts';
-import { plainStream } from '../../../src/ledger/objects/plain-stream.ts';
+import { compressionOf, plainStream } from '../../../src/ledger/objects/object-keys.ts';
 import { type Database, openWarehouse } from '../../../src/postgres/database.ts';
 import { HEADER_13 } from '../../ledger/csv.ts';
 import { Random } from '../../list-sync/plain-source/random.ts';

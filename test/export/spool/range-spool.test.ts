@@ -6,8 +6,7 @@ import { join } from 'node:path';
 import { buffer } from 'node:stream/consumers';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { RangeSpool, type SpoolFile } from '../../../src/export/spool/range-spool.ts';
-import type { Compression } from '../../../src/ledger/objects/object-keys.ts';
-import { plainStream } from '../../../src/ledger/objects/plain-stream.ts';
+import { type Compression, plainStream } from '../../../src/ledger/objects/object-keys.ts';
 
 let folder: string;
 beforeAll(async () => {
