@@ -1,10 +1,13 @@
-/** A run in words: in a few lines once it has ended (`runSummary`), or with its evidence as JSON (`runReport`). */
+/** A run in words: in a few lines once it has ended (`runSummary`), or with its evidence (`runReport`). */
+import { inspect } from 'node:util';
 import { COMMAND } from '../typed.ts';
 import { formatBytes, formatCount, formatDuration, printable, truncate } from './format.ts';
 
 type Fields = Readonly<Record<string, unknown>>;
 
 const INDENT = '  ';
+/** Bounded in every direction: a failed run may have evidence of megabytes. */
+const EVIDENCE_FORM = { depth: 5, maxArrayLength: 20, maxStringLength: 1_000, breakLength: 110 };
 const FAULTS_SHOWN_MAX = 5;
 const VALUE_CHARACTERS_MAX = 400;
 const LABEL_CHARACTERS = 11;
@@ -57,11 +60,12 @@ export function runSummary(run: Fields, command = COMMAND): string {
   ]);
 }
 
-/** The names of evidence are those that the docs have. An `error` comes first. */
+/** The names of evidence are those that the docs have. An `error` comes first; `--json` cuts nothing. */
 export function runReport(run: Fields): string {
   const { error, ...others } = fields(run['evidence']);
-  const evidence = JSON.stringify({ error, ...others }, null, 2).split('\n');
-  return endLines([runHead(run), `${INDENT}run  ${word(run['runId'])}`, ...evidence.map(printable)]);
+  const evidence = { ...(error === undefined ? {} : { error }), ...others };
+  const lines = Object.keys(evidence).length === 0 ? [] : inspect(evidence, EVIDENCE_FORM).split('\n');
+  return endLines([runHead(run), `${INDENT}run  ${word(run['runId'])}`, ...lines.map(printable)]);
 }
 
 /** `✓ sync parties: complete in 3.2 s` */
