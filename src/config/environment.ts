@@ -80,7 +80,9 @@ export function readConfig({ env, cwd }: EnvironmentInput): Config {
     Object.fromEntries(found.map((one) => [one.setting.key, read(one)]));
   const origins = collect(({ origin }) => origin) as Config['origins'];
   const texts = collect(({ setting, text }) => (setting.secret === true ? undefined : text));
-  const settings = collect(({ setting, text }) => text && parse(setting, text)) as {
+  const settings = collect(({ setting, text }) =>
+    text === undefined ? undefined : parse(setting, text),
+  ) as {
     -readonly [Key in SettingKey]: Settings[Key];
   };
   settings.dataDir = texts['dataDir'] = resolve(cwd, settings.dataDir ?? '');

@@ -57,7 +57,7 @@ export class MetricsRegistry extends Registry {
   }
 
   override async metrics(): Promise<string> {
-    for (const update of this.#updates) await update();
+    await Promise.all(this.#updates.map(async (update) => update()));
     return super.metrics();
   }
 }

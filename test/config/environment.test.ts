@@ -209,6 +209,17 @@ describe('secret settings', () => {
     ]);
     expect(problemsOf({ API_TOKEN_FILE: 'token' })).toEqual([expect.stringContaining('ENOENT')]);
   });
+
+  test.each(['API_TOKEN', 'API_READ_TOKEN', 'DATABASE_URL', 'NOTIFY_URL', 'REDIS_URL'])(
+    '%s from a file that is empty is a problem, not an open door',
+    (name) => {
+      writeFileSync(join(cwd, 'secret'), ' \n');
+      const others = name === 'API_READ_TOKEN' ? { API_TOKEN: '0123456789abcdef' } : {};
+      expect(problemsOf({ ...others, [`${name}_FILE`]: 'secret' })).toEqual([
+        expect.stringMatching(new RegExp(`^${name}: .* is not accepted`)),
+      ]);
+    },
+  );
 });
 
 describe('NIGHTLY_PARTIES', () => {

@@ -29,7 +29,7 @@ interface QueryCommandOptions extends QuestionValues {
   readonly list: boolean;
   /** Absent: by the ending of `output`, otherwise a table. */
   readonly format?: QueryFormat;
-  readonly output?: string;
+  readonly output?: string | undefined;
   /** In seconds. */
   readonly timeout: number;
 }
@@ -131,7 +131,9 @@ function converse(options: QueryCommandOptions, context: CommandContext): Promis
   return withLake({}, context, async (lake) => {
     await promptForSql(prompt, async (typed) => {
       const { sql, ...values } = readTyped(typed);
-      const asked = readOptions({ ...options, ...values }, sql, { ...context, isJson: false });
+      // The prompt answers on the terminal, whatever --output says.
+      const given = { ...options, ...values, output: undefined };
+      const asked = readOptions(given, sql, { ...context, isJson: false });
       await answer(lake, asked, context, context.stdout).catch(unlessBrokenPipe);
     });
     return {};
