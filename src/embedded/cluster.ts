@@ -111,6 +111,9 @@ export function ensureData({ home, dir, account, binaries, isDurable }: Cluster,
  */
 export async function ensureServer(cluster: Cluster, signal: AbortSignal, port?: number): Promise<Server> {
   const { dir } = cluster;
+  // The port it had before, so that whoever still uses a server that was killed finds the next one. Read before the
+  // wait: a server that ends in order takes its pid file along.
+  const ports = [port ?? readPidFile(dir)?.port, 0, 0];
   const deadlineMs = performance.now() + START_TIMEOUT_MS;
   for (;;) {
     const pids = serverPids(dir);
@@ -124,8 +127,6 @@ export async function ensureServer(cluster: Cluster, signal: AbortSignal, port?:
     }
     await sleep(POLL_MS, undefined, { signal });
   }
-  // The port it had before, so that whoever still uses a server that was killed finds the next one.
-  const ports = [port ?? readPidFile(dir)?.port, 0, 0];
   // Nothing runs here, so it is stale; Postgres would take a zombie, or a reused pid, for a living server.
   fs.rmSync(join(dir, 'postmaster.pid'), { force: true });
   for (const wanted of ports) {

@@ -55,6 +55,7 @@ export async function startEmbeddedPostgres(options: EmbeddedPostgresOptions): P
   return inTurn(cluster, signal, async () => {
     // Only somebody's turn takes it exclusively, and this is ours.
     const hold = takeLock(holdersLock(cluster), 'shared');
+    if (hold === undefined) throw new Error(`${holdersLock(cluster)} is locked outside of a turn`);
     try {
       const passwordFile = join(cluster.home, 'password');
       const password = ensurePassword(cluster, passwordFile);
@@ -153,8 +154,8 @@ function holdersLock({ home }: Cluster): string {
   return join(home, 'holders.lock');
 }
 
-async function leave(cluster: Cluster, hold: Disposable | undefined, log: Said): Promise<void> {
-  hold?.[Symbol.dispose]();
+async function leave(cluster: Cluster, hold: Disposable, log: Said): Promise<void> {
+  hold[Symbol.dispose]();
   using last = takeLock(holdersLock(cluster), 'exclusive');
   if (last === undefined || !fs.existsSync(cluster.dir)) return;
   if (await stopServer(cluster)) log.info({ dir: cluster.dir }, 'Embedded Postgres stopped');

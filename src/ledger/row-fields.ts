@@ -42,12 +42,12 @@ export class RowFields {
   /** As it was sent, its quotes left out; those inside stay doubled. */
   cell(index: number): string {
     const raw = this.raw(index);
-    return raw.length >= 2 && raw.startsWith(QUOTE) ? raw.slice(1, -1) : raw;
+    return isQuoted(raw) ? raw.slice(1, -1) : raw;
   }
 
   /** The field's value. Unquoted empty (NULL) and `""` both read as ''. */
   text(index: number): string {
-    return cellText(this.cell(index));
+    return isQuoted(this.raw(index)) ? cellText(this.cell(index)) : toText(this.cell(index));
   }
 
   /** All values of the row. */
@@ -58,8 +58,16 @@ export class RowFields {
 
 /** What a cell says whose bytes were read as latin1, with quotes still doubled. */
 export function cellText(cell: string): string {
-  const text = NOT_ASCII.test(cell) ? Buffer.from(cell, 'latin1').toString('utf8') : cell;
+  const text = toText(cell);
   return text.includes(QUOTE) ? text.replaceAll('""', '"') : text;
+}
+
+function toText(cell: string): string {
+  return NOT_ASCII.test(cell) ? Buffer.from(cell, 'latin1').toString('utf8') : cell;
+}
+
+function isQuoted(raw: string): boolean {
+  return raw.length >= 2 && raw.startsWith(QUOTE);
 }
 
 /** The position behind the quote that closes the one at `opening`; the row's end where none does. */

@@ -93,7 +93,8 @@ export function openFileStore(folder: string): ObjectStore {
   });
 }
 
-function fileError(what: string, error: unknown): Error {
+/** What the local disk says. */
+export function fileError(what: string, error: unknown): Error {
   if (error instanceof PermanentError || error instanceof RetryableError) return error;
   if (error instanceof Error && error.name === 'AbortError') return error;
   const code = errorCode(error);

@@ -1,11 +1,13 @@
 /** Parties that are leased together: what is empty is written together, what has rows goes its own way. */
 import { randomUUID } from 'node:crypto';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
+import { LEASE_TIMES } from '../../src/core/lease.ts';
 import { exportParty } from '../../src/export/export-party.ts';
 import type { ExportOutcome } from '../../src/export/request.ts';
 import { BatchStore } from '../../src/export/store/batch-store.ts';
 import { ExportStore } from '../../src/export/store/export-store.ts';
-import { takeLeases } from '../../src/export/store/leases.ts';
+import { type ExportLease, takeLeases } from '../../src/export/store/leases.ts';
 import { openWarehouse, type Warehouse } from '../../src/postgres/database.ts';
 import { freshDatabase } from '../support/database.ts';
 import { rowsRead } from '../support/measure/rows-read.ts';
@@ -166,4 +168,30 @@ test('taking leases reads no more rows where there are more parties', async () =
   });
   expect(read).toBeLessThan(200);
   await emptyLists(pool);
+});
+
+test('a party that is leased once more after its export was written is given back as any other', async () => {
+  await using opened = await open();
+  await opened.export(FIRST);
+  await opened.batch.write();
+  const again = (await opened.batch.acquire({ partyId: FIRST })) as ExportLease;
+  expect([again.scope.partyId, await leased(opened)]).toEqual([FIRST, 3]);
+  await opened.batch.release(again);
+  expect(await leased(opened)).toBe(2);
+});
+
+test('leases that are taken while a renewal is under way are kept', async () => {
+  await using world = await World.open(database);
+  await using warehouse = openWarehouse({ url: database.url, onIdleError: () => undefined, poolMax: 1 });
+  const locker = await world.pool.connect();
+  await locker.query('begin; lock table mirror.exports in share mode');
+  const opening = BatchStore.open(warehouse.db, PARTIES);
+  // Beyond the first renewal, which waits for the one connection.
+  await sleep(LEASE_TIMES.renewEveryMs + 1_000);
+  await locker.query('commit');
+  locker.release();
+  await using batch = await opening;
+  await sleep(500);
+  for (const partyId of PARTIES)
+    expect(await batch.acquire({ partyId })).toMatchObject({ scope: { partyId } });
 });

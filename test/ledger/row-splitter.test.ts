@@ -95,5 +95,7 @@ describe('RowFields', () => {
     expect(fields.scan(line, 0, line.length)).toBe(4);
     expect([0, 1, 2, 3].map((index) => fields.cell(index))).toEqual(['a', '', '', 'b,c']);
     expect(fields.text(4)).toBe('');
+    fields.scan(Buffer.from('x""y,"x""y"'), 0, 11);
+    expect(fields.texts()).toEqual(['x""y', 'x"y']);
   });
 });

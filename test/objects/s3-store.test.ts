@@ -276,6 +276,16 @@ describe('S3Store', () => {
     );
   });
 
+  test('tells a fault of the local disk as one of the disk, with its path', async () => {
+    await writeFile(join(folder, 'no-folder'), '');
+    const [url, spoolDir] = [new URL('s3://bucket/x?region=r'), join(folder, 'no-folder', 'spool')];
+    await using store = openS3Store({ url, spoolDir, ambient: ambientOf() });
+    await expect(store.spoolPath('x')).rejects.toMatchObject({
+      code: 'OBJECT_STORE_ENOTDIR',
+      message: expect.stringContaining(spoolDir) as string,
+    });
+  });
+
   test('reports an endpoint where nobody listens as unreachable', async () => {
     const url = new URL('s3://bucket/x?region=r&endpoint=http%3A%2F%2F127.0.0.1%3A1');
     await using store = openS3Store({ url, spoolDir: folder, ambient: ambientOf(), patienceMs: 200 });

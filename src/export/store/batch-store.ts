@@ -13,16 +13,20 @@ import { type ExportLease, fenceLeases, releaseLeases, renewLeases, takeLeases }
 import { finishExports, type Publication, type Success } from './publications.ts';
 import type { SourceProfile } from './source-profile.ts';
 
+/** For so long nobody asks again what is known of the source. */
+const KNOWN_MS = 10_000;
+
 export class BatchStore extends ExportStore implements AsyncDisposable {
   readonly #db: Database;
-  /** Read once for all of them. */
-  #profile: Promise<SourceProfile>;
-  readonly #epoch: Promise<number | undefined>;
+  /** What is known of the source: others may learn more of it. */
+  #known: { readonly profile: SourceProfile; readonly epoch: number | undefined } | undefined;
+  #knownUntilMs = 0;
   /** Leased, and not begun. */
   readonly #waiting = new Map<string, ExportLease>();
   /** Finished, and not written. */
   #done: Success[] = [];
-  readonly #finished = new Set<bigint>();
+  /** By the token of its lease: an export may be leased again. */
+  readonly #finished = new Set<string>();
   /** Of those that wait or are done; whoever works one renews it. */
   #renewedAtMs = performance.now();
   readonly #kept = keepLease({
@@ -39,16 +43,13 @@ export class BatchStore extends ExportStore implements AsyncDisposable {
   private constructor(db: Database, holder: number | undefined) {
     super(db, holder);
     this.#db = db;
-    this.#profile = super.profile();
-    this.#epoch = super.epoch();
   }
 
   /** Leases those of the parties that nobody works on; where each asset is leased apart, none. */
   static async open(db: Database, partyIds: readonly string[], holder?: number): Promise<BatchStore> {
     await using stack = new AsyncDisposableStack();
     const store = stack.use(new BatchStore(db, holder));
-    const [profile] = await Promise.all([store.#profile, store.#epoch]);
-    if (profile.assetRequired !== true) {
+    if ((await store.profile()).assetRequired !== true) {
       const action = `lease the exports of ${partyIds.length} parties`;
       const leases = await inTransaction(db, { action }, (tx) => takeLeases(tx, partyIds, undefined, holder));
       for (const lease of leases) store.#waiting.set(lease.scope.partyId, lease);
@@ -99,28 +100,35 @@ export class BatchStore extends ExportStore implements AsyncDisposable {
   }
 
   override async finish(success: Success): Promise<void> {
-    this.#finished.add(success.lease.exportId);
+    this.#finished.add(success.lease.token);
     this.#done.push(success);
   }
 
   override async release(lease: ExportLease): Promise<void> {
     // Given back when it is written.
-    if (this.#finished.has(lease.exportId)) return;
+    if (this.#finished.has(lease.token)) return;
     if (this.#atSource?.exportId === lease.exportId) this.#atSource = undefined;
     await super.release(lease);
   }
 
-  override epoch(): Promise<number | undefined> {
-    return this.#epoch;
+  override async epoch(): Promise<number | undefined> {
+    return (await this.#read()).epoch;
   }
 
-  override profile(): Promise<SourceProfile> {
-    return this.#profile;
+  override async profile(): Promise<SourceProfile> {
+    return (await this.#read()).profile;
   }
 
   override async learn(profile: SourceProfile): Promise<void> {
     await super.learn(profile);
-    this.#profile = Promise.resolve(profile);
+    this.#known = undefined;
+  }
+
+  async #read() {
+    if (this.#known !== undefined && performance.now() < this.#knownUntilMs) return this.#known;
+    this.#knownUntilMs = performance.now() + KNOWN_MS;
+    const [profile, epoch] = await Promise.all([super.profile(), super.epoch()]);
+    return (this.#known = { profile, epoch });
   }
 
   /** Rows came: while they are published, others may ask. */
@@ -155,9 +163,10 @@ export class BatchStore extends ExportStore implements AsyncDisposable {
 
   async #renew(): Promise<void> {
     const sentAtMs = performance.now();
-    const renewed = await renewLeases(this.#db, this.#held());
-    for (const [partyId, { exportId }] of this.#waiting)
-      if (!renewed.has(exportId)) this.#waiting.delete(partyId);
+    // Those that are taken meanwhile are not asked about.
+    const held = this.#held();
+    const renewed = await renewLeases(this.#db, held);
+    for (const { exportId, scope } of held) if (!renewed.has(exportId)) this.#waiting.delete(scope.partyId);
     this.#renewedAtMs = sentAtMs;
   }
 

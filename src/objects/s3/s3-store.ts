@@ -7,6 +7,7 @@ import { Readable } from 'node:stream';
 import { paginateListObjectsV2, type S3 } from '@aws-sdk/client-s3';
 import { RetryableError } from '../../core/errors.ts';
 import { type FileFacts, factsOf } from '../../core/byte-sums.ts';
+import { fileError } from '../file-store.ts';
 import type { ConditionSupport, ObjectStore, Outcome } from '../object-store.ts';
 import { openStore, type StoreKind } from '../store.ts';
 import { prefixOf, storeUrl } from '../store-url.ts';
@@ -44,7 +45,8 @@ export function openS3Store({ url, spoolDir, ambient, patienceMs = PATIENCE_MS }
   const shownUrl = storeUrl(url);
   const where = { Bucket: url.host, Prefix: prefixOf(url) && `${prefixOf(url)}/` };
   const targetOf = (key: string): Target => ({ Bucket: url.host, Key: where.Prefix + key });
-  const mapError = (what: string, error: unknown) => s3Error(what, shownUrl, error);
+  const mapError = (what: string, error: unknown) =>
+    isOfDisk(error) ? fileError(`${what} by way of ${spoolDir}`, error) : s3Error(what, shownUrl, error);
   const put = (key: string, content: Buffer, { sha256 }: FileFacts, abortSignal: AbortSignal): Send => {
     const checksum = Buffer.from(sha256, 'hex').toString('base64');
     const sums = { ContentLength: content.length, ChecksumSHA256: checksum, Metadata: { sha256 } };
@@ -146,6 +148,11 @@ async function writeOnce(
   const state = 'it was cleared away at once; look for what else removes objects there';
   const cleared = { code: 'OBJECT_CLEARED', meta: { key } };
   throw failure ?? new RetryableError(`Cannot publish s3://${Bucket}/${key}: ${state}`, cleared);
+}
+
+/** Of the spool: what the local disk says is no fault of the store. */
+function isOfDisk(error: unknown): boolean {
+  return error instanceof Error && 'path' in error && 'syscall' in error;
 }
 
 /** By a GET of one byte: an answer to HEAD has no body that could tell an error. */

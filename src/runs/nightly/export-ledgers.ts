@@ -82,10 +82,14 @@ export async function exportLedgers(
     await deps.costs.flush();
   }
   if (stopped.signal.aborted || batch.lost.size === 0) return;
-  throw new RetryableError(
+  const error = new RetryableError(
     `Cannot count the exports of ${batch.lost.size} ledgers: other workers had taken them over; they are asked for again`,
     { code: 'LEASE_LOST' },
   );
+  if (context.attempt < TRIES_MAX) throw error;
+  const failed = { state: 'failed', outcome: { error: describeError(error) } } as const;
+  const lost = [...batch.lost].map((partyId) => ({ partyId, ...failed }));
+  await deps.nightly.settle(runId, lost);
 }
 
 type Batch = ReturnType<typeof openBatch>;
@@ -129,6 +133,8 @@ function openBatch(runId: string, partyIds: readonly string[], { stages, nightly
   return {
     lost,
     async export(request: ExportRequest, call: StageCall) {
+      // One alone may take hours, and what is known of the source must not be as old by then.
+      if (partyIds.length === 1) return stages.export(request, call);
       if (ledgers === undefined) {
         leasedAtMs = performance.now();
         ledgers = await stages.leaseLedgers(partyIds);

@@ -140,7 +140,9 @@ export function answerError(
 ): Error {
   const body = errorBodyOf(answer.body);
   const code = codeOfStatus(answer.status, body, isLimitedInTime(answer.headers));
-  const said = body === undefined ? sampleOf(answer.body) : errorBodyLine(body);
+  // The page of a redirect repeats its target, with the query.
+  const shown = code === 'SOURCE_REDIRECT' ? Buffer.alloc(0) : answer.body;
+  const said = body === undefined ? sampleOf(shown) : errorBodyLine(body);
   const meta = {
     where,
     status: answer.status,

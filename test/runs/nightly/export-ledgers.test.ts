@@ -8,6 +8,13 @@ import { exportLedgers } from '../../../src/runs/nightly/export-ledgers.ts';
 import type { SettledLedger } from '../../../src/runs/store/nightly/nightly-store.ts';
 
 const CLOCK = { seen: '2033-05-18T03:33:20Z', closedTo: '2033-05-18T03:31:20Z', from: 'source' };
+const RUN = {
+  runId: 'run',
+  state: 'running',
+  cancelRequested: false,
+  sourceUrl: null,
+  params: { clock: CLOCK },
+};
 
 it.each([
   ['while a ledger takes long', 3, 2, 2_500],
@@ -16,19 +23,12 @@ it.each([
   const ids = Array.from({ length: parties }, (_, index) => `party-${index}`);
   const exported: string[] = [];
   const written: SettledLedger[] = [];
-  const run = {
-    runId: 'run',
-    state: 'running',
-    cancelRequested: false,
-    sourceUrl: null,
-    params: { clock: CLOCK },
-  };
   const exportOne: JobDeps['stages']['export'] = async ({ partyId }) => {
     if (exported.push(partyId) === 2) await sleep(secondMs);
     return { verdict: 'complete', evidence: {} };
   };
   const deps = {
-    runs: { get: async () => run, keep: async () => undefined },
+    runs: { get: async () => RUN, keep: async () => undefined },
     nightly: {
       unsettled: async () => ids,
       settle: async (_runId: string, settled: readonly SettledLedger[]) => {
@@ -53,4 +53,34 @@ it.each([
   await expect(exportLedgers('run', ids, deps, context)).rejects.toThrow('Cannot settle');
   expect(exported).toEqual(ids.slice(0, asked));
   expect(written.filter(({ state }) => state === 'failed')).toEqual([]);
+});
+
+it('tries ledgers again that others had taken over, and fails them at its last try', async () => {
+  const ids = ['party-0', 'party-1'];
+  const written: SettledLedger[] = [];
+  const deps = {
+    runs: { get: async () => RUN, keep: async () => undefined },
+    nightly: {
+      unsettled: async () => ids,
+      settle: async (_runId: string, settled: readonly SettledLedger[]) => void written.push(...settled),
+    },
+    stages: {
+      leaseLedgers: async () => ({
+        export: async () => ({ verdict: 'complete', evidence: {} }),
+        write: async () => ['party-1'],
+        giveBack: async () => undefined,
+        [Symbol.asyncDispose]: async () => undefined,
+      }),
+    },
+    costs: { charge: (_runId: string, work: () => unknown) => work(), flush: async () => undefined },
+    progress: { report: () => undefined },
+    log: createLog('silent'),
+  } as unknown as JobDeps;
+  const tryIt = async (attempt: number) =>
+    exportLedgers('run', ids, deps, { signal: new AbortController().signal, attempt, dueMs: 0 });
+  const failed = () => written.filter(({ state }) => state === 'failed').map(({ partyId }) => partyId);
+  await expect(tryIt(1)).rejects.toMatchObject({ code: 'LEASE_LOST' });
+  expect(failed()).toEqual([]);
+  await tryIt(4);
+  expect(failed()).toEqual(['party-1']);
 });

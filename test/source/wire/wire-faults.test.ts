@@ -214,14 +214,17 @@ describe('redirects', () => {
 
   test('to another origin are not followed: the credentials are not for it', async () => {
     const other = await serve((_request, response) => send(response, 200, GOOD));
-    const target = `${other.url.origin}/api?secret=1`;
-    const server = await serve((_request, response) => send(response, 308, '', { location: target }));
+    const target = `${other.url.origin}/api?secret=1&ticket=ST-123`;
+    const server = await serve((_request, response) =>
+      send(response, 308, `<a href="${target}">Moved</a>`, { location: target }),
+    );
     const error = await pageFailure(server);
     expect(error).toMatchObject({
       code: 'SOURCE_REDIRECT',
       message: expect.stringContaining(other.url.origin) as string,
     });
-    expect(String(error)).not.toContain('secret');
+    // The page of a proxy repeats the target, and the ticket in its query.
+    expect(JSON.stringify([String(error), error])).not.toMatch(/secret|ST-123/);
     expect(other.asked).toEqual([]);
   });
 });
