@@ -28,16 +28,18 @@ export async function removeUnnamed(
     const isFile = (key: string): boolean => key.startsWith(`${root}/`) && !key.startsWith(logPrefix(root));
     return listed.filter(({ key, modifiedAt }) => isFile(key) && !named.has(key) && isOver(modifiedAt));
   };
-  /** Commits and checkpoints that a later checkpoint, itself old enough, stands for. */
-  const oldLog = (root: string): readonly ListedObject[] => {
+  /** Commits and checkpoints that a later checkpoint, itself old enough, stands for; not one that could not be read. */
+  const oldLog = (root: string, { checkpoint }: TableState): readonly ListedObject[] => {
     const log = logAmong(root, listed);
-    const standing = log.findLast(({ kind, modifiedAt }) => kind === 'checkpoint' && isOver(modifiedAt));
+    const standing = log.findLast(
+      ({ kind, version, modifiedAt }) => kind === 'checkpoint' && version <= checkpoint && isOver(modifiedAt),
+    );
     return log.filter(({ version }) => version < (standing?.version ?? 0));
   };
   const moments = momentsAmong(listed);
   const unnamed = [
     ...[...states].flatMap(([table, state]) => unnamedFiles(rootOf(table), state)),
-    ...[...states.keys()].flatMap((table) => oldLog(rootOf(table))),
+    ...[...states].flatMap(([table, state]) => oldLog(rootOf(table), state)),
     // Until a newer one stood there, a moment was the lake: its time counts from then on.
     ...moments.filter((_, index) => isOver(moments[index + 1]?.modifiedAt ?? before)),
   ];

@@ -30,6 +30,17 @@ describe('a lake that exists', () => {
     expect(await codes(world.deps, true)).toEqual([]);
   });
 
+  it('keeps the commits below a checkpoint that cannot be read, however old it is', async () => {
+    const world = await built(segment(1, 2));
+    world.warehouse.segments = [segment(1, 2), segment(2, 3)];
+    await buildLake(world.deps, signal);
+    const broken = join(world.folder, ENTRIES, '_delta_log', '00000000000000000001.checkpoint.parquet');
+    await writeFile(broken, 'PAR1 no more PAR1');
+    await utimes(broken, new Date(0), new Date(0));
+    await vacuumLake(world.deps, signal);
+    expect(await world.rows('select count(*) from ledger_entries')).toEqual([['5']]);
+  });
+
   it('is unchanged after a restore until the next load', async () => {
     const world = await built(segment(1, 2));
     world.warehouse.segments = [segment(1, 2), segment(2, 3)];
