@@ -88,6 +88,13 @@ export function rowForm(headerLine: Buffer, zones: readonly string[]): string {
   return `sha256sum-v1/${header}/${zones.length === 0 ? 'none' : zones.toSorted().join(',')}`;
 }
 
+/** The sum of sums: 64 hex digits each. @throws RangeError where one is no digest */
+export function addDigests(digests: readonly string[]): string {
+  const total = new RowDigest();
+  for (const digest of digests) total.merge(RowDigest.fromHex(digest, 0));
+  return total.hex();
+}
+
 /** A sum as plain data, as it passes between threads; the digest as 64 hex digits. */
 type PlainRowSum = Pick<RowDigest, 'rows'> & { readonly digest: string; readonly zones: readonly number[] };
 

@@ -47,7 +47,8 @@ export class RowFields {
 
   /** The field's value. Unquoted empty (NULL) and `""` both read as ''. */
   text(index: number): string {
-    return isQuoted(this.raw(index)) ? cellText(this.cell(index)) : toText(this.cell(index));
+    const raw = this.raw(index);
+    return isQuoted(raw) ? cellText(raw.slice(1, -1)) : toText(raw);
   }
 
   /** All values of the row. */

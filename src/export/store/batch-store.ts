@@ -5,6 +5,7 @@
 import { sql } from 'kysely';
 import { errorCode, RetryableError } from '../../core/errors.ts';
 import { keepLease, LEASE_TIMES } from '../../core/lease.ts';
+import { sharedLoad } from '../../core/shared-load.ts';
 import type { Database } from '../../postgres/database.ts';
 import { inTransaction } from '../../postgres/transaction.ts';
 import type { ExportScope } from '../ports.ts';
@@ -18,9 +19,7 @@ const KNOWN_MS = 10_000;
 
 export class BatchStore extends ExportStore implements AsyncDisposable {
   readonly #db: Database;
-  /** What is known of the source: others may learn more of it. */
-  #known: { readonly profile: SourceProfile; readonly epoch: number | undefined } | undefined;
-  #knownUntilMs = 0;
+  #readKnown = this.#shareKnown();
   /** Leased, and not begun. */
   readonly #waiting = new Map<string, ExportLease>();
   /** Finished, and not written. */
@@ -112,23 +111,24 @@ export class BatchStore extends ExportStore implements AsyncDisposable {
   }
 
   override async epoch(): Promise<number | undefined> {
-    return (await this.#read()).epoch;
+    return (await this.#readKnown()).epoch;
   }
 
   override async profile(): Promise<SourceProfile> {
-    return (await this.#read()).profile;
+    return (await this.#readKnown()).profile;
   }
 
   override async learn(profile: SourceProfile): Promise<void> {
     await super.learn(profile);
-    this.#known = undefined;
+    this.#readKnown = this.#shareKnown();
   }
 
-  async #read() {
-    if (this.#known !== undefined && performance.now() < this.#knownUntilMs) return this.#known;
-    this.#knownUntilMs = performance.now() + KNOWN_MS;
-    const [profile, epoch] = await Promise.all([super.profile(), super.epoch()]);
-    return (this.#known = { profile, epoch });
+  /** What is known of the source: others may learn more of it. */
+  #shareKnown() {
+    return sharedLoad(async () => {
+      const [profile, epoch] = await Promise.all([super.profile(), super.epoch()]);
+      return { profile, epoch };
+    }, KNOWN_MS);
   }
 
   /** Rows came: while they are published, others may ask. */

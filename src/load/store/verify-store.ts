@@ -2,7 +2,7 @@
 import { type RawBuilder, sql } from 'kysely';
 import { quarantineSegment } from '../../export/store/segment-rows.ts';
 import { canonicalText, ENTRY_COLUMNS, extraFromJson } from '../../ledger/canonical.ts';
-import { hashText, RowDigest } from '../../ledger/digest.ts';
+import { addDigests, hashText, RowDigest } from '../../ledger/digest.ts';
 import type { ObjectStore } from '../../objects/object-store.ts';
 import type { Problem } from '../ports.ts';
 import { copyLines } from '../../postgres/copy-out.ts';
@@ -154,16 +154,14 @@ export class VerifyStore {
     return segments.map((segment) => {
       const { segmentId, valuesDigest } = segment;
       const { rows = 0n, monthRows, digests = [] } = counted.get(segmentId) ?? {};
-      // The additive digest makes the sum of all months the segment's.
-      const months = new RowDigest();
-      for (const digest of digests) months.merge(RowDigest.fromHex(digest, 0));
       const values = summed && (summed.get(String(segmentId)) ?? new RowDigest()).hex();
       const differ = (code: string, message: string) => ({ segment, rows, difference: { code, message } });
       const counts = `mirror.ledger_entries has ${rows} rows of it, its manifest ${segment.rows}`;
       if (rows !== segment.rows) return differ('ROWS_DIFFER', counts);
       const sums = `the rows in mirror.ledger_entries sum up to ${values}, loaded were ${valuesDigest}`;
       if (values !== undefined && values !== valuesDigest) return differ('VALUES_DIFFER', sums);
-      if (monthRows !== rows || months.hex() !== valuesDigest)
+      // The additive digest makes the sum of all months the segment's.
+      if (monthRows !== rows || addDigests(digests) !== valuesDigest)
         return differ('MONTHS_DIFFER', 'its sums by month do not add up to its own');
       return { segment, rows };
     });

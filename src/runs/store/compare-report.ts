@@ -1,10 +1,11 @@
 /** Is everything still there that the report of a nightly run says was held? Rows may only have been added. */
 import { sql } from 'kysely';
 import { PermanentError } from '../../core/errors.ts';
+import { addDigests } from '../../ledger/digest.ts';
 import type { Problem } from '../../load/ports.ts';
 import { readRow } from '../../postgres/transaction.ts';
 import { type Holding, type NightlyReport, readReport } from '../report-form.ts';
-import { addUp, type ReportDeps, sumLedgers, sumList } from './publish-report.ts';
+import { type ReportDeps, sumLedgers, sumList } from './publish-report.ts';
 
 const ACTION = 'compare what is held with a report';
 const PROBLEMS_KEPT_MAX = 100;
@@ -97,7 +98,7 @@ async function compareLedger(then: Holding, { warehouse, blame }: Comparing) {
   const rows = BigInt(then.rows);
   if (held < rows)
     blame('LEDGER_SHRANK', subject, `up to ${then.closedTo} it holds ${held} rows, the report ${rows}`);
-  else if (!isCut && held === rows && addUp(digests) !== then.sum)
+  else if (!isCut && held === rows && addDigests(digests) !== then.sum)
     blame('LEDGER_DIFFERS', subject, `up to ${then.closedTo} its ${held} rows are not those of the report`);
   if (isCut) return 'byCount';
   return held > rows ? 'grown' : 'same';

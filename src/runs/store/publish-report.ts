@@ -6,7 +6,7 @@ import { sql } from 'kysely';
 import { errorCode, PermanentError } from '../../core/errors.ts';
 import type { VerdictWithEvidence } from '../../core/verdict.ts';
 import { version } from '../../core/version.ts';
-import { hashText, RowDigest } from '../../ledger/digest.ts';
+import { addDigests, hashText, RowDigest } from '../../ledger/digest.ts';
 import type { ObjectStore } from '../../objects/object-store.ts';
 import { copyLines } from '../../postgres/copy-out.ts';
 import type { Warehouse } from '../../postgres/database.ts';
@@ -134,13 +134,7 @@ async function readChanged({ db }: Warehouse, since: string | null): Promise<Hol
        where s.status = 'current' and not s.open
        group by s.party_id, s.asset_id order by s.party_id, s.asset_id`;
   const rows = await readRows(db, ACTION, statement);
-  return rows.map(({ digests, ...holding }) => ({ ...holding, sum: addUp(digests) }));
-}
-
-export function addUp(digests: readonly string[]): string {
-  const total = new RowDigest();
-  for (const digest of digests) total.merge(RowDigest.fromHex(digest, 0));
-  return total.hex();
+  return rows.map(({ digests, ...holding }) => ({ ...holding, sum: addDigests(digests) }));
 }
 
 /** Brings the runs of the reports in the store back. @returns how many were not known */
