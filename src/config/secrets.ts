@@ -1,28 +1,29 @@
 /** What of a configuration must never be told (settings, parts of URLs, other libraries' keys), and how it is shown without. */
 import { decodeUrl } from '../core/secrets.ts';
 import type { Config } from './environment.ts';
-import { SETTINGS } from './settings.ts';
+import { SETTINGS, type Setting } from './settings.ts';
 
 const AMBIENT_SECRET = /(?:SECRET|TOKEN|PASSWORD|_HEADERS)/;
 /** Of the path of NOTIFY_URL, which is the secret of most chat services, and of parameters; short parts are words. */
 const PART_CHARACTERS_MIN = 8;
 
 export function secretsOf(config: Config): readonly string[] {
-  const secrets: string[] = [];
-  for (const { key, secret } of SETTINGS) {
-    const value: unknown = config[key];
-    if (value instanceof URL) secrets.push(...secretsOfUrl(value));
-    else if (secret === true && typeof value === 'string') secrets.push(value);
-  }
-  const { notifyUrl, sourceUrl } = config;
-  secrets.push(...[notifyUrl?.pathname ?? '', ...(notifyUrl?.pathname.split('/') ?? [])].filter(isLong));
+  const { notifyUrl, sourceUrl, ambient } = config;
+  const path = notifyUrl?.pathname ?? '';
   // Gateways take keys as parameters.
-  for (const url of [notifyUrl, sourceUrl])
-    secrets.push(...[...(url?.searchParams.values() ?? [])].filter(isLong));
-  for (const [name, value] of Object.entries(config.ambient)) {
-    if (AMBIENT_SECRET.test(name)) secrets.push(value, ...headerValues(value));
-    if (URL.canParse(value)) secrets.push(...secretsOfUrl(new URL(value)));
-  }
+  const parameters = [notifyUrl, sourceUrl].flatMap((url) => [...(url?.searchParams.values() ?? [])]);
+  const secrets = [
+    ...SETTINGS.flatMap(({ key, secret }) => {
+      const value: unknown = config[key];
+      if (value instanceof URL) return secretsOfUrl(value);
+      return secret === true && typeof value === 'string' ? value : [];
+    }),
+    ...[path, ...path.split('/'), ...parameters].filter((part) => part.length >= PART_CHARACTERS_MIN),
+    ...Object.entries(ambient).flatMap(([name, value]) => [
+      ...(AMBIENT_SECRET.test(name) ? [value, ...headerValues(value)] : []),
+      ...(URL.canParse(value) ? secretsOfUrl(new URL(value)) : []),
+    ]),
+  ];
   return secrets.filter((secret) => secret !== '');
 }
 
@@ -37,22 +38,16 @@ export function secretsOfUrl(url: URL): readonly string[] {
   return [password, url.password, `${user}:${password}`, ...nested];
 }
 
-function isLong(part: string): boolean {
-  return part.length >= PART_CHARACTERS_MIN;
-}
-
 /** `api-key=…,other=…`, as OpenTelemetry writes headers. */
 function headerValues(list: string): readonly string[] {
   return list.split(',').flatMap((pair) => (pair.includes('=') ? [pair.slice(pair.indexOf('=') + 1)] : []));
 }
 
 /** One setting as the console and `config` show it: a secret's value never gets here. */
-export interface ShownSetting {
-  readonly name: string;
+export interface ShownSetting extends Pick<Setting, 'name' | 'help'> {
   readonly value: string | null;
   readonly isSecret: boolean;
   readonly origin: string;
-  readonly help: string;
 }
 
 const MASK = '***';

@@ -39,16 +39,12 @@ const TABLE = {
     form.text('a path that begins with /', /^\/[\w\-./~%]*$/),
     'path of the export',
   ),
-  SOURCE_EXPORT_PARAM_PARTY: preset('partyId', form.parameterName, 'its parameter for the party'),
-  SOURCE_EXPORT_PARAM_ASSET: preset('assetId', form.parameterName, 'its parameter for the asset'),
-  SOURCE_EXPORT_PARAM_FROM: preset(
-    'dateRange.startTimestamp',
-    form.parameterName,
-    'its parameter for the first instant',
-  ),
+  SOURCE_EXPORT_PARAM_PARTY: preset('partyId', form.parameter, 'its parameter for the party'),
+  SOURCE_EXPORT_PARAM_ASSET: preset('assetId', form.parameter, 'its parameter for the asset'),
+  SOURCE_EXPORT_PARAM_FROM: preset('dateRange.startTimestamp', form.parameter, 'its parameter for the start'),
   SOURCE_EXPORT_PARAM_TO: preset(
     'dateRange.endTimestamp',
-    form.parameterName,
+    form.parameter,
     'its parameter for the end (exclusive)',
   ),
   SOURCE_EXPORT_TIME: preset('ns', form.oneOf('ns', 'ms', 's', 'rfc3339'), 'how these two write a time'),
@@ -65,11 +61,7 @@ const TABLE = {
   DATA_DIR: preset('./data', form.text('a directory', /^[^\0]+$/), 'where the embedded parts keep theirs'),
   SCHEDULE: preset('0 2 * * *', form.cron, 'when the nightly run starts'),
   SCHEDULE_TZ: preset('UTC', form.timeZone, 'the time zone of SCHEDULE'),
-  FIRST_RUN: preset(
-    'now',
-    form.oneOf('now', 'scheduled'),
-    'when a mirror that has had no nightly run starts its first',
-  ),
+  FIRST_RUN: preset('now', form.oneOf('now', 'scheduled'), 'when a new mirror starts its first nightly run'),
   AUDIT_SCHEDULE: preset('0 4 * * 0', form.cron, 'when both lists are audited: every page again'),
   NIGHTLY_PARTIES: preset('all', form.partySelection, 'whose ledger entries the nightly run exports'),
   NIGHTLY_EXPORTS_MAX: optional(
@@ -117,11 +109,7 @@ const TABLE = {
     form.oneOf('hex', '0x', 'base64'),
     'how its CSV writes ids: as hex, with 0x in front, or in base64',
   ),
-  LAKE_RETENTION: preset(
-    '7d',
-    form.duration('1s', '3650d'),
-    'how long replaced files of the lake stay readable',
-  ),
+  LAKE_RETENTION: preset('7d', form.duration('1s', '3650d'), 'how long replaced files of the lake are kept'),
   NOTIFY_URL: secret(form.httpUrl, 'where the start and end of runs is posted as JSON'),
   NOTIFY_ON: preset(
     'nightly,failed,recovered',
@@ -137,11 +125,7 @@ const TABLE = {
     form.oneOf('json', 'slack'),
     'what is posted: the whole report of a run, or a line for a chat',
   ),
-  API_HOST: preset(
-    '127.0.0.1',
-    form.text('a host name or address', /^[\w.:-]+$/),
-    'where the read API listens',
-  ),
+  API_HOST: preset('127.0.0.1', form.text('a host name or address', /^[\w.:-]+$/), 'where the API listens'),
   API_PORT: preset('8080', form.port, 'its port; 0: a free one'),
   API_TOKEN: secret(form.token, 'what the read API and the console ask for; needed beyond loopback'),
   API_READ_TOKEN: secret(

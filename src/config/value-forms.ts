@@ -29,7 +29,7 @@ export function text(accepted: string, pattern: RegExp): Form<string> {
   return textThat(accepted, (given) => pattern.test(given));
 }
 
-export const parameterName = text('a query parameter name', /^[\w.\-[\]]+$/);
+export const parameter = text('a query parameter name', /^[\w.\-[\]]+$/);
 
 /** @param what and what must be escaped in it, so that every reader takes the same user and password */
 export function url(what: string, ...protocols: readonly string[]): Form<URL> {
@@ -60,20 +60,12 @@ export const objectStoreUrl = form('file:///dir or s3://bucket/prefix?region=…
   return parsed.host !== '' && isKnown && isUsable ? parsed : undefined;
 });
 
-/** A number in plain notation, in a range. */
-function number(accepted: string, pattern: RegExp, min: number, max: number): Form<number> {
-  return form(accepted, (given) => {
-    const value = pattern.test(given) ? Number.parseFloat(given) : Number.NaN;
+/** In plain notation. */
+export function integer(min: number, max: number, accepted?: string): Form<number> {
+  return form(accepted ?? `a whole number from ${min} to ${max}`, (given) => {
+    const value = /^\d{1,10}$/.test(given) ? Number(given) : Number.NaN;
     return value >= min && value <= max ? value : undefined;
   });
-}
-
-export function integer(
-  min: number,
-  max: number,
-  accepted = `a whole number from ${min} to ${max}`,
-): Form<number> {
-  return number(accepted, /^\d{1,10}$/, min, max);
 }
 
 export const port = integer(0, 65_535, 'a port from 0 to 65535');
@@ -84,30 +76,25 @@ export const percentage = form('a percentage from 0% to 100%, such as 0.5%', (gi
   return share <= 1 ? share : undefined;
 });
 
-type Units = Readonly<Record<string, number>>;
-
-const BYTES: Units = { GiB: 2 ** 30, GB: 1e9, MiB: 2 ** 20, MB: 1e6, KiB: 2 ** 10, KB: 1e3, B: 1 };
-const MILLISECONDS: Units = { d: 86_400_000, h: 3_600_000, m: 60_000, s: 1_000 };
+const BYTES = { GiB: 2 ** 30, GB: 1e9, MiB: 2 ** 20, MB: 1e6, KiB: 2 ** 10, KB: 1e3, B: 1 };
+const MILLISECONDS = { d: 86_400_000, h: 3_600_000, m: 60_000, s: 1_000 };
 
 /** In bytes, which a number without a unit counts. */
-export function byteSize(min: string, max: string): Form<number> {
-  return withUnit('size', BYTES, min, max);
-}
+export const byteSize = withUnit('size', BYTES);
 
 /** In milliseconds. */
-export function duration(min: string, max: string): Form<number> {
-  return withUnit('duration', MILLISECONDS, min, max);
-}
+export const duration = withUnit('duration', MILLISECONDS);
 
-function withUnit(what: string, units: Units, min: string, max: string): Form<number> {
+function withUnit(what: string, units: Readonly<Record<string, number>>) {
   const read = (given: string): number => {
     const [, amount, unit = 'B'] = /^(\d{1,12})([a-z]+)?$/i.exec(given) ?? [];
     return Number(amount) * (units[unit] ?? Number.NaN);
   };
-  return form(`a ${what} from ${min} to ${max}`, (given) => {
-    const value = read(given);
-    return value >= read(min) && value <= read(max) ? value : undefined;
-  });
+  return (min: string, max: string): Form<number> =>
+    form(`a ${what} from ${min} to ${max}`, (given) => {
+      const value = read(given);
+      return value >= read(min) && value <= read(max) ? value : undefined;
+    });
 }
 
 export function oneOf<const Word extends string>(...words: readonly Word[]): Form<Word> {
@@ -167,25 +154,21 @@ export const partySelection = form(
   },
 );
 
-export const cron = textThat(
-  'a cron expression',
-  isRead((given) => CronExpressionParser.parse(given)),
+export const cron = textReadBy('a cron expression', (given) => CronExpressionParser.parse(given));
+
+export const timeZone = textReadBy('an IANA time zone', (zone) =>
+  Intl.DateTimeFormat('en', { timeZone: zone }),
 );
 
-export const timeZone = textThat(
-  'an IANA time zone',
-  isRead((timeZone) => new Intl.DateTimeFormat('en', { timeZone })),
-);
-
-/** Whether a library reads it without an error. */
-function isRead(read: (given: string) => unknown): (given: string) => boolean {
-  return (given) => {
+/** @param read a library's, which throws where the text is wrong */
+function textReadBy(accepted: string, read: (given: string) => unknown): Form<string> {
+  return textThat(accepted, (given) => {
     try {
       return Boolean(read(given));
     } catch {
       return false;
     }
-  };
+  });
 }
 
 const TOKEN_CHARACTERS_MIN = 16;
