@@ -22,7 +22,6 @@ const loadStatus = () => import('./commands/status.ts');
 const loadDemo = () => import('./commands/demo.ts');
 const loadSandbox = () => import('./commands/sandbox.ts');
 const loadServing = () => import('./commands/up.ts');
-const loadLoads = () => import('./commands/load.ts');
 const loadLake = () => import('./commands/lake.ts');
 const loadRuns = () => import('./commands/runs.ts');
 const loadSetup = () => import('./commands/setup.ts');
@@ -58,12 +57,12 @@ function declareMirroring(program: Command, add: Add): void {
   add(program, 'nightly', scheduled, loadNightly).option('--dry-run', dryRun, false);
   const published = 'bring published objects into the warehouse and the lake, without the source';
   const all = 'also rebuild the manifest from the objects first';
-  add(program, 'load', published, loadLoads).option('--all', all, false);
+  add(program, 'load', published, loadNightly).option('--all', all, false);
 }
 
 /** The commands that read what is mirrored: checks, the lake, SQL. */
 function declareReading(program: Command, add: Add): void {
-  add(program, 'verify', 'check everything recorded as published or loaded against its sums', loadLoads)
+  add(program, 'verify', 'check everything recorded as published or loaded against its sums', loadNightly)
     .option('--deep', 'also every row of the warehouse and the lake', false)
     .option('--against <report>', 'compare with the report of a nightly run: a file, its key, or the run id');
   const about = 'the tables of the lake: versions, files, bytes; takes broken checkpoints away';

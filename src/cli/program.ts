@@ -1,14 +1,14 @@
 /** The command line: every command, with what all of them share. */
-import { Command } from 'commander';
+import { Command, CommanderError } from 'commander';
 import { readConfig } from '../config/environment.ts';
 import { secretsOf } from '../config/secrets.ts';
 import { SETTINGS } from '../config/settings.ts';
+import { errorCode, errorLine, UnreachableError, UsageError } from '../core/errors.ts';
 import { hideSecretsIn } from '../core/json-value.ts';
 import { hideSecrets, rememberSecrets } from '../core/secrets.ts';
 import { version } from '../core/version.ts';
-import { EXIT, type CliEnvironment, type CommandResult, type Handler } from './context.ts';
+import { EXIT, type CliEnvironment, type ExitCode, type Handler } from './context.ts';
 import { declareCommands } from './declare.ts';
-import { tellFailure } from './failure.ts';
 import { openTerminal } from './output/progress.ts';
 import { nameCommands } from './typed.ts';
 
@@ -74,17 +74,44 @@ async function execute(
   const isCalm = (stderr.isTTY === true || name === 'demo') && config.origins.logLevel === 'default';
   const level = isQuiet ? 'silent' : isCalm ? 'warn' : config.logLevel;
   const handle = await load();
-  let result: CommandResult;
-  {
+  const run = async () => {
     const { log, notices, ...terminal } = openTerminal(stderr, level, isQuiet);
     // Restored before anything else is written to it.
     using progress = terminal.progress;
-    result = await handle(options as never, { ...environment, config, log, notices, isJson, progress });
-  }
-  const { document, text, exitCode = EXIT.done } = result;
+    return await handle(options as never, { ...environment, config, log, notices, isJson, progress });
+  };
+  const { document, text, exitCode = EXIT.done } = await run();
   if (isJson && document !== undefined) stdout.write(`${JSON.stringify(hideSecretsIn(document), null, 2)}\n`);
   if (!isJson && text !== undefined) stdout.write(nameCommands(hideSecrets(text)));
   return exitCode;
+}
+
+/** Everything that went wrong is told once this returns; with `--json` as a document, too. */
+export function tellFailure({ argv, stdout, stderr, signal }: CliEnvironment, error: unknown): ExitCode {
+  // Commander has written its lines, and those of `--help`, already.
+  const isTold = error instanceof CommanderError;
+  if (isTold && error.exitCode === 0) return EXIT.done;
+  const failure = classify(error, signal);
+  const lines = failure.lines.map((line) => nameCommands(hideSecrets(line)));
+  if (argv.includes('--json')) {
+    const document = { error: { code: failure.code, message: lines.join('\n') } };
+    stdout.write(`${JSON.stringify(document, null, 2)}\n`);
+  }
+  if (!isTold) for (const line of lines) stderr.write(`ledger-mirror: ${line}\n`);
+  return failure.exitCode;
+}
+
+/** A line for each problem; never a stack trace for what a user can mend. */
+function classify(error: unknown, signal: AbortSignal) {
+  if (error instanceof CommanderError)
+    return { code: 'USAGE', lines: [error.message.replace(/^error: /, '')], exitCode: EXIT.wrong };
+  if (error instanceof UsageError) return { code: error.code, lines: error.problems, exitCode: EXIT.wrong };
+  if (signal.aborted) {
+    const line = 'told to stop; what was committed stays, the next command goes on from there';
+    return { code: 'STOPPED', lines: [line], exitCode: EXIT.tryAgain };
+  }
+  const exitCode = error instanceof UnreachableError ? EXIT.tryAgain : EXIT.wrong;
+  return { code: errorCode(error), lines: [errorLine(error)], exitCode };
 }
 
 /** What `--help` says below the commands. */

@@ -1,7 +1,7 @@
 /** How a failed command is told. */
 import { Writable } from 'node:stream';
 import { expect, test } from 'vitest';
-import { tellFailure } from '../../src/cli/failure.ts';
+import { tellFailure } from '../../src/cli/program.ts';
 import { PermanentError } from '../../src/core/errors.ts';
 import { rememberSecrets } from '../../src/core/secrets.ts';
 

@@ -5,7 +5,7 @@ import { errorCode, errorLine, UsageError } from '../../core/errors.ts';
 import { worst } from '../../core/verdict.ts';
 import { canonicalId, canonicalPartyId, isExportableParty, isHexId } from '../../core/ids.ts';
 import { ceilSecond, floorSecond, formatInstant, parseInstant, type Micros } from '../../core/time.ts';
-import { exitCodeOf, type CommandContext, type CommandResult, type Handler } from '../context.ts';
+import { exitCodeOf, type CommandContext, type Handler } from '../context.ts';
 import { followRun, joinOrCreate } from '../follow.ts';
 import { formatWritten, outputProblems, STDOUT, writeCsv } from '../output/destination.ts';
 import { chooseParty, openMirror } from '../mirror.ts';
@@ -69,11 +69,7 @@ const exportParty: Handler<ExportOptions> = async (options, context) => {
  * Without a source: what the mirror holds already, where that is all that is wanted.
  * @throws UsageError that says why the source is needed
  */
-async function writeCovered(
-  given: LedgerQuestion,
-  { out, again }: ExportOptions,
-  context: CommandContext,
-): Promise<CommandResult> {
+async function writeCovered(given: LedgerQuestion, { out, again }: ExportOptions, context: CommandContext) {
   if (again) throw sourceMissing('--again asks the source');
   if (out === undefined) throw sourceMissing('an export without --out asks the source');
   if (given.to === undefined)

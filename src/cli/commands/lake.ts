@@ -4,8 +4,7 @@ import { LAKE_DECIDED_IN_DATABASE } from '../../app/describe-store.ts';
 import { describeLake, restoreLake, vacuumLake } from '../../lake/overview.ts';
 import type { Handler } from '../context.ts';
 import { openMirror, requireMirror } from '../mirror.ts';
-import { formatBytes, formatCount } from '../output/format.ts';
-import { formatTable } from '../output/table.ts';
+import { formatBytes, formatCount, formatTable } from '../output/format.ts';
 
 /** Asks the object store alone. */
 export const lake: Handler = async (_, context) => {

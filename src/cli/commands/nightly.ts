@@ -1,11 +1,17 @@
-/** `nightly`: the scheduled run, now, and waits. `--dry-run` only tells what it would ask. */
-import { openApp } from '../../app/app.ts';
+/** `nightly`, `load` and `verify`: the scheduled run, now; and from published objects on, without the source. */
+import { readFile } from 'node:fs/promises';
+import { openApp, type App } from '../../app/app.ts';
 import { requireSource } from '../../config/environment.ts';
+import { errorCode, UsageError } from '../../core/errors.ts';
+import type { VerifyRequest } from '../../runs/job.ts';
 import { describeNightly, type NightlyPreview } from '../../runs/nightly/nightly-preview.ts';
+import { REPORTS_PREFIX } from '../../runs/report-form.ts';
 import { runResult, type Handler } from '../context.ts';
-import { followRun, startNight } from '../follow.ts';
+import { followRun, joinOrCreate, startNight, verifyHere } from '../follow.ts';
+import { findRun, isRunId, openMirror } from '../mirror.ts';
 import { formatCount, formatDuration } from '../output/format.ts';
 
+/** `--dry-run` only tells what it would ask. */
 export const nightly: Handler<{ dryRun: boolean }> = async (options, context) => {
   const { config, notices } = context;
   requireSource(config);
@@ -15,15 +21,12 @@ export const nightly: Handler<{ dryRun: boolean }> = async (options, context) =>
     return { document: { dryRun: true, ...preview }, text: describePlan(preview, config.sourcePageSize) };
   }
   const run = await startNight(app, 'now', context);
+  // `cancel` needs the id. Settings given to this command reach only the process that works the run.
   const { runId } = run;
-  // Settings given to this command reach only the process that works the run.
+  const started = 'Nightly run started';
   if (await app.workers.anyAlive(app.jobs.source?.url))
-    notices.warn(
-      { runId },
-      'Nightly run started; the worker of another process works it, with its own settings',
-    );
-  // `cancel` needs the id.
-  else notices.info({ runId }, 'Nightly run started');
+    notices.warn({ runId }, `${started}; the worker of another process works it, with its own settings`);
+  else notices.info({ runId }, started);
   return runResult(await followRun(app, run, context));
 };
 
@@ -45,4 +48,36 @@ function describePlan(preview: NightlyPreview, pageSize: number): string {
           (notDue > 0 ? `; ${formatCount(notDue)} idle ones wait for another nightly run` : ''),
       ];
   return [...lines, 'Nothing was asked.', ''].join('\n');
+}
+
+export const load: Handler<{ all: boolean }> = async (options, context) => {
+  await using app = await openApp(context);
+  const params = { rebuild: options.all };
+  const { run } = await joinOrCreate(app, { kind: 'load', subject: 'warehouse and lake', params });
+  return runResult(await followRun(app, run, context));
+};
+
+export const verify: Handler<{ deep: boolean; against?: string }> = async ({ deep, against }, context) => {
+  await using app = await openMirror(context);
+  const report = against === undefined ? undefined : await findReport(against, app, context.signal);
+  return runResult(await verifyHere(app, { deep, against: report }, context));
+};
+
+/** A file, a key in the object store, or the id of a nightly run. */
+async function findReport(given: string, app: App, signal: AbortSignal): Promise<VerifyRequest['against']> {
+  const file = await readFile(given, 'utf8').catch(() => undefined);
+  if (file !== undefined) return { text: file, where: given };
+  const run = isRunId(given) ? await findRun(app.jobs, '--against', given) : undefined;
+  const key = run?.evidence['report'] ?? given;
+  if (typeof key === 'string' && key.startsWith(REPORTS_PREFIX)) {
+    try {
+      const content = await (await app.store.read(key, signal)).toArray();
+      return { text: Buffer.concat(content as Buffer[]).toString('utf8'), where: key };
+    } catch (error) {
+      if (errorCode(error) !== 'OBJECT_MISSING') throw error;
+    }
+  }
+  throw new UsageError([
+    `--against: ${JSON.stringify(given.slice(0, 120))} is no report; give a file, a key such as runs/….json, or the id of a nightly run`,
+  ]);
 }

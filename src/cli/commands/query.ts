@@ -20,7 +20,7 @@ import {
 import type { CommandContext, CommandResult, Handler } from '../context.ts';
 import { requireMirror } from '../mirror.ts';
 import { formatWritten, outputProblems, unlessBrokenPipe, writeOutput } from '../output/destination.ts';
-import { formatTable } from '../output/table.ts';
+import { formatTable } from '../output/format.ts';
 import { promptForSql, QUESTION_OPTIONS, readTyped } from './query-prompt.ts';
 
 interface QueryCommandOptions extends QuestionValues {
@@ -47,20 +47,20 @@ export const query: Handler<QueryCommandOptions> = async (options, context) => {
       `query: give SQL, or the name of a ready question; 'ledger-mirror query --list' shows them`,
     ]);
   const asked = readOptions(options, given, context);
-  const isOfParty = typeof asked.parameters?.party === 'string';
-  const sql = isOfParty ? `${asked.sql}; ${KNOWN_PARTIES}` : asked.sql;
-  return withLake({ sql, range: asked.range }, context, async (lake) => {
-    const file = options.output;
-    if (file === undefined) {
-      // Whoever reads it, such as `head`, may have read enough.
-      await answer(lake, asked, context, context.stdout).catch(unlessBrokenPipe);
-      return {};
-    }
-    const write = (output: Writable) => answer(lake, asked, context, output);
-    const written = { rows: String(await writeOutput(resolve(file), context.signal, write)), file };
-    context.stderr.write(formatWritten(written));
-    return { document: { written } };
-  });
+  const { sql, range, parameters } = asked;
+  const isOfParty = typeof parameters?.party === 'string';
+  await using stack = new AsyncDisposableStack();
+  const lake = await openOnly(context, stack, { sql: isOfParty ? `${sql}; ${KNOWN_PARTIES}` : sql, range });
+  const write = (output: Writable) => answer(lake, asked, context, output);
+  const { output: file } = options;
+  if (file === undefined) {
+    // Whoever reads it, such as `head`, may have read enough.
+    await write(context.stdout).catch(unlessBrokenPipe);
+    return {};
+  }
+  const written = { rows: String(await writeOutput(resolve(file), context.signal, write)), file };
+  context.stderr.write(formatWritten(written));
+  return { document: { written } };
 };
 
 /** What is asked for, its format and where it goes. @throws UsageError with a line for each problem */
@@ -97,16 +97,12 @@ function readOptions(options: QueryCommandOptions, sql: string, { isJson, stdout
   return { sql, ...asked, format, timeoutMs: timeout * 1_000, note: question?.oneSided };
 }
 
-async function withLake<Result>(
-  wanted: Pick<LakeOptions, 'sql' | 'range'>,
-  context: CommandContext,
-  work: (lake: Lake) => Promise<Result>,
-): Promise<Result> {
+/** The lake and its store, and nothing else; the stack closes both. */
+async function openOnly(context: CommandContext, stack: AsyncDisposableStack, wanted?: Partial<LakeOptions>) {
   requireMirror(context.config, context.config.objectStoreUrl, 'objects');
-  await using objects = await openStore(context);
+  const objects = stack.use(await openStore(context));
   const scratchDir = scratchDirOf(context.config);
-  await using lake = await openLake({ objects, scratchDir, ...wanted }, context.signal);
-  return await work(lake);
+  return stack.use(await openLake({ objects, scratchDir, ...wanted }, context.signal));
 }
 
 /** @returns how many rows were written */
@@ -124,20 +120,20 @@ async function answer(lake: Lake, asked: Asked, context: CommandContext, output:
 }
 
 /** One statement after the other over one moment, until the end of input. What is wrong with one is told, and the next asked for. */
-function converse(options: QueryCommandOptions, context: CommandContext): Promise<CommandResult> {
+async function converse(options: QueryCommandOptions, context: CommandContext): Promise<CommandResult> {
   const history = join(context.config.dataDir, 'query-history');
   const help = `${questionTable()}Tables: show tables;  Columns: describe entries;\n`;
   const prompt = { history, help, stdin: process.stdin, stderr: context.stderr, signal: context.signal };
-  return withLake({}, context, async (lake) => {
-    await promptForSql(prompt, async (typed) => {
-      const { sql, ...values } = readTyped(typed);
-      // The prompt answers on the terminal, whatever --output says.
-      const given = { ...options, ...values, output: undefined };
-      const asked = readOptions(given, sql, { ...context, isJson: false });
-      await answer(lake, asked, context, context.stdout).catch(unlessBrokenPipe);
-    });
-    return {};
+  await using stack = new AsyncDisposableStack();
+  const lake = await openOnly(context, stack);
+  await promptForSql(prompt, async (typed) => {
+    const { sql, ...values } = readTyped(typed);
+    // The prompt answers on the terminal, whatever --output says.
+    const given = { ...options, ...values, output: undefined };
+    const asked = readOptions(given, sql, { ...context, isJson: false });
+    await answer(lake, asked, context, context.stdout).catch(unlessBrokenPipe);
   });
+  return {};
 }
 
 function questionTable(): string {

@@ -6,10 +6,9 @@ import { byTime, type RunLinePage } from '../../runs/store/run-logs.ts';
 import type { Run } from '../../runs/store/run-store.ts';
 import type { Handler } from '../context.ts';
 import { findRun, openMirrorReader } from '../mirror.ts';
-import { formatAge, formatDuration } from '../output/format.ts';
-import { readableLog } from '../output/log-lines.ts';
+import { formatAge, formatDuration, formatTable } from '../output/format.ts';
+import { readableLog } from '../output/progress.ts';
 import { runReport } from '../output/run-text.ts';
-import { formatTable } from '../output/table.ts';
 
 /** The time at which the run was recorded, which its id begins with: enough to tell it from others. */
 const PARENT_CHARACTERS = 13;

@@ -2,7 +2,7 @@
 import { shownSettings } from '../../config/secrets.ts';
 import { createLog } from '../../core/log.ts';
 import { EXIT, type Handler } from '../context.ts';
-import { formatTable } from '../output/table.ts';
+import { formatTable } from '../output/format.ts';
 
 const MARK = { ok: 'ok     ', warning: 'warning', wrong: 'WRONG  ', skipped: 'skipped' } as const;
 

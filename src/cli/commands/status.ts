@@ -11,9 +11,9 @@ import {
   formatCount,
   formatQuantity,
   formatShare,
+  formatTable,
   printable,
 } from '../output/format.ts';
-import { formatTable } from '../output/table.ts';
 
 /** A living process renews its run every three seconds. */
 const SILENT_MS = 10_000;
@@ -25,18 +25,18 @@ const HELD = { parties: 'parties', checkpoints: 'unique checkpoints', ledger: 'e
 export const status: Handler<{ check: boolean }> = async ({ check: isChecking }, context) => {
   await using app = await openMirrorReader(context);
   const found = glance(await app.status.facts());
-  const now = Date.now();
-  const age = (at: string | null | undefined) => (at ? formatAge(Date.parse(at), now) : '');
   return {
     exitCode: isChecking && !found.complete ? EXIT.verdict : EXIT.done,
     document: { ...found },
-    text: describe(found, await openLines(found, app, age), age),
+    text: describe(found, await openLines(found, app)),
   };
 };
 
-type Age = (at: string | null | undefined) => string;
+function age(at: string | null | undefined): string {
+  return at ? formatAge(Date.parse(at), Date.now()) : '';
+}
 
-function describe(found: MirrorStatus, open: readonly string[], age: Age): string {
+function describe(found: MirrorStatus, open: readonly string[]): string {
   const { ledger, coverage, streams, lists, work, hasNetwork } = found;
   const rows = streams.map(({ name, verdict, checkedAt, asOfBlock, asOfTime, rows: held }) => [
     name,
@@ -51,7 +51,7 @@ function describe(found: MirrorStatus, open: readonly string[], age: Age): strin
   ]);
   const header = ['stream', 'verdict', 'checked', 'as of block', 'as of (UTC)', 'held', 'last audit'];
   const next = work.nextSlot === null ? '' : `; next nightly run ${age(work.nextSlot)}`;
-  const lines = [
+  return [
     found.sentence,
     ...(found.sourceUrl === null ? [] : [`Source: ${printable(found.sourceUrl)}`]),
     '',
@@ -64,12 +64,11 @@ function describe(found: MirrorStatus, open: readonly string[], age: Age): strin
     ...open,
     ...found.attention.flatMap(({ what, why, todo }) => ['', `! ${what}: ${why}`, `  ${todo}`]),
     '',
-  ];
-  return lines.join('\n');
+  ].join('\n');
 }
 
 /** What is under way, how far it is, and what no process works on any more. */
-async function openLines({ openRuns, work }: MirrorStatus, app: Reader, age: Age): Promise<string[]> {
+async function openLines({ openRuns, work }: MirrorStatus, app: Reader): Promise<string[]> {
   const running = await app.runs.list({ states: ['running'], limit: RUNS_SHOWN_MAX });
   // One without a heartbeat was given back, and waits to be tried again.
   const stale = (await app.runs.stale(SILENT_MS)).filter(({ heartbeatAt }) => heartbeatAt !== null);

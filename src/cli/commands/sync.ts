@@ -4,14 +4,7 @@ import { requireSource } from '../../config/environment.ts';
 import { UsageError } from '../../core/errors.ts';
 import { canonicalPartyId } from '../../core/ids.ts';
 import { worst } from '../../core/verdict.ts';
-import {
-  EXIT,
-  exitCodeOf,
-  runResult,
-  type CommandContext,
-  type CommandResult,
-  type Handler,
-} from '../context.ts';
+import { EXIT, exitCodeOf, runResult, type Handler } from '../context.ts';
 import { followRun, joinOrCreate } from '../follow.ts';
 import { chooseParty } from '../mirror.ts';
 
@@ -32,7 +25,7 @@ const LISTS = {
 export const sync: Handler<SyncOptions> = async (options, context) => {
   requireSource(context.config);
   const { what, full, party, acceptNewNetwork, acceptShrunk } = options;
-  if (party !== undefined) return lookUp(what, party, context);
+  if (party !== undefined) return lookUp({ what, party }, context);
   await using app = await openApp(context);
   const params = { full, acceptNewNetwork, acceptShrunk };
   const wanted = LISTS[what].map((subject) => ({ kind: 'sync', subject, params }) as const);
@@ -59,7 +52,7 @@ export const sync: Handler<SyncOptions> = async (options, context) => {
 };
 
 /** One party by filter: there or not, without a sync. */
-async function lookUp(what: string, given: string, context: CommandContext): Promise<CommandResult> {
+const lookUp: Handler<{ what: string; party: string }> = async ({ what, party: given }, context) => {
   if (what === 'checkpoints') throw new UsageError(['sync: --party goes with parties, not with checkpoints']);
   const text = canonicalPartyId(given);
   const shown = JSON.stringify(given.slice(0, 80));
@@ -76,4 +69,4 @@ async function lookUp(what: string, given: string, context: CommandContext): Pro
     document: { subject: id, ...outcome },
     text: `${id}: ${isListed ? 'listed by the source, and now in the mirror' : 'not listed by the source'}\n`,
   };
-}
+};

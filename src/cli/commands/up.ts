@@ -32,11 +32,7 @@ function goOn(isWorking: boolean, isServing: boolean): Handler {
 }
 
 /** Ports first: a process that cannot listen must not have begun to work. */
-async function runUntilStopped(
-  isWorking: boolean,
-  isServing: boolean,
-  context: CommandContext,
-): Promise<void> {
+async function runUntilStopped(isWorking: boolean, isServing: boolean, context: CommandContext) {
   const { config, log, notices, signal } = context;
   await using app = await openApp(context);
   await using stack = new AsyncDisposableStack();
@@ -44,11 +40,9 @@ async function runUntilStopped(
     const { url } = stack.use(await startApi(app));
     notices.info({ url }, 'Serving');
   }
-  if (isWorking) {
-    if (config.workerHealthPort !== undefined)
-      stack.use(await startWorkerHealth(app, config.workerHealthPort));
-    await startWork(app);
-  }
+  const { workerHealthPort: port } = config;
+  if (isWorking && port !== undefined) stack.use(await startWorkerHealth(app, port));
+  if (isWorking) await startWork(app);
   if (!signal.aborted) await once(signal, 'abort');
   log.info({}, 'Stopping');
 }

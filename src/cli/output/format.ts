@@ -1,4 +1,4 @@
-/** Values as people read them. Counts stay exact: they are grouped as text, never rounded. */
+/** Values, and tables of them, as people read them. Counts stay exact: they are grouped as text, never rounded. */
 const GROUPED = new Intl.NumberFormat('en-US');
 const BYTE_UNITS = ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB'];
 const SECOND_MS = 1000;
@@ -68,4 +68,38 @@ export function printable(text: string): string {
 export function truncate(text: string, characters: number): string {
   if (text.length <= characters) return text;
   return characters <= 1 ? '…'.slice(0, characters) : `${text.slice(0, characters - 1)}…`;
+}
+
+type Cell = string | number | bigint | boolean | null | undefined;
+
+/**
+ * A table for terminals.
+ * @param header names of the columns
+ * @param rows cells in the order of the header; a column that holds only numbers is set to the right
+ * @returns lines, each ended
+ */
+export function formatTable(header: readonly string[], rows: readonly (readonly Cell[])[]): string {
+  const columns = header.map((name, column) => {
+    const cells = rows.map((row) => row[column]);
+    const texts = [name, ...cells.map(cellText)];
+    const width = Math.max(...texts.map((text) => text.length));
+    const isRight = isNumeric(cells);
+    const [first, ...others] = texts.map((text) => (isRight ? text.padStart(width) : text.padEnd(width)));
+    return [first, '─'.repeat(width), ...others];
+  });
+  const lines = ['', '', ...rows].map((_, line) => columns.map((column) => column[line]).join('  '));
+  return lines.map((line) => `${line.trimEnd()}\n`).join('');
+}
+
+function cellText(cell: Cell): string {
+  if (cell === null || cell === undefined) return '–';
+  if (typeof cell === 'bigint') return formatCount(cell);
+  if (typeof cell === 'number') return Number.isInteger(cell) ? formatCount(cell) : String(cell);
+  return typeof cell === 'boolean' ? (cell ? 'yes' : 'no') : printable(cell);
+}
+
+function isNumeric(cells: readonly Cell[]): boolean {
+  const given = cells.filter((cell) => cell !== null && cell !== undefined);
+  const isNumber = (cell: Cell) => typeof cell !== 'boolean' && /^-?[\d,]+(?:\.\d+)?$/.test(String(cell));
+  return given.length > 0 && given.every(isNumber);
 }

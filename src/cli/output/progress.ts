@@ -2,39 +2,28 @@
  * Live progress of a command: a line a task with bar, count, rate and time left on a terminal, log lines
  * otherwise. Both are driven by a timer, so that a silent stretch of work still shows that it lives.
  */
+import type { WriteStream } from 'node:tty';
+import { styleText } from 'node:util';
 import { createLog, type Log, type LogLevel } from '../../core/log.ts';
 import { type ProgressLine, RateMeter } from '../../runs/progress.ts';
 import { formatCount, formatDuration, formatQuantity, formatShare, printable, truncate } from './format.ts';
-import { readableLog } from './log-lines.ts';
-
-/** What one followed run reports: a task for each line; a line that is reported no more has ended. */
-export interface RunView {
-  /** @param lines none where nothing is known at the moment: what was shown stays */
-  show(lines: readonly ProgressLine[]): void;
-  /** The run is over, and so is every line of it; what is shown later is nothing. */
-  finish(outcome: string): void;
-}
 
 export interface Progress extends Disposable {
-  openView(): RunView;
+  /** Of one followed run: a task for each line that it reports; a line that is reported no more has ended. */
+  openView(): {
+    /** @param lines none where nothing is known at the moment: what was shown stays */
+    show(lines: readonly ProgressLine[]): void;
+    /** The run is over, and so is every line of it; what is shown later is nothing. */
+    finish(outcome: string): void;
+  };
 }
 
 /** What a screen needs of stderr. */
-interface TerminalStream {
+type TerminalStream = Partial<Pick<WriteStream, 'isTTY' | 'columns' | 'rows'>> & {
   write(text: string): unknown;
-  readonly isTTY?: boolean;
-  readonly columns?: number;
-  readonly rows?: number;
-}
+};
 type Screen = ReturnType<typeof openScreen>;
-
-interface Task {
-  /** The view that it is a line of. */
-  readonly view: object;
-  readonly startedMs: number;
-  readonly rate: RateMeter;
-  latest: ProgressLine;
-}
+type Task = ReturnType<typeof startTask>;
 
 const REDRAW_MS = 120;
 /** No run is silent for longer than this. */
@@ -42,7 +31,6 @@ const LOG_EVERY_MS = 10_000;
 /** Tasks that a tick logs at most; more would bury everything else. */
 const LOGGED_TASKS_MAX = 20;
 const BAR_CHARACTERS = 20;
-const CLEAR_BELOW = '\u001B[0J';
 const COLUMNS_DEFAULT = 80;
 const ROWS_DEFAULT = 24;
 const SPINNER = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏'];
@@ -69,54 +57,63 @@ export function openTerminal(
  * @returns a progress that shows until it is disposed of; unfinished tasks then vanish
  */
 export function createProgress(log: Log, screen?: Screen): Progress {
-  const tasks = new Set<Task>();
-  const tick = screen === undefined ? () => logTasks([...tasks], log) : () => drawTasks([...tasks], screen);
-  let timer: NodeJS.Timeout | undefined;
-  const start = (view: object, latest: ProgressLine): Task => {
-    const task = { view, startedMs: performance.now(), rate: new RateMeter(), latest };
-    tasks.add(task);
-    timer ??= setInterval(tick, screen === undefined ? LOG_EVERY_MS : REDRAW_MS).unref();
-    if (screen === undefined) log.info({ task: latest.label }, 'Started');
-    return task;
+  /** Of each view its tasks, by their labels. */
+  const views = new Set<Map<string, Task>>();
+  const tick = () => {
+    const tasks = [...views].flatMap((view) => [...view.values()]);
+    if (screen !== undefined) return screen.draw(tasks);
+    for (const task of tasks.slice(0, LOGGED_TASKS_MAX)) log.info(measure(task), 'Progress');
+    const left = tasks.length - LOGGED_TASKS_MAX;
+    if (left > 0) log.info({ tasks: left }, 'More tasks in progress');
   };
-  const find = (view: object, label: string) =>
-    [...tasks].find((task) => task.view === view && task.latest.label === label);
-  /** What is a part of another ends without a word. */
-  const finishAllBut = (view: object, kept: readonly ProgressLine[], outcome?: string) => {
-    for (const task of tasks) {
-      if (task.view !== view || kept.some(({ label }) => label === task.latest.label)) continue;
-      tasks.delete(task);
-      if (task.latest.isPart === true) continue;
+  let timer: NodeJS.Timeout | undefined;
+  const start = (line: ProgressLine) => {
+    timer ??= setInterval(tick, screen === undefined ? LOG_EVERY_MS : REDRAW_MS).unref();
+    if (screen === undefined) log.info({ task: line.label }, 'Started');
+    return startTask(line);
+  };
+  const endAllBut = (view: Map<string, Task>, kept: readonly ProgressLine[], outcome?: string) => {
+    for (const task of view.values()) {
+      const { label, isPart } = task.latest;
+      if (kept.some((line) => line.label === label)) continue;
+      view.delete(label);
+      // What is a part of another ends without a word.
+      if (isPart === true) continue;
       if (screen === undefined) log.info({ ...measure(task), outcome }, 'Finished');
       else screen.write(describeEnd(task, outcome));
     }
   };
   return {
     openView: () => {
-      const view = {};
-      let isOver = false;
+      const view = new Map<string, Task>();
+      views.add(view);
       return {
         show: (lines) => {
-          if (lines.length === 0 || isOver) return;
-          finishAllBut(view, lines);
+          if (lines.length === 0 || !views.has(view)) return;
+          endAllBut(view, lines);
           for (const line of lines) {
-            const task = find(view, line.label) ?? start(view, line);
+            const task = view.get(line.label) ?? start(line);
+            view.set(line.label, task);
             task.latest = line;
             task.rate.add(BigInt(line.done), performance.now());
           }
         },
         finish: (outcome) => {
-          isOver = true;
-          finishAllBut(view, [], outcome);
+          views.delete(view);
+          endAllBut(view, [], outcome);
         },
       };
     },
     [Symbol.dispose]: () => {
       clearInterval(timer);
-      tasks.clear();
+      views.clear();
       screen?.[Symbol.dispose]();
     },
   };
+}
+
+function startTask(latest: ProgressLine) {
+  return { startedMs: performance.now(), rate: new RateMeter(), latest };
 }
 
 /** The task's state, as fields of a log line; the time left where the present rate tells it. */
@@ -135,18 +132,9 @@ function describeEnd(ended: Task, outcome = 'complete'): string {
   return `${told === '' ? '✓' : '!'} ${task}  ${formatQuantity(done, unit)} in ${formatDuration(elapsedMs)}${told}\n`;
 }
 
-function drawTasks(tasks: readonly Task[], screen: Screen): void {
-  const room = screen.linesMax();
-  const shown = tasks.slice(0, tasks.length > room ? room - 1 : room).map(measure);
-  const labelWidth = Math.max(0, ...shown.map(({ task }) => task.length));
-  const lines = shown.map((state) => liveLine(state, labelWidth));
-  if (shown.length < tasks.length) lines.push(`… and ${formatCount(tasks.length - shown.length)} more`);
-  screen.show(lines);
-}
-
 function liveLine(state: ReturnType<typeof measure>, labelWidth: number): string {
   const { task, done, total, unit, note, perSecond, elapsedMs, leftMs } = state;
-  const spinner = SPINNER[Math.floor(elapsedMs / REDRAW_MS) % SPINNER.length] ?? '';
+  const spinner = SPINNER[Math.floor(elapsedMs / REDRAW_MS) % SPINNER.length];
   const parts = [`${spinner} ${task.padEnd(labelWidth)}`];
   if (total === undefined) parts.push(formatQuantity(done, unit));
   else parts.push(bar(BigInt(done), BigInt(total)), formatShare(done, total, unit, ' / '));
@@ -162,12 +150,6 @@ function bar(done: bigint, total: bigint): string {
   return `${'█'.repeat(filled)}${'░'.repeat(BAR_CHARACTERS - filled)} ${String(percent).padStart(3)}%`;
 }
 
-function logTasks(tasks: readonly Task[], log: Log): void {
-  for (const task of tasks.slice(0, LOGGED_TASKS_MAX)) log.info(measure(task), 'Progress');
-  const left = tasks.length - LOGGED_TASKS_MAX;
-  if (left > 0) log.info({ tasks: left }, 'More tasks in progress');
-}
-
 /**
  * The bottom lines of a terminal: they are redrawn in place, and everything else is written above them.
  * Logs and progress share one screen, so that neither tears the other apart.
@@ -175,23 +157,54 @@ function logTasks(tasks: readonly Task[], log: Log): void {
  */
 function openScreen(stream: TerminalStream) {
   let lines: readonly string[] = [];
-  const draw = (above: string, below: readonly string[]) => {
-    const clear = lines.length === 0 ? '' : `\u001B[${lines.length}A\r${CLEAR_BELOW}`;
+  const redraw = (above: string, below: readonly string[]) => {
+    const clear = lines.length === 0 ? '' : `\u001B[${lines.length}A\r\u001B[0J`;
     lines = below;
     if (clear !== '' || above !== '' || below.length > 0) stream.write(`${clear}${above}${below.join('')}`);
   };
-  // Terminals that do not know their size say 0 or nothing.
-  const linesMax = () => Math.max(1, (stream.rows || ROWS_DEFAULT) - 2);
   return {
-    /** How many bottom lines there can be: at least one line of the window stays for what is above. */
-    linesMax,
     /** Writes whole lines above the bottom ones. */
-    write: (text: string) => draw(text, lines),
-    show: (shown: readonly string[]) => {
+    write: (text: string) => redraw(text, lines),
+    draw: (tasks: readonly Task[]) => {
+      // Terminals that do not know their size say 0 or nothing. A line of the window at least stays for what is above.
       const columns = (stream.columns || COLUMNS_DEFAULT) - 1;
-      const fitting = shown.slice(0, linesMax()).map((line) => `${truncate(line, columns)}\n`);
-      draw('', fitting);
+      const room = Math.max(1, (stream.rows || ROWS_DEFAULT) - 2);
+      const shown = tasks.slice(0, tasks.length > room ? room - 1 : room).map(measure);
+      const labelWidth = Math.max(0, ...shown.map(({ task }) => task.length));
+      const below = shown.map((state) => liveLine(state, labelWidth));
+      if (shown.length < tasks.length) below.push(`… and ${formatCount(tasks.length - shown.length)} more`);
+      redraw(
+        '',
+        below.map((line) => `${truncate(line, columns)}\n`),
+      );
     },
-    [Symbol.dispose]: () => draw('', []),
+    [Symbol.dispose]: () => redraw('', []),
   };
+}
+
+const LOGGED_CHARACTERS_MAX = 200;
+type Style = Parameters<typeof styleText>[0];
+const STYLES: Readonly<Record<string, Style>> = { warn: 'yellow', error: 'red', debug: 'dim', trace: 'dim' };
+
+/** A JSON line of the log made readable: time, level, message, then the fields. @returns it with its line end */
+export function readableLog(line: string): string {
+  const { level, time, pid: _pid, msg, err, ...fields } = JSON.parse(line) as Record<string, unknown>;
+  const text = [
+    `${shown(time).slice(11, 19)} ${shown(level).padEnd(5)} ${shown(msg)}`,
+    ...Object.entries(fields).map(([name, value]) => `${name}=${shown(value)}`),
+    ...errorText(err),
+  ].join('  ');
+  const style = STYLES[shown(level)];
+  return `${style === undefined ? text : styleText(style, text)}\n`;
+}
+
+function shown(value: unknown): string {
+  const text = typeof value === 'string' ? value : (JSON.stringify(value) ?? '');
+  return printable(truncate(text, LOGGED_CHARACTERS_MAX));
+}
+
+/** `message (CODE)`; stacks stay in the JSON form. */
+function errorText(error: unknown): readonly string[] {
+  if (typeof error !== 'object' || error === null || !('message' in error)) return [];
+  return [`${shown(error.message)}${'code' in error ? ` (${shown(error.code)})` : ''}`];
 }

@@ -12,27 +12,18 @@ const FAULTS_SHOWN_MAX = 5;
 const VALUE_CHARACTERS_MAX = 400;
 const LABEL_CHARACTERS = 11;
 
-const LIST = ['rows', 'newRows', 'pages', 'asOfHeight', 'doubts'];
+const LIST = 'rows newRows pages asOfHeight doubts';
 /** What the summary tells of a run, or of a part of a nightly run: the first always, the rest where there are some. */
-const TOLD: Readonly<Record<string, readonly string[]>> = {
+const TOLD: Readonly<Record<string, string>> = {
   sync: LIST,
   parties: LIST,
   checkpoints: LIST,
-  export: ['rows', 'replacedRows', 'bytes', 'segments', 'closedTo'],
-  exports: [
-    'newRows',
-    'parties',
-    'replacedRows',
-    'newSegments',
-    'failed',
-    'suspicious',
-    'unasked',
-    'deferred',
-  ],
-  load: ['rows', 'segments', 'quarantinedCount', 'effectsContradicted'],
-  lake: ['rows', 'version', 'files', 'bytes'],
-  verify: ['problemCount', 'segments', 'objectBytes', 'warehouseRows', 'lakeRows'],
-  source: ['bytes', 'lists', 'exports', 'retries'],
+  export: 'rows replacedRows bytes segments closedTo',
+  exports: 'newRows parties replacedRows newSegments failed suspicious unasked deferred',
+  load: 'rows segments quarantinedCount effectsContradicted',
+  lake: 'rows version files bytes',
+  verify: 'problemCount segments objectBytes warehouseRows lakeRows',
+  source: 'bytes lists exports retries',
 };
 /** Under these names evidence says what went wrong, wherever in it they lie. */
 const FAULTS = /^(?:missing|violations|knownGaps|warnings|problems|quarantined|failures|failed)$/;
@@ -76,26 +67,23 @@ function runHead({ kind, subject, state, verdict, startedAt, finishedAt }: Field
 }
 
 function partLines(label: string, part: Fields): string[] {
-  const [first = '', ...others] = TOLD[label] ?? [];
-  const given = { ...part, ...fields(part['checked']), ...fields(part['requests']) };
-  const amounts = Object.entries(given).map(([name, value]) => [
-    name,
-    Array.isArray(value) ? value.length : value,
-  ]);
-  const values = Object.fromEntries(amounts) as Fields;
+  const [first = '', ...others] = TOLD[label]?.split(' ') ?? [];
+  const given: Fields = { ...part, ...fields(part['checked']), ...fields(part['requests']) };
+  const amount = (name: string) => (Array.isArray(given[name]) ? given[name].length : given[name]);
+  if (amount(first) === undefined) return [];
+  const some = others.filter((name) => isPlain(amount(name)) && !/^0?$/.test(String(amount(name))));
+  const facts = [first, ...some].map((name) => tell(name, amount(name))).join(', ');
   const verdict = word(part['verdict']);
-  const some = others.filter((name) => isPlain(values[name]) && !/^0?$/.test(String(values[name])));
-  const facts = values[first] === undefined ? [] : [first, ...some].map((name) => tell(name, values[name]));
-  if (facts.length === 0) return [];
   const mark = verdict === '' || verdict === 'complete' ? '' : `${verdict}: `;
-  return [labelled(label, `${mark}${facts.join(', ')}`), ...partLines('lake', fields(part['lake']))];
+  return [labelled(label, `${mark}${facts}`), ...partLines('lake', fields(part['lake']))];
 }
 
 /** `1,200 new rows`, `as of height 99`. */
 function tell(name: string, value: unknown): string {
   const text = valueText(name, value);
   if (name === 'bytes') return text;
-  const label = humanName(name).replace(/ count$/, 's');
+  const words = name.replaceAll(/[A-Z]/g, ' $&').toLowerCase();
+  const label = words.replace(/ count$/, 's');
   if (NAMES.test(name) || !/^[\d,]+$/.test(text)) return `${label} ${text}`;
   return `${text} ${text === '1' ? label.replace(/ies$/, 'y').replace(/s$/, '') : label}`;
 }
@@ -145,12 +133,6 @@ function isRecord(value: unknown): value is Fields {
 
 function fields(value: unknown): Fields {
   return isRecord(value) ? value : {};
-}
-
-/** `leftOutRows` → `left out rows` */
-function humanName(name: string): string {
-  const words = name.replaceAll(/([a-z\d])([A-Z])/g, '$1 $2').replaceAll('_', ' ');
-  return printable(words.toLowerCase());
 }
 
 function word(value: unknown): string {

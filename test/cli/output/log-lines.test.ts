@@ -1,7 +1,6 @@
 import { stripVTControlCharacters } from 'node:util';
 import { describe, expect, test } from 'vitest';
-import { readableLog } from '../../../src/cli/output/log-lines.ts';
-import { openTerminal } from '../../../src/cli/output/progress.ts';
+import { openTerminal, readableLog } from '../../../src/cli/output/progress.ts';
 
 function readable(record: unknown): string {
   return stripVTControlCharacters(readableLog(`${JSON.stringify(record)}\n`));

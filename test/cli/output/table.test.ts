@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { formatTable } from '../../../src/cli/output/table.ts';
+import { formatTable } from '../../../src/cli/output/format.ts';
 
 test('a table sets numbers to the right and all other values to the left', () => {
   const table = formatTable(
