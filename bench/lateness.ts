@@ -6,12 +6,13 @@
 import { openApp, type App } from '../src/app/app.ts';
 import { readConfig } from '../src/config/environment.ts';
 import { createLog } from '../src/core/log.ts';
+import { planNightly, readLateness } from '../src/runs/store/nightly/nightly-plan.ts';
 import { fraction, noise } from '../src/sandbox/network/seeded.ts';
 import { givenNumbers, openFolder, say } from './world/scratch-world.ts';
 
 const [PARTIES = 2_000, NIGHTS = 365] = givenNumbers();
 const SEED = 7;
-const IDLE_NIGHTS_MAX = 28;
+const SCOPE = { partyIds: undefined, everyParty: false, idleNightsMax: 28 };
 /** The parties that a night can ask, as a share of all. */
 const SHARES = [0.5, 0.2, 0.1, 0.05];
 /** How many in a hundred parties have entries on how many of a hundred nights. */
@@ -59,13 +60,11 @@ async function age(app: App): Promise<void> {
 }
 
 async function askNight(app: App, capacity: number): Promise<readonly string[]> {
-  const { runs, nightly, plans } = app.jobs;
+  const { db, runs, nightly } = app.jobs;
   const { runId } = await runs.create({ kind: 'nightly', subject: 'bench' });
-  await plans.plan({
+  await planNightly(db, {
+    ...SCOPE,
     runId,
-    partyIds: undefined,
-    everyParty: false,
-    idleNightsMax: IDLE_NIGHTS_MAX,
     exportsMax: undefined,
   });
   const taken = await nightly.take(runId, capacity);
@@ -109,7 +108,7 @@ async function simulateYear(app: App, capacity: number): Promise<Year> {
       year.firstPassNights = night;
     await age(app);
   }
-  year.late = (await app.jobs.plans.lateness(IDLE_NIGHTS_MAX)).late;
+  year.late = (await readLateness(app.jobs.db, SCOPE)).late;
   return year;
 }
 

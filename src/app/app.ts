@@ -12,12 +12,11 @@ import { Presence } from '../postgres/presence.ts';
 import { Queues } from '../queue/queues.ts';
 import { openPostgresBackend, openRedisBackend } from '../queue/redis-and-postgres.ts';
 import type { JobDeps } from '../runs/job.ts';
-import { nextScheduledMs } from '../runs/nightly/scheduled-times.ts';
+import { nextScheduledMs } from '../runs/nightly/start-scheduled.ts';
 import { ProgressHints } from '../runs/progress.ts';
 import { openPoster } from '../runs/notices.ts';
 import { RunCosts } from '../runs/store/run-costs.ts';
 import { readCompleteness } from '../runs/store/completeness.ts';
-import { NightlyPlans } from '../runs/store/nightly/nightly-plans.ts';
 import { NightlyStore } from '../runs/store/nightly/nightly-store.ts';
 import { readRunFacts } from '../runs/store/run-facts.ts';
 import { appendLines, RunLogs } from '../runs/store/run-logs.ts';
@@ -135,7 +134,6 @@ function openJobDeps(services: Services, limits: SourceDeps['limits'], stack: As
     source: asked,
     completeness: () => readCompleteness(db),
     nightly: new NightlyStore(db),
-    plans: new NightlyPlans(db),
     queue: queues,
     progress: stack.use(new ProgressHints(state, work.onProgress)),
     costs: stack.use(new RunCosts({ meter, db, log })),

@@ -12,11 +12,9 @@ import type { ListLatency } from '../source/observers.ts';
 import type { ProgressHints, ProgressLine } from './progress.ts';
 import type { RunCosts } from './store/run-costs.ts';
 import type { Notices } from './notices.ts';
-import type { NightlyPlans } from './store/nightly/nightly-plans.ts';
 import type { NightlyStore } from './store/nightly/nightly-store.ts';
 import type { Database } from '../postgres/database.ts';
 import type { Completeness } from './store/completeness.ts';
-import type { Schedule } from './nightly/scheduled-times.ts';
 import type { Run, RunStore } from './store/run-store.ts';
 import type { SyncRequest } from '../list-sync/sync.ts';
 
@@ -101,7 +99,6 @@ export interface JobDeps extends Pick<Config, NightlySetting | 'sourceExportConc
   readonly stages: Stages;
   readonly runs: RunStore;
   readonly nightly: NightlyStore;
-  readonly plans: NightlyPlans;
   readonly queue: Pick<Queues, 'add' | 'holds' | 'open'>;
   /** What this process asks; undefined where no SOURCE_URL is set. Jobs of another source are refused. */
   readonly source: { readonly id: string; readonly url: string } | undefined;
@@ -112,7 +109,8 @@ export interface JobDeps extends Pick<Config, NightlySetting | 'sourceExportConc
   readonly costs: Pick<RunCosts, 'charge' | 'ofRun' | 'flush'>;
   /** Absent where nobody is to be told. */
   readonly notices?: Notices | undefined;
-  readonly schedule: Schedule;
+  /** Of nightly runs: a cron pattern, and whose time it means. */
+  readonly schedule: Readonly<Record<'pattern' | 'tz', string>>;
   readonly log: Log;
 }
 

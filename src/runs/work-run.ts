@@ -48,16 +48,6 @@ export type LastWords = (
   signal: AbortSignal,
 ) => Promise<VerdictWithEvidence>;
 
-/** A run that this process has begun to work. */
-interface Delivery {
-  readonly run: Run;
-  /** For log lines. */
-  readonly about: Pick<Run, 'runId' | 'kind' | 'subject'>;
-  readonly deps: WorkRunDeps;
-  readonly context: JobContext;
-  readonly lastWords: LastWords;
-}
-
 /**
  * Starts or resumes the run, renews it while `work` runs and reports its progress, and records how it ended.
  * @throws what may pass, so that the queue delivers the job again
@@ -80,28 +70,28 @@ export async function workRun(
   }
   // Told to stop while nobody worked it.
   if (run.cancelRequested) return runs.markCancelled(runId);
-  const { kind, subject, attempts } = run;
-  const delivery = { run, about: { runId, kind, subject }, deps, context, lastWords };
-  if (attempts > 1)
-    log.info({ ...delivery.about, attempts, ageMs: ageMs(run) }, 'Run taken over, or tried again');
-  if (await endsProcesses(known, delivery)) return;
+  const delivery = openDelivery(run, deps, context, lastWords);
+  const { about, ageMs } = delivery;
+  const { attempts } = run;
+  if (attempts > 1) log.info({ ...about, attempts, ageMs: ageMs() }, 'Run taken over, or tried again');
+  if (await delivery.endsProcesses(known)) return;
   const cancel = new AbortController();
   const signal = AbortSignal.any([context.signal, cancel.signal]);
   const call: StageCall = { signal, onProgress: (lines) => progress.report(runId, lines) };
   const timers = [
     setInterval(() => void renew(runId, deps, cancel), HEARTBEAT_MS),
-    setInterval(() => void tell(delivery), deps.tellEveryMs ?? TELL_EVERY_MS),
+    setInterval(() => void delivery.tell(), deps.tellEveryMs ?? TELL_EVERY_MS),
   ];
   try {
-    const workAndTell = async () => conclude(await work(run, call), delivery, signal);
+    const workAndTell = async () => delivery.conclude(await work(run, call), signal);
     const { verdict, evidence } = await inRun(runId, () => costs.charge(runId, workAndTell));
     await progress.settle(runId);
     await costs.flush();
     await runs.finish(runId, verdict, evidence);
-    log.info({ ...delivery.about, verdict, tookMs: ageMs(run) }, 'Run finished');
+    log.info({ ...about, verdict, tookMs: ageMs() }, 'Run finished');
   } catch (error) {
     if (cancel.signal.aborted) await runs.markCancelled(runId);
-    else if (!context.signal.aborted) await settleFailure(delivery, error);
+    else if (!context.signal.aborted) await delivery.settleFailure(error);
     // This process is stopping: another goes on with the run, unless it was cancelled at the same moment.
     else if ((await runs.heartbeat(runId)).cancelRequested) await runs.markCancelled(runId);
     else {
@@ -113,56 +103,77 @@ export async function workRun(
   }
 }
 
-/** Since its first delivery. */
-function ageMs(run: Run): number {
-  return Date.now() - Date.parse(run.startedAt ?? run.queuedAt);
-}
+/** What becomes of a run that this process has begun to work. */
+function openDelivery(run: Run, deps: WorkRunDeps, context: JobContext, lastWords: LastWords) {
+  const { runs, log } = deps;
+  const { runId, kind, subject } = run;
+  const { attempt } = context;
+  /** For log lines. */
+  const about = { runId, kind, subject };
+  /** Since its first delivery. */
+  const ageMs = () => Date.now() - Date.parse(run.startedAt ?? run.queuedAt);
 
-/** How far the run is, in the lines that every view shows. */
-async function tell({ run, about, deps }: Delivery): Promise<void> {
-  const progress = (await deps.progress.read(run.runId)).map(({ label, done, total, unit, note }) => {
-    const counted = total === undefined ? `${done} ${unit}` : `${done} of ${total} ${unit}`;
-    return `${label}: ${counted}${note === undefined ? '' : `, ${note}`}`;
-  });
-  deps.log.info({ ...about, tookMs: ageMs(run), progress }, 'Run goes on');
-}
-
-async function conclude(
-  ended: VerdictWithEvidence,
-  delivery: Delivery,
-  signal: AbortSignal,
-  hasFailed = false,
-) {
-  const { run, about, deps } = delivery;
-  try {
-    return await delivery.lastWords(run, ended, signal);
-  } catch (error) {
-    if (!hasFailed && !(error instanceof PermanentError)) throw error;
-    deps.log.warn({ ...about, err: error }, 'The end of a run could not be reported');
-    const evidence = { ...ended.evidence, reportProblem: describeError(error) };
-    return { verdict: worst([ended.verdict, 'incomplete']), evidence };
+  async function conclude(ended: VerdictWithEvidence, signal: AbortSignal, hasFailed = false) {
+    try {
+      return await lastWords(run, ended, signal);
+    } catch (error) {
+      if (!hasFailed && !(error instanceof PermanentError)) throw error;
+      log.warn({ ...about, err: error }, 'The end of a run could not be reported');
+      const evidence = { ...ended.evidence, reportProblem: describeError(error) };
+      return { verdict: worst([ended.verdict, 'incomplete']), evidence };
+    }
   }
-}
 
-async function failRun(verdict: Verdict, error: ReturnType<typeof describeError>, delivery: Delivery) {
-  const { run, deps, context } = delivery;
-  const signal = AbortSignal.any([context.signal, AbortSignal.timeout(LAST_WORDS_MS)]);
-  const ended = await conclude({ verdict, evidence: { error } }, delivery, signal, true);
-  await deps.runs.finish(run.runId, ended.verdict, ended.evidence);
-}
+  async function fail(verdict: Verdict, error: ReturnType<typeof describeError>) {
+    const signal = AbortSignal.any([context.signal, AbortSignal.timeout(LAST_WORDS_MS)]);
+    const ended = await conclude({ verdict, evidence: { error } }, signal, true);
+    await runs.finish(runId, ended.verdict, ended.evidence);
+  }
 
-/** Whether the run was ended instead of being worked once more: its job took one process after the other. */
-async function endsProcesses(known: Run, delivery: Delivery): Promise<boolean> {
-  const { run, about, deps } = delivery;
-  const deaths = await countDeaths(known, deps);
-  if (deaths < DEATHS_MAX && run.attempts <= DELIVERIES_MAX) return false;
-  const message =
-    deaths < DEATHS_MAX
-      ? `its job ended ${DELIVERIES_MAX} times without a result`
-      : `its job ended ${deaths} processes in a row at the same place`;
-  deps.log.error({ ...about, deaths }, 'Run delivered too often');
-  await failRun('failed', { code: 'DELIVERED_TOO_OFTEN', message }, delivery);
-  return true;
+  return {
+    about,
+    ageMs,
+    conclude,
+    /** How far the run is, in the lines that every view shows. */
+    async tell() {
+      const progress = (await deps.progress.read(runId)).map(({ label, done, total, unit, note }) => {
+        const counted = total === undefined ? `${done} ${unit}` : `${done} of ${total} ${unit}`;
+        return `${label}: ${counted}${note === undefined ? '' : `, ${note}`}`;
+      });
+      log.info({ ...about, tookMs: ageMs(), progress }, 'Run goes on');
+    },
+    /** Whether the run was ended instead of being worked once more: its job took one process after the other. */
+    async endsProcesses(known: Run) {
+      const deaths = await countDeaths(known, deps);
+      if (deaths < DEATHS_MAX && run.attempts <= DELIVERIES_MAX) return false;
+      const message =
+        deaths < DEATHS_MAX
+          ? `its job ended ${DELIVERIES_MAX} times without a result`
+          : `its job ended ${deaths} processes in a row at the same place`;
+      log.error({ ...about, deaths }, 'Run delivered too often');
+      await fail('failed', { code: 'DELIVERED_TOO_OFTEN', message });
+      return true;
+    },
+    /** Gives the job back to the queue where the error may pass, else records what was wrong. */
+    async settleFailure(thrown: unknown) {
+      const reason = errorLine(thrown);
+      // Another worker has the same work in hand: it settles what it works, and a run left alone is queued again.
+      if (thrown instanceof FencedError)
+        return log.info({ ...about, reason }, 'Run left to the worker that took it over');
+      const sinceMs = ageMs();
+      if (isTriedAgain(thrown, runId, attempt)) {
+        await runs.giveBack(runId, { hasTried: errorCode(thrown) !== 'LIST_BUSY' }).catch(() => undefined);
+        // Until when a service asked to be left alone.
+        const notBefore = thrown.retryAfterMs && new Date(Date.now() + thrown.retryAfterMs).toISOString();
+        log.warn({ ...about, sinceMs, attempt, notBefore, reason }, 'Run is tried again');
+        throw thrown;
+      }
+      log.error({ ...about, err: thrown, sinceMs }, 'Run ended without its result');
+      away.delete(runId);
+      const mayPass = thrown instanceof RetryableError && !(thrown instanceof UnreachableError);
+      await fail(mayPass ? 'incomplete' : 'failed', describeError(thrown));
+    },
+  };
 }
 
 /**
@@ -222,28 +233,6 @@ async function renew(runId: string, deps: WorkRunDeps, cancel: AbortController):
     // The work itself meets the same database and says what is wrong with it.
     deps.log.debug({ err: error, runId }, 'Run could not be renewed');
   }
-}
-
-/** Gives the job back to the queue where the error may pass, else records what was wrong. */
-async function settleFailure(delivery: Delivery, error: unknown): Promise<void> {
-  const { run, about, deps, context } = delivery;
-  const { runs, log } = deps;
-  // Another worker has the same work in hand: it settles what it works, and a run left alone is queued again.
-  if (error instanceof FencedError)
-    return log.info({ ...about, reason: errorLine(error) }, 'Run left to the worker that took it over');
-  const sinceMs = ageMs(run);
-  if (isTriedAgain(error, run.runId, context.attempt)) {
-    await runs.giveBack(run.runId, { hasTried: errorCode(error) !== 'LIST_BUSY' }).catch(() => undefined);
-    // Until when a service asked to be left alone.
-    const notBefore = error.retryAfterMs && new Date(Date.now() + error.retryAfterMs).toISOString();
-    const reason = errorLine(error);
-    log.warn({ ...about, sinceMs, attempt: context.attempt, notBefore, reason }, 'Run is tried again');
-    throw error;
-  }
-  log.error({ ...about, err: error, sinceMs }, 'Run ended without its result');
-  away.delete(run.runId);
-  const mayPass = error instanceof RetryableError && !(error instanceof UnreachableError);
-  await failRun(mayPass ? 'incomplete' : 'failed', describeError(error), delivery);
 }
 
 function isTriedAgain(error: unknown, runId: string, attempt: number): error is RetryableError {

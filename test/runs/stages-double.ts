@@ -9,7 +9,6 @@ import { openPostgresBackend } from '../../src/queue/redis-and-postgres.ts';
 import { QUEUE_NAMES } from '../../src/queue/backend.ts';
 import { Queues } from '../../src/queue/queues.ts';
 import { openWarehouse, type Warehouse } from '../../src/postgres/database.ts';
-import { NightlyPlans } from '../../src/runs/store/nightly/nightly-plans.ts';
 import { NightlyStore } from '../../src/runs/store/nightly/nightly-store.ts';
 import { RunStore } from '../../src/runs/store/run-store.ts';
 
@@ -91,7 +90,6 @@ export async function openJobWorld(
     stages,
     runs: new RunStore(warehouse.db, options.source?.url),
     nightly: new NightlyStore(warehouse.db),
-    plans: new NightlyPlans(warehouse.db),
     queue: queues,
     progress: {
       report: (runId, lines) => void progress.set(runId, lines),

@@ -3,18 +3,14 @@ import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { formatInstant } from '../../core/time.ts';
 import type { VerdictWithEvidence } from '../../core/verdict.ts';
+import type { ListLatency } from '../../source/observers.ts';
 import { fixClock } from './export-ledgers.ts';
 import { BATCH_MAX, JOBS, PRIORITY, type JobDeps } from '../job.ts';
-import { watchSource } from './source-watch.ts';
-import type { NightlyScope } from '../store/nightly/nightly-scope.ts';
-import type { Estimate } from '../store/nightly/nightly-plans.ts';
+import { readNightlyScope } from './nightly-preview.ts';
+import { planNightly, readLateness } from '../store/nightly/nightly-plan.ts';
 import type { NightlyCounts } from '../store/nightly/nightly-store.ts';
 import type { Run } from '../store/run-store.ts';
 
-/** While asking everyone fits into this, everyone is asked every night. */
-const NIGHT_MS = 6 * 3_600_000;
-/** A sixth of the shortest usual retention of ledgers (six months): nothing can be lost by waiting. */
-const IDLE_NIGHTS_MAX = 28;
 /** Ledgers in the queue at once; the rest waits in Postgres. */
 const QUEUED_MAX = 1_000;
 const FEED_MAX = 400;
@@ -26,24 +22,18 @@ const POLL_MAX_MS = 2_000;
 const STALLED_MS = 60_000;
 /** Nothing settled, and nobody exporting, for this long: no worker takes part. */
 const NO_PROGRESS_MS = 600_000;
+const PROBE_EVERY_MS = 30_000;
+/** After a slow answer it is asked sooner. */
+const PROBE_AGAIN_MS = 5_000;
+/** One slow answer is a passing delay, on either side. */
+const SLOW_ANSWERS_MAX = 3;
+const SLOW_MS = 5_000;
+/** Many times the usual, where the usual is not next to nothing. */
+const SLOWER_TIMES = 10;
+const USUAL_MIN_MS = 100;
 
-/** Whether a night is long enough to ask every party, by what an export took lately. */
-export function everyPartyFits(parties: number, secondsPerExport: number | null): boolean {
-  return secondsPerExport === null || parties * secondsPerExport * 1_000 <= NIGHT_MS;
-}
-
-/** Whom the run is about, by the configuration and by what an export took lately. */
-export async function readNightlyScope({
-  plans,
-  nightlyParties,
-}: Pick<JobDeps, 'plans' | 'nightlyParties'>): Promise<{ scope: NightlyScope; estimate: Estimate }> {
-  const partyIds = nightlyParties.kind === 'list' ? nightlyParties.ids : undefined;
-  const estimate = await plans.estimate(partyIds);
-  const everyParty = everyPartyFits(estimate.parties, estimate.secondsPerExport);
-  return { scope: { partyIds, everyParty, idleNightsMax: IDLE_NIGHTS_MAX }, estimate };
-}
-
-interface Limits {
+interface Asking {
+  readonly signal: AbortSignal;
   /** When asking ends, in milliseconds since 1970; undefined: when everyone was asked. */
   readonly untilMs?: number | undefined;
   readonly noProgressMs?: number;
@@ -57,26 +47,21 @@ interface Limits {
  * `complete`: every due ledger was asked and proven up to the run's `closedTo`, none was left, and no party is later
  * than promised.
  */
-export async function exportDue(
-  run: Run,
-  deps: JobDeps,
-  signal: AbortSignal,
-  limits: Limits = {},
-): Promise<VerdictWithEvidence> {
+export async function exportDue(run: Run, deps: JobDeps, asking: Asking): Promise<VerdictWithEvidence> {
   const { runId } = run;
-  const { nightly, plans } = deps;
-  const clock = await fixClock(run, deps, signal);
+  const { db, nightly } = deps;
+  const clock = await fixClock(run, deps, asking.signal);
   const { scope } = await readNightlyScope(deps);
-  const { asked, ...left } = await plans.plan({ ...scope, runId, exportsMax: deps.nightlyExportsMax });
+  const { asked, ...left } = await planNightly(db, { ...scope, runId, exportsMax: deps.nightlyExportsMax });
   const { deferred, deferredSince, deferredNeverAsked, notDue } = left;
   await nightly.requeue(runId);
   const startedMs = performance.now();
   const before = await nightly.counts(runId, asked);
-  const stopped = await feedExports(runId, asked, deps, limits, signal);
+  const stopped = await feedExports(runId, asked, deps, asking);
   const { done, failed, due, queued } = await nightly.counts(runId, asked);
   const exported = done - before.done;
   const summary = await nightly.summary(runId);
-  const lateness = await plans.lateness(IDLE_NIGHTS_MAX, scope.partyIds);
+  const lateness = await readLateness(db, scope);
   const unasked = due + queued;
   const lacking = failed + unasked + lateness.late + deferred + summary.incomplete;
   return {
@@ -104,11 +89,12 @@ export async function exportDue(
  * Keeps the queue filled until every ledger is settled, the window is over, or nobody makes progress.
  * @returns why it stopped before every ledger was settled, where it did
  */
-async function feedExports(runId: string, asked: number, deps: JobDeps, limits: Limits, signal: AbortSignal) {
+async function feedExports(runId: string, asked: number, deps: JobDeps, asking: Asking) {
   const { nightly, runs, stages, log } = deps;
+  const { signal, probeEveryMs } = asking;
   const startedMs = performance.now();
-  const isUnwell = watchSource(() => stages.sourceLatency(signal), limits.probeEveryMs);
-  const findStall = watchProgress(runId, deps, limits);
+  const isUnwell = watchSource(() => stages.sourceLatency(signal), probeEveryMs);
+  const findStall = watchProgress(runId, deps, asking);
   for (;;) {
     const counts = await nightly.counts(runId, asked);
     await tell(runId, counts, deps);
@@ -128,9 +114,34 @@ async function feedExports(runId: string, asked: number, deps: JobDeps, limits: 
   }
 }
 
+/** Whether an answer took so much longer than usual that the source may want to be left alone. */
+export function isSlow({ lastMs, medianMs }: ListLatency): boolean {
+  return lastMs > SLOW_MS || lastMs > SLOWER_TIMES * Math.max(medianMs, USUAL_MIN_MS);
+}
+
+/**
+ * Asks the source a small question now and then: how it bears the exports. Nothing else tells.
+ * @returns what asks where it is time to, and tells how long the last answer took where several in a row were slow
+ */
+export function watchSource(
+  probe: () => Promise<ListLatency>,
+  everyMs = PROBE_EVERY_MS,
+): () => Promise<ListLatency | undefined> {
+  let probedAtMs = performance.now();
+  let slowAnswers = 0;
+  return async () => {
+    const pauseMs = slowAnswers > 0 ? Math.min(PROBE_AGAIN_MS, everyMs) : everyMs;
+    if (performance.now() - probedAtMs < pauseMs) return undefined;
+    const latency = await probe();
+    probedAtMs = performance.now();
+    slowAnswers = isSlow(latency) ? slowAnswers + 1 : 0;
+    return slowAnswers >= SLOW_ANSWERS_MAX ? latency : undefined;
+  };
+}
+
 /** What was lost with its queue is queued again; what nobody works ends the asking. */
-function watchProgress(runId: string, { nightly, queue, log }: JobDeps, limits: Limits) {
-  const { untilMs = Infinity, stalledMs = STALLED_MS, noProgressMs = NO_PROGRESS_MS } = limits;
+function watchProgress(runId: string, { nightly, queue, log }: JobDeps, asking: Asking) {
+  const { untilMs = Infinity, stalledMs = STALLED_MS, noProgressMs = NO_PROGRESS_MS } = asking;
   /** How many were settled when that number changed last, when that was, and when the queue was asked last. */
   let [settled, sinceMs, lookedMs] = [-1, 0, 0];
   return async ({ done, failed, queued }: NightlyCounts): Promise<string | undefined> => {

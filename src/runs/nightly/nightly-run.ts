@@ -12,7 +12,7 @@ import { errorIn, isOver } from '../run-document.ts';
 import type { NewRun, Run } from '../store/run-store.ts';
 import { describeError } from '../work-run.ts';
 import { exportDue } from './nightly-exports.ts';
-import { nextScheduledMs } from './scheduled-times.ts';
+import { nextScheduledMs } from './start-scheduled.ts';
 
 const HOUR_MS = 3_600_000;
 const POLL_MS = 200;
@@ -37,7 +37,7 @@ export async function runNightly(run: Run, deps: JobDeps, call: StageCall): Prom
   // Exports need parties, and those that are known will do: only a source that nobody reaches ends the run.
   if (synced.every(isUnreached))
     return { verdict: 'failed', evidence: { lists, error: synced[0]?.evidence['error'] } };
-  const exports = await exportDue(run, deps, signal, { untilMs: askUntilMs(run, deps) });
+  const exports = await exportDue(run, deps, { signal, untilMs: askUntilMs(run, deps) });
   log.info({ runId, verdict: exports.verdict, ...exports.evidence }, 'Exports ended');
   const merged = await mergeOnce(run, deps, signal);
   const load = await workPart(run, { kind: 'load', subject: 'warehouse and lake' }, deps, call);

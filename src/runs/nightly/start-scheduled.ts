@@ -1,11 +1,11 @@
 /** What begins by itself, nightly runs and the audits of both lists: when due, and when that was missed or has failed. */
+import { CronExpressionParser } from 'cron-parser';
 import type { Database } from '../../postgres/database.ts';
 import type { Queues } from '../../queue/queues.ts';
 import { enqueueRun } from '../enqueue.ts';
 import { JOBS, type JobContext, type JobDeps } from '../job.ts';
 import { readScheduledTime } from '../store/run-facts.ts';
 import { otherSource } from '../work-run.ts';
-import { lastScheduledMs, nextScheduledMs, type Schedule } from './scheduled-times.ts';
 
 /** The queue may be this late before a scheduled time counts as missed. */
 const LATE_MS = 2 * 60_000;
@@ -16,24 +16,33 @@ const RETRY_MAX_MS = 2 * 3_600_000;
 const audit = (list: 'parties' | 'checkpoints') =>
   ({
     id: `audit-${list}`,
-    when: 'audit',
     run: { kind: 'sync', subject: list, params: { full: true } },
     data: { audit: list },
   }) as const;
 
 export const SCHEDULED = {
-  nightly: {
-    id: 'nightly',
-    when: 'nightly',
-    run: { kind: 'nightly', subject: 'scheduled', params: {} },
-    data: { scheduled: true },
-  },
+  nightly: { id: 'nightly', run: { kind: 'nightly', subject: 'scheduled' }, data: { scheduled: true } },
   parties: audit('parties'),
   checkpoints: audit('checkpoints'),
 } as const;
 
 type Scheduled = (typeof SCHEDULED)[keyof typeof SCHEDULED];
-export type Schedules = Readonly<Record<Scheduled['when'], Schedule>>;
+type Schedule = JobDeps['schedule'];
+export type Schedules = Readonly<Record<'nightly' | 'audit', Schedule>>;
+
+const scheduleOf = ({ run }: Scheduled, { nightly, audit }: Schedules) =>
+  run.kind === 'nightly' ? nightly : audit;
+
+const timesAround = ({ pattern, tz }: Schedule, nowMs: number) =>
+  CronExpressionParser.parse(pattern, { tz, currentDate: new Date(nowMs) });
+
+export function lastScheduledMs(schedule: Schedule, nowMs: number): number {
+  return timesAround(schedule, nowMs).prev().getTime();
+}
+
+export function nextScheduledMs(schedule: Schedule, nowMs: number): number {
+  return timesAround(schedule, nowMs).next().getTime();
+}
 
 /** At most one run has this key. */
 function nameTime({ id }: Scheduled, dueMs: number): string {
@@ -48,11 +57,13 @@ interface ScheduleDeps {
 
 /** To be called every half minute: a flushed store has its schedules back within a minute. */
 export async function keepSchedules({ queues, jobs, schedules }: ScheduleDeps): Promise<void> {
-  for (const { id, when, run, data } of Object.values(SCHEDULED)) {
+  for (const scheduled of Object.values(SCHEDULED)) {
+    const { id, run, data } = scheduled;
     const { queue, name } = JOBS[run.kind];
+    const schedule = scheduleOf(scheduled, schedules);
     const job = { name, data: { ...data, ...(jobs.source && { source: jobs.source.id }) } };
-    if (await queues.keepSchedule(queue, id, schedules[when], job))
-      jobs.log.info({ schedule: id, ...schedules[when] }, 'Schedule set');
+    if (await queues.keepSchedule(queue, id, schedule, job))
+      jobs.log.info({ schedule: id, ...schedule }, 'Schedule set');
   }
 }
 
@@ -103,16 +114,17 @@ export async function makeUpMissed(
   deps: Pick<JobDeps, 'db' | 'runs' | 'queue' | 'log'>,
   nowMs = Date.now(),
 ): Promise<void> {
-  const { run, when } = scheduled;
+  const { run } = scheduled;
   const isNightly = run.kind === 'nightly';
-  const dueMs = lastScheduledMs(schedules[when], nowMs);
+  const schedule = scheduleOf(scheduled, schedules);
+  const dueMs = lastScheduledMs(schedule, nowMs);
   const { isCaredFor, failed, lastFailedAt } = await readScheduledTime(deps.db, run, dueMs);
   if (isCaredFor || (failed === 0 ? nowMs - dueMs < LATE_MS : !isNightly)) return;
   const waitMs = Math.min(RETRY_MAX_MS, RETRY_MIN_MS * 2 ** Math.max(0, Math.min(failed, 10) - 1));
   if (lastFailedAt !== null && nowMs - Date.parse(lastFailedAt) < waitMs) return;
   const timeKey = nameTime(scheduled, dueMs);
   const scheduleKey = failed === 0 ? timeKey : `${timeKey} again ${failed}`;
-  const nextAt = new Date(nextScheduledMs(schedules[when], nowMs)).toISOString();
+  const nextAt = new Date(nextScheduledMs(schedule, nowMs)).toISOString();
   const what = isNightly ? 'A nightly run' : 'An audit';
   if (failed === 0) deps.log.warn({ scheduleKey }, `${what} was missed and is made up now`);
   else deps.log.warn({ scheduleKey, failed, nextAt }, 'The nightly run failed and is tried again');

@@ -2,7 +2,7 @@
 import { type RawBuilder, sql } from 'kysely';
 import type { Database } from '../../postgres/database.ts';
 import { readRows } from '../../postgres/transaction.ts';
-import { namePartition } from './nightly/nightly-plans.ts';
+import { namePartition } from './nightly/nightly-plan.ts';
 
 const BATCH = 1_000;
 const BATCHES_MAX = 100;

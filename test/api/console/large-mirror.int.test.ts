@@ -3,8 +3,8 @@ import { expect, test } from 'vitest';
 import { readLive } from '../../../src/api/console/store/work-statements.ts';
 import { openRows } from '../../../src/postgres/rows.ts';
 import { openWarehouse } from '../../../src/postgres/database.ts';
-import { readNightlyScope } from '../../../src/runs/nightly/nightly-exports.ts';
-import { NightlyPlans } from '../../../src/runs/store/nightly/nightly-plans.ts';
+import { readNightlyScope } from '../../../src/runs/nightly/nightly-preview.ts';
+import { countDue } from '../../../src/runs/store/nightly/nightly-plan.ts';
 import { openStatusStore } from '../../../src/runs/store/status-store.ts';
 import { apiWithoutDatabase } from '../mirror.ts';
 import { freshDatabase, openTestPool } from '../../support/database.ts';
@@ -26,7 +26,6 @@ const { busy, idle, assetId, runId } = await fillMirror(database.pool, {
 const warehouse = openWarehouse({ url: database.url, onIdleError: () => undefined });
 const rows = openRows(warehouse.pool);
 const server = await apiWithoutDatabase({ rows });
-const plans = new NightlyPlans(warehouse.db);
 /** What a route of the console answers. */
 async function ask(path: string): Promise<void> {
   const { statusCode, body } = await server.inject({
@@ -35,7 +34,7 @@ async function ask(path: string): Promise<void> {
   });
   if (statusCode !== 200) throw new Error(body);
 }
-const night = { plans, nightlyParties: { kind: 'all' } as const };
+const night = { db: warehouse.db, nightlyParties: { kind: 'all' } as const };
 
 test.each([
   ['what is going on', () => readLive(rows), 60],
@@ -51,7 +50,11 @@ test.each([
   ['what a run cost', () => ask(`runs/${runId}/costs`), 200],
   ['how the mirror grew', () => ask('history'), COUNTED_BLOCKS],
   ['the status', () => openStatusStore(warehouse).facts(), COUNTED_BLOCKS],
-  ['what a nightly run would ask', async () => plans.preview((await readNightlyScope(night)).scope), 250],
+  [
+    'what a nightly run would ask',
+    async () => countDue(night.db, (await readNightlyScope(night)).scope),
+    250,
+  ],
 ])('%s reads no table of entries from end to end, and few blocks', async (_, work, blocksMax) => {
   const explained = await explainStatements(database.pool, work);
   expect(explained).not.toEqual([]);

@@ -2,7 +2,8 @@
 import { Kysely, PostgresDialect } from 'kysely';
 import { Pool } from 'pg';
 import { beforeEach, describe, expect, it } from 'vitest';
-import { everyPartyFits } from '../../../src/runs/nightly/nightly-exports.ts';
+import { everyPartyFits } from '../../../src/runs/nightly/nightly-preview.ts';
+import { countDue, planNightly } from '../../../src/runs/store/nightly/nightly-plan.ts';
 import { NightlyStore } from '../../../src/runs/store/nightly/nightly-store.ts';
 import { freshDatabase } from '../../support/database.ts';
 import {
@@ -51,14 +52,9 @@ describe('the plan of a nightly run', () => {
       everyParty: false,
       idleNightsMax: 28,
     };
-    expect(await world.deps.plans.preview(request)).toMatchObject({
-      parties: 5,
-      notDue: 1,
-      asked: 4,
-      deferred: 0,
-    });
+    expect(await countDue(world.deps.db, request)).toEqual({ parties: 5, due: 4 });
     expect(await world.deps.nightly.counts(run.runId, 0)).toMatchObject({ due: 0, queued: 0 });
-    expect(await world.deps.plans.plan(request)).toMatchObject({
+    expect(await planNightly(world.deps.db, request)).toMatchObject({
       parties: 5,
       notDue: 1,
       asked: 4,
@@ -85,7 +81,7 @@ describe('the plan of a nightly run', () => {
     await using world = await openWorld();
     const order = async (): Promise<unknown> => {
       const run = await world.deps.runs.create({ kind: 'nightly', subject: 'now' });
-      await world.deps.plans.plan({
+      await planNightly(world.deps.db, {
         runId: run.runId,
         partyIds: parties,
         exportsMax: undefined,
@@ -113,7 +109,7 @@ describe('the plan of a nightly run', () => {
       const plan = async (): Promise<string> => {
         const run = await world.deps.runs.create({ kind: 'nightly', subject: 'now' });
         const all = { partyIds: undefined, exportsMax: undefined, everyParty: true, idleNightsMax: 28 };
-        await world.deps.plans.plan({ ...all, runId: run.runId });
+        await planNightly(world.deps.db, { ...all, runId: run.runId });
         await world.deps.runs.finish(run.runId, 'incomplete', {});
         return run.runId;
       };
@@ -145,10 +141,10 @@ describe('the plan of a nightly run', () => {
       idleNightsMax: 28,
     };
     const plan = { asked: 2, deferred: 3, deferredNeverAsked: 2 };
-    expect(await world.deps.plans.plan(request)).toMatchObject(plan);
+    expect(await planNightly(world.deps.db, request)).toMatchObject(plan);
     // Delivered again, it finds what was planned.
     await emptyLists(pool);
-    expect(await world.deps.plans.plan(request)).toMatchObject(plan);
+    expect(await planNightly(world.deps.db, request)).toMatchObject(plan);
     expect(await world.deps.nightly.take(run.runId, 10)).toHaveLength(2);
   });
 
@@ -159,7 +155,7 @@ describe('the plan of a nightly run', () => {
     );
     await using world = await openWorld();
     const run = await world.deps.runs.create({ kind: 'nightly', subject: 'now' });
-    await world.deps.plans.plan({
+    await planNightly(world.deps.db, {
       runId: run.runId,
       partyIds: [id('1'), id('2')],
       exportsMax: undefined,

@@ -23,8 +23,8 @@ describe('the export stage of a nightly run', () => {
     await world.deps.runs.start(run.runId);
     world.work();
     const night = (await world.deps.runs.get(run.runId)) as Run;
-    const limits = { untilMs: Date.now() + 3_000 };
-    const outcome = await exportDue(night, world.deps, new AbortController().signal, limits);
+    const { signal } = new AbortController();
+    const outcome = await exportDue(night, world.deps, { signal, untilMs: Date.now() + 3_000 });
     expect(outcome).toMatchObject({
       verdict: 'incomplete',
       evidence: { unasked: 2, reason: 'stopped early: the time of NIGHTLY_WINDOW is over' },
@@ -79,7 +79,7 @@ describe('the export stage of a nightly run', () => {
     };
     const night = (await world.deps.runs.get(run.runId)) as Run;
     const { signal } = new AbortController();
-    const outcome = await exportDue(night, { ...world.deps, queue }, signal, { stalledMs: 300 });
+    const outcome = await exportDue(night, { ...world.deps, queue }, { signal, stalledMs: 300 });
     expect(outcome).toMatchObject({ verdict: 'complete', evidence: { parties: 3, unasked: 0 } });
     expect(lost).toBeGreaterThan(0);
   });
@@ -139,8 +139,8 @@ describe('the export stage of a nightly run', () => {
   it('ends where no worker takes part, and says so', async () => {
     await using world = await openWorld({});
     const run = await world.deps.runs.create({ kind: 'nightly', subject: 'now' });
-    const limits = { noProgressMs: 1_000, stalledMs: 500 };
-    const outcome = await exportDue(run, world.deps, new AbortController().signal, limits);
+    const { signal } = new AbortController();
+    const outcome = await exportDue(run, world.deps, { signal, noProgressMs: 1_000, stalledMs: 500 });
     expect(outcome).toMatchObject({
       verdict: 'incomplete',
       evidence: { unasked: 3, reason: expect.stringMatching(/no worker has made progress/) as string },
@@ -153,7 +153,8 @@ describe('the export stage of a nightly run', () => {
   ])('stops asking a source whose lists take %o: %s', async (latency) => {
     await using world = await openWorld({ sourceLatency: async () => latency });
     const run = await world.deps.runs.create({ kind: 'nightly', subject: 'now' });
-    const outcome = await exportDue(run, world.deps, new AbortController().signal, { probeEveryMs: 0 });
+    const { signal } = new AbortController();
+    const outcome = await exportDue(run, world.deps, { signal, probeEveryMs: 0 });
     expect(outcome).toMatchObject({
       verdict: 'incomplete',
       evidence: { unasked: 3, reason: 'stopped early: the source answers much slower than usual' },

@@ -1,7 +1,6 @@
 /** Scheduled times that were missed: when they are made up, and when not. */
 import { beforeEach, describe, expect, it } from 'vitest';
-import { makeUpMissed, SCHEDULED } from '../../../src/runs/nightly/start-scheduled.ts';
-import { lastScheduledMs } from '../../../src/runs/nightly/scheduled-times.ts';
+import { lastScheduledMs, makeUpMissed, SCHEDULED } from '../../../src/runs/nightly/start-scheduled.ts';
 import { freshDatabase } from '../../support/database.ts';
 import {
   addRun,

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { isSlow, watchSource } from '../../../src/runs/nightly/source-watch.ts';
+import { isSlow, watchSource } from '../../../src/runs/nightly/nightly-exports.ts';
 
 const QUICK = { lastMs: 30, medianMs: 25 };
 const SLOW = { lastMs: 1_500, medianMs: 25 };

@@ -3,7 +3,7 @@ import { beforeEach, describe, expect, it } from 'vitest';
 import { openWarehouse } from '../../../src/postgres/database.ts';
 import { forgetHistory } from '../../../src/runs/store/history.ts';
 import { addCost } from '../../../src/runs/store/run-costs.ts';
-import { NightlyPlans } from '../../../src/runs/store/nightly/nightly-plans.ts';
+import { planNightly } from '../../../src/runs/store/nightly/nightly-plan.ts';
 import { RunStore } from '../../../src/runs/store/run-store.ts';
 import { freshDatabase } from '../../support/database.ts';
 import { addParties, ageFinishedRun, emptyLists, emptyRuns } from '../../support/mirror-arrange.ts';
@@ -12,7 +12,7 @@ import { countRows } from '../../support/mirror-state.ts';
 const database = await freshDatabase({ isMigrated: true });
 const { pool } = database;
 const { db } = openWarehouse({ url: database.url, onIdleError: () => undefined });
-const [runs, plans] = [new RunStore(db), new NightlyPlans(db)];
+const runs = new RunStore(db);
 const DAY_MS = 86_400_000;
 const ALL = { partyIds: undefined, exportsMax: undefined, everyParty: true, idleNightsMax: 28 };
 
@@ -24,7 +24,7 @@ beforeEach(async () => {
 
 async function night(days: number): Promise<string> {
   const { runId } = await runs.create({ kind: 'nightly', subject: 'scheduled' });
-  await plans.plan({ ...ALL, runId });
+  await planNightly(db, { ...ALL, runId });
   const child = await runs.create({ kind: 'load', subject: 'warehouse and lake', parentRunId: runId });
   await addCost(db, runId, '0199a000-0000-7000-8000-000000000001', {
     requests: { lists: 1, exports: 1 },

@@ -1,0 +1,205 @@
+/** Whose ledger a nightly run asks for: the rule of who is due, and by it the plan, the preview and the estimate. */
+import { sql } from 'kysely';
+import { NETWORK_PARTY } from '../../../core/ids.ts';
+import type { Database } from '../../../postgres/database.ts';
+import { mapDatabaseError, readRow, readRows } from '../../../postgres/transaction.ts';
+import { recordScope } from '../completeness.ts';
+
+/** Whom a nightly run is about. */
+export interface NightlyScope {
+  /** undefined: every party of the list that can be exported. */
+  readonly partyIds: readonly string[] | undefined;
+  /** Whether every party is asked, or idle ones only after a growing number of nights. */
+  readonly everyParty: boolean;
+  /** The most nights that an idle party waits. */
+  readonly idleNightsMax: number;
+}
+
+/**
+ * Of exports, those that say something of their party: the one of all assets, or, where the source demands an
+ * asset, each. Otherwise one asset asked for on demand says nothing of the rest.
+ */
+const SAYS_OF_ALL = sql`(asset_id is null
+  or exists (select from mirror.source_state where profile @> '{"assetRequired": true}'))`;
+
+/** What is known of parties that were asked. */
+const ASKED = sql`
+  select party_id, max(last_asked_at) as last_asked_at, max(last_entry_at) as last_entry_at,
+         min(idle_nights) filter (where last_asked_at is not null) as idle_nights, max(quarantined_at) as quarantined_at
+  from mirror.exports
+  where ${SAYS_OF_ALL}
+  group by party_id`;
+
+/** Ledgers that fail again and again get one turn in so many, those never asked for one in so many: neither keeps the active ones waiting. */
+const QUARANTINED_EVERY = 10;
+const NEW_EVERY = 3;
+
+/** Common table expression: `ids`, whom a nightly run may be about; each once, and without reading them twice to be sure. */
+function selectPartyIds(partyIds: NightlyScope['partyIds']) {
+  const chosen = partyIds === undefined ? null : [...partyIds];
+  return sql`ids as not materialized (
+      select party_id from mirror.parties where ${chosen}::text[] is null and party_id <> ${NETWORK_PARTY}
+      union all select distinct party_id from unnest(${chosen}::text[]) party_id where party_id <> ${NETWORK_PARTY})`;
+}
+
+/** Common table expressions: `ids`; `considered`, the same with who is due, and how urgently. */
+function consideredParties({ partyIds, everyParty, idleNightsMax }: NightlyScope) {
+  return sql`${selectPartyIds(partyIds)},
+    known as (
+      select ids.party_id, asked.last_asked_at,
+             case when asked.quarantined_at is not null then 1
+                  when asked.last_asked_at is null then 2
+                  when asked.last_entry_at > now() - interval '7 days' then 3
+                  when named.party_id is not null then 4
+                  else 5 end as rank,
+             asked.last_asked_at + least(2 ^ least(asked.idle_nights, 10), ${idleNightsMax}) * interval '1 day'
+               - (abs(hashtext(ids.party_id)) % 24 + 1) * interval '1 hour' as due_at
+      from ids
+      left join (${ASKED}) asked on asked.party_id = ids.party_id
+      left join (select account_to_party_id as party_id from mirror.ledger_entries
+                 where not ${everyParty} and vega_time > now() - interval '3 days'
+                 union
+                 select party_id from mirror.segments where status = 'current' and quarantine_reason is not null) named
+        on named.party_id = ids.party_id),
+    considered as (
+      select party_id, rank, last_asked_at, ${everyParty} or rank < 5 or due_at < now() as is_due
+      from known)`;
+}
+
+/** The same, with `due`: who is to be asked, in order. */
+function dueParties(scope: NightlyScope) {
+  return sql`${consideredParties(scope)},
+    due as (
+      select party_id, rank, last_asked_at,
+             row_number() over (order by rank = 5, turn, rank, last_asked_at nulls first, party_id)::int as priority
+      from (
+        select party_id, rank, last_asked_at,
+               row_number() over (partition by rank order by last_asked_at nulls first, party_id)
+                 * case rank when 1 then ${QUARANTINED_EVERY}::int when 2 then ${NEW_EVERY}::int else 1 end as turn
+        from considered where is_due) ranked)`;
+}
+
+/** What a nightly run is about. */
+interface Plan {
+  /** Parties that were to be considered, asked or not. */
+  readonly parties: number;
+  readonly notDue: number;
+  /** To be asked now. */
+  readonly asked: number;
+  /** Due, and left for another run because one may ask only so many. */
+  readonly deferred: number;
+  /** Those among them that were never asked. */
+  readonly deferredNeverAsked: number;
+  /** When the one that waits the longest was asked the last time; RFC 3339. */
+  readonly deferredSince: string | null;
+}
+
+/** How far back the ledgers reach that were asked the longest ago. */
+interface Lateness {
+  /** Parties of the run's scope that were not asked for longer than an idle one may wait. */
+  readonly late: number;
+  /** Of all ledgers, the earliest end of what is known; RFC 3339. */
+  readonly oldestFrontier: string | null;
+}
+
+/** What is known of a run before it asks. */
+export interface Estimate {
+  readonly parties: number;
+  readonly quarantined: number;
+  /** No list was read yet: the parties are not known. */
+  readonly isFirst: boolean;
+  /** From export to export, in the last nightly run that exported anything. */
+  readonly secondsPerExport: number | null;
+}
+
+/**
+ * Writes once whom the run asks, in a partition of its own, with what it leaves out; a resumed run finds both.
+ * The order is `dueParties`'; those beyond `exportsMax` wait for another night. Leaving out an idle party loses
+ * nothing: its next question starts where the last ended.
+ */
+export async function planNightly(
+  db: Database,
+  request: NightlyScope & { runId: string; exportsMax: number | undefined },
+): Promise<Plan> {
+  const { runId, partyIds, exportsMax = null } = request;
+  const isDeferred = sql`priority > ${exportsMax}::bigint`;
+  const known = sql<{
+    plan: Plan | null;
+  }>`select params->'plan' as plan from mirror.runs where run_id = ${runId}`;
+  const [run] = await readRows(db, 'read the plan of the nightly run', known);
+  if (run?.plan) return run.plan;
+  return mapDatabaseError('plan the nightly run', async () => {
+    const plan = await db.transaction().execute(async (tx) => {
+      await sql`select pg_advisory_xact_lock(mirror.lock_key('nightly plan'))`.execute(tx);
+      await sql`do ${sql.lit(attachStatement(runId))}`.execute(tx);
+      const planning = sql<Plan>`
+        with ${dueParties(request)},
+        written as (
+          insert into mirror.nightly_units (run_id, party_id, priority, is_idle)
+          select ${runId}, party_id, priority, rank in (2, 5) from due
+          where ${exportsMax}::bigint is null or priority <= ${exportsMax}::bigint
+          on conflict do nothing)
+        select parties, parties - due as "notDue", due - deferred as asked, deferred, "deferredNeverAsked", "deferredSince"
+          from (select count(*)::int as parties from considered) c,
+               (select count(*)::int as due, (count(*) filter (where ${isDeferred}))::int as deferred,
+                       (count(*) filter (where ${isDeferred} and last_asked_at is null))::int as "deferredNeverAsked",
+                       min(last_asked_at) filter (where ${isDeferred}) as "deferredSince" from due) d`;
+      const planned = await readRow(tx, 'plan the nightly run', planning);
+      await sql`update mirror.runs set params = params || ${JSON.stringify({ plan: planned })}::jsonb
+        where run_id = ${runId}`.execute(tx);
+      await recordScope(tx, partyIds);
+      return planned;
+    });
+    // A table that has just been filled has no statistics: plans made without them read all of it for each row.
+    await sql`analyze ${sql.id('mirror', namePartition(runId))}`.execute(db);
+    return plan;
+  });
+}
+
+/** How many would be due now; who comes first does not matter for that. */
+export function countDue(db: Database, scope: NightlyScope): Promise<{ parties: number; due: number }> {
+  const counted = sql<{ parties: number; due: number }>`
+    with ${consideredParties(scope)}
+    select count(*)::int as parties, (count(*) filter (where is_due))::int as due from considered`;
+  return readRow(db, 'preview the nightly run', counted);
+}
+
+export function readLateness(db: Database, { partyIds, idleNightsMax }: NightlyScope): Promise<Lateness> {
+  const late = sql<Lateness>`
+    with ${selectPartyIds(partyIds)}
+    select (select count(*) from (${ASKED}) asked join ids using (party_id)
+             where last_asked_at < clock_timestamp() - (${idleNightsMax} + 1) * interval '1 day')::int as late,
+           (select min(known_to) from (
+             select max(to_time) as known_to from mirror.coverage where not open group by party_id, asset_id) ends)
+             as "oldestFrontier"`;
+  return readRow(db, 'look for late ledgers', late);
+}
+
+export function estimateNightly(db: Database, partyIds: NightlyScope['partyIds']): Promise<Estimate> {
+  const estimate = sql<Estimate>`
+    with ${selectPartyIds(partyIds)}
+    select (select count(*) from ids)::int as parties,
+      (select count(distinct party_id) from mirror.exports join ids using (party_id)
+         where quarantined_at is not null and ${SAYS_OF_ALL})::int as quarantined,
+      not exists (select from mirror.runs where kind = 'sync' and state = 'done') as "isFirst",
+      (select (evidence->'exports'->>'secondsPerExport')::float8 from mirror.runs
+         where kind = 'nightly' and state = 'done' and evidence->'exports' ? 'secondsPerExport'
+         order by queued_at desc limit 1) as "secondsPerExport"`;
+  return readRow(db, 'estimate the nightly run', estimate);
+}
+
+/** Its rows are dropped with it, and counted apart from those of other runs. */
+export function namePartition(runId: string): string {
+  return `nightly_units_${runId.replaceAll('-', '')}`;
+}
+
+/** Attached, not created in place: that would wait for whoever reads the table, a backup for hours. */
+function attachStatement(runId: string): string {
+  const name = namePartition(runId);
+  return `begin
+    create table if not exists mirror.${name} (like mirror.nightly_units including all);
+    if not exists (select from pg_inherits where inhrelid = 'mirror.${name}'::regclass) then
+      alter table mirror.nightly_units attach partition mirror.${name} for values in ('${runId}');
+    end if;
+  end`;
+}
