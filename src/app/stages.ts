@@ -167,7 +167,7 @@ function stagesOfStore({ config, log, warehouse, store: objects, holder }: Stage
   const archive = new ExportArchiveStore(warehouse.db);
   const repository = new ExportStore(warehouse.db, holder);
   return {
-    readLedger: (question, signal) => readLedger({ exports: repository, archive, objects }, question, signal),
+    readLedger: (question, signal) => readLedger({ exports: repository, objects }, question, signal),
     listedParties: (given) => findListedParties(warehouse.db, given),
     tryStore: async (signal) => {
       const found = await objects.tryOut(signal);

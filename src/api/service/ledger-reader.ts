@@ -6,9 +6,8 @@
 import { PermanentError } from '../../core/errors.ts';
 import { BEGINNING, formatInstant, type Micros, SECOND_MICROS } from '../../core/time.ts';
 import type { Coverage } from '../../export/store/coverage-rows.ts';
-import type { ExportArchiveStore, Segment } from '../../export/store/export-archive.ts';
 import type { ExportStore } from '../../export/store/export-store.ts';
-import { subtract } from '../../export/plan/ranges.ts';
+import { overlaps, subtract } from '../../export/plan/ranges.ts';
 import { RowFilter } from '../../export/read/row-filter.ts';
 import { commonColumns, withColumns } from '../../ledger/common-columns.ts';
 import { layoutOf } from '../../ledger/header.ts';
@@ -26,7 +25,6 @@ const EMPTY_HEADER =
 
 interface ReaderDeps {
   readonly exports: Pick<ExportStore, 'coverage'>;
-  readonly archive: Pick<ExportArchiveStore, 'currentSegments'>;
   readonly objects: Pick<ObjectStore, 'read'>;
 }
 
@@ -37,16 +35,16 @@ interface ReaderDeps {
  *   empty answer would read as "no entries"
  */
 export async function* readLedger(
-  { exports, archive, objects }: ReaderDeps,
+  { exports, objects }: ReaderDeps,
   question: LedgerQuestion,
   signal: AbortSignal,
 ): AsyncGenerator<Buffer> {
-  const { partyId, assetId, from = BEGINNING, to, isProofNeeded } = question;
+  const { partyId, assetId, isProofNeeded } = question;
   const coverage = await exports.coverage({ partyId, assetId });
   const isProof = ({ open, isFaulty, assetId: of }: Coverage) =>
     !open && isFaulty !== true && (of === undefined || of === assetId);
   refuseHoles(question, isProofNeeded === true ? coverage.filter(isProof) : coverage);
-  const segments = await archive.currentSegments({ partyId, assetId }, { from, to });
+  const segments = segmentsWithin(coverage, question);
   const headers = segments.map((segment) => segment.columns);
   const columns = segments.length === 0 ? EMPTY_HEADER.split(',') : commonColumns(headers);
   // Sent with the first rows: until they are read, a failure can still be told by the status.
@@ -96,6 +94,19 @@ function notMirrored(question: LedgerQuestion, state: string): PermanentError {
   return new PermanentError(
     `Cannot read the ledger of ${question.partyId}: ${state}; order an export of it, or ask for less`,
     { code: 'LEDGER_NOT_MIRRORED', meta: { partyId: question.partyId, assetId: question.assetId } },
+  );
+}
+
+type Segment = ReturnType<typeof segmentsWithin>[number];
+
+function segmentsWithin(
+  coverage: readonly Coverage[],
+  { from = BEGINNING, to = END_OF_TIME }: LedgerQuestion,
+) {
+  return coverage.flatMap(({ objectKey, content, ...range }) =>
+    objectKey !== undefined && content !== undefined && overlaps(range, { from, to })
+      ? [{ ...range, objectKey, columns: content.columns }]
+      : [],
   );
 }
 

@@ -40,11 +40,8 @@ export async function tidyStore(
 
   async function isOurRubbish(key: string) {
     try {
-      const manifest = await readManifest(objects, manifestKey(key), signal);
-      const { warehouseId, publicationSeq } = await archive.identity();
-      if (manifest.warehouseId !== warehouseId || manifest.seq > publicationSeq) return false;
-      // A database that went back to a backup has forgotten the run: its object may be the only copy.
-      return await archive.knowsRun(manifest.runId);
+      // Newer than the database, or of a run that it has forgotten with a backup: it may be the only copy.
+      return await archive.knows(await readManifest(objects, manifestKey(key), signal));
     } catch (error) {
       // Never finished: without a manifest nobody may rely on it.
       if (errorCode(error) === 'OBJECT_MISSING') return true;

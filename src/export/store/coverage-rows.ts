@@ -4,6 +4,7 @@ import { z } from 'zod';
 import { RetryableError } from '../../core/errors.ts';
 import { type Micros, readInstant } from '../../core/time.ts';
 import { hex64, id, instant } from '../../ledger/json-values.ts';
+import type { Manifest } from '../../ledger/objects/manifest.ts';
 import type { Database } from '../../postgres/database.ts';
 import { readRow, readRows } from '../../postgres/transaction.ts';
 
@@ -28,9 +29,7 @@ export interface Coverage {
   /** Its rows are in the warehouse. */
   readonly isLoaded?: boolean;
   /** Of the segment, where there is one. */
-  readonly content?:
-    | { readonly bytes: bigint; readonly digest: string; readonly rowForm: string }
-    | undefined;
+  readonly content?: Readonly<Pick<Manifest, 'bytes' | 'digest' | 'rowForm' | 'columns'>> | undefined;
 }
 
 /** The sum of a range's last rows: what every continuation asks for again, to see that they still are there. */
@@ -69,11 +68,11 @@ export async function readCoverages(
     select c.party_id as "partyId", coverage_id as "coverageId", c.asset_id as "assetId", c.from_time as "from",
       c.to_time as "to", c.open, sides, object_key as "objectKey", coalesce(rows, 0) as rows, tail, c.run_id as "runId",
       epoch, checked_at as "checkedAt", quarantine_reason is not null as "isFaulty", loaded_at is not null as "isLoaded",
-      bytes, digest, row_form as "rowForm"
+      bytes, digest, row_form as "rowForm", columns
     from mirror.coverage c left join mirror.segments using (segment_id)
     where c.party_id = any(${[...partyIds]}::text[])
       and (${asset}::text is null or c.asset_id is null or c.asset_id = ${asset}::text)
-    order by c.from_time`;
+    order by c.from_time, c.asset_id`;
   const rows = await readRows(db, 'read the coverage of ledgers', ranges);
   const byParty = Map.groupBy(rows, ({ partyId }) => partyId);
   return new Map([...byParty].map(([partyId, known]) => [partyId, known.map(coverageOf)]));
@@ -98,7 +97,7 @@ function coverageOf({ tail, ...row }: CoverageRow): Coverage {
     runId: row.runId ?? undefined,
     epoch: row.epoch ?? undefined,
     checkedAt: readInstant(row.checkedAt),
-    content: row.bytes === null ? undefined : { bytes: row.bytes, digest: row.digest, rowForm: row.rowForm },
+    content: row.bytes === null ? undefined : row,
   };
 }
 

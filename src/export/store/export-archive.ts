@@ -1,6 +1,7 @@
 /** What was published, for those who read it back and those who clear up. */
 import { sql } from 'kysely';
 import { formatInstant, type Micros, readInstant } from '../../core/time.ts';
+import type { Manifest } from '../../ledger/objects/manifest.ts';
 import type { MergeLimits } from '../merge/plan-merges.ts';
 import type { ExportScope } from '../ports.ts';
 import type { Database } from '../../postgres/database.ts';
@@ -9,56 +10,11 @@ import { mapDatabaseError, readRow, readRows } from '../../postgres/transaction.
 
 const RETIRED_AT_ONCE = 500;
 
-export interface Segment {
-  readonly segmentId: bigint;
-  readonly assetId: string | undefined;
-  readonly from: Micros;
-  readonly to: Micros;
-  readonly open: boolean;
-  readonly objectKey: string;
-  readonly rows: bigint;
-  readonly bytes: bigint;
-  readonly columns: readonly string[];
-}
-
-type SegmentRow = Omit<Segment, 'assetId' | 'from' | 'to'> &
-  Readonly<Record<'from' | 'to', string>> & { readonly assetId: string | null };
-
 export class ExportArchiveStore {
   readonly #db: Database;
 
   constructor(db: Database) {
     this.#db = db;
-  }
-
-  /** This lineage of the warehouse, and how far its publications have been numbered. */
-  identity(): Promise<{ readonly warehouseId: string; readonly publicationSeq: bigint }> {
-    const identity = sql<{ warehouseId: string; publicationSeq: bigint }>`
-      select warehouse_id as "warehouseId", publication_seq as "publicationSeq" from mirror.identity`;
-    return readRow(this.#db, 'read the identity of the warehouse', identity);
-  }
-
-  /** Current segments that overlap the range, by time. */
-  async currentSegments(
-    { partyId, assetId }: ExportScope,
-    { from, to }: { readonly from: Micros; readonly to?: Micros | undefined },
-  ): Promise<readonly Segment[]> {
-    const [asset, end] = [assetId ?? null, to === undefined ? null : formatInstant(to)];
-    const current = sql<SegmentRow>`
-      select segment_id as "segmentId", asset_id as "assetId", from_time as "from", to_time as "to", open,
-        object_key as "objectKey", rows, bytes, columns
-      from mirror.segments
-      where party_id = ${partyId} and status = 'current' and to_time > ${formatInstant(from)}::timestamptz
-        and (${end}::timestamptz is null or from_time < ${end}::timestamptz)
-        and (${asset}::text is null or asset_id is null or asset_id = ${asset}::text)
-      order by from_time, asset_id`;
-    const rows = await readRows(this.#db, `read the segments of party ${partyId}`, current);
-    return rows.map((row) => ({
-      ...row,
-      assetId: row.assetId ?? undefined,
-      from: readInstant(row.from),
-      to: readInstant(row.to),
-    }));
   }
 
   /** Until when any ledger is closed; undefined where none is. */
@@ -108,15 +64,17 @@ export class ExportArchiveStore {
     await readRows(this.#db, 'forget removed segments', removed);
   }
 
-  /** Whether the database still knows the run that published something. */
-  async knowsRun(runId: string): Promise<boolean> {
+  /** Whether this database has numbered an object's publication, and still knows the run that published it. */
+  async knows({ warehouseId, seq, runId }: Manifest): Promise<boolean> {
     // A run may be forgotten by age, while what it published is current; its party's later segments say so.
-    const known = sql<{ is_known: boolean }>`
-      select exists (select from mirror.runs where run_id = ${runId}::uuid)
+    const known = sql<{ isKnown: boolean }>`
+      select warehouse_id = ${warehouseId}::uuid and publication_seq >= ${seq} and (
+          exists (select from mirror.runs where run_id = ${runId}::uuid)
           or exists (select from mirror.segments where run_id = ${runId}::uuid)
           or exists (select from mirror.coverage where run_id = ${runId}::uuid)
-          or exists (select from mirror.publications where plan ->> 'runId' = ${runId}) as is_known`;
-    return (await readRow(this.#db, 'look for a run', known)).is_known;
+          or exists (select from mirror.publications where plan ->> 'runId' = ${runId})) as "isKnown"
+      from mirror.identity`;
+    return (await readRow(this.#db, 'look for the publication of an object', known)).isKnown;
   }
 
   /** Which of these object keys a segment or an open publication names. */

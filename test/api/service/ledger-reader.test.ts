@@ -8,7 +8,6 @@ import { readLedger } from '../../../src/api/service/ledger-reader.ts';
 import type { LedgerQuestion } from '../../../src/ledger/ledger-range.ts';
 import { BEGINNING, parseInstant, type Micros } from '../../../src/core/time.ts';
 import type { Coverage } from '../../../src/export/store/coverage-rows.ts';
-import type { Segment } from '../../../src/export/store/export-archive.ts';
 import { openFileStore } from '../../../src/objects/file-store.ts';
 import type { ObjectStore } from '../../../src/objects/object-store.ts';
 import { HEADER_12, HEADER_13 } from '../../ledger/csv.ts';
@@ -50,39 +49,30 @@ type ReaderDeps = Parameters<typeof readLedger>[0];
 /** A ledger that is known in these parts. */
 async function readerOf(parts: readonly Part[]): Promise<ReaderDeps> {
   const coverage: Coverage[] = [];
-  const segments: Segment[] = [];
   for (const part of parts) {
-    const [from, to] = [at(part.from), at(part.to)];
-    const common = { assetId: part.asset, from, to, open: false };
-    coverage.push({
-      ...common,
+    const range = {
+      assetId: part.asset,
+      from: at(part.from),
+      to: at(part.to),
+      open: false,
       coverageId: 1n,
-      sides: 'from',
-      objectKey: undefined,
-      rows: 0n,
+      sides: 'from' as const,
       tail: undefined,
-    });
-    if (part.rows === undefined) continue;
+    };
+    if (part.rows === undefined) {
+      coverage.push({ ...range, objectKey: undefined, rows: 0n });
+      continue;
+    }
     const plain = Buffer.from(`${[part.header ?? HEADER_12, ...part.rows].join('\n')}\n`);
     const suffix = part.suffix ?? '.zst';
     const objectKey = `ledger/${(made += 1)}.csv${suffix}`;
     const stored = { '': plain, '.gz': gzipSync(plain), '.zst': zstdCompressSync(plain) }[suffix];
     await objects.publishBytes(objectKey, stored, signal);
-    segments.push({
-      ...common,
-      segmentId: 1n,
-      objectKey,
-      rows: BigInt(part.rows.length),
-      bytes: BigInt(plain.length),
-      columns: (part.header ?? HEADER_12).split(','),
-    });
+    const columns = (part.header ?? HEADER_12).split(',');
+    const content = { bytes: BigInt(plain.length), digest: '', rowForm: '', columns };
+    coverage.push({ ...range, objectKey, rows: BigInt(part.rows.length), content });
   }
-  const exports = { coverage: async () => coverage };
-  const archive = {
-    currentSegments: async (_unit: unknown, range: { from: Micros; to?: Micros | undefined }) =>
-      segments.filter(({ from, to }) => to > range.from && (range.to === undefined || from < range.to)),
-  };
-  return { exports, archive, objects };
+  return { exports: { coverage: async () => coverage }, objects };
 }
 
 async function textOf(reader: ReaderDeps, question: Partial<LedgerQuestion> = {}): Promise<string> {

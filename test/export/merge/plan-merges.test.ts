@@ -25,7 +25,8 @@ function coverage(
       rows: BigInt(rows),
       tail: undefined,
       epoch: 1,
-      content: rows === 0 ? undefined : { bytes: BigInt(rows) * 100n, digest: '', rowForm: FORM },
+      content:
+        rows === 0 ? undefined : { bytes: BigInt(rows) * 100n, digest: '', rowForm: FORM, columns: [] },
       ...changes,
     };
     last = row.to;
@@ -83,8 +84,11 @@ describe('segments of one month', () => {
     ['has one side only', { sides: 'from' }],
     ['is of another chain', { epoch: 2 }],
     ['is of one asset', { assetId: 'a0' }],
-    ['has other columns', { content: { bytes: 500n, digest: '', rowForm: 'sha256sum-v1/1/+00' } }],
-    ['is large', { content: { bytes: 500_001n, digest: '', rowForm: FORM } }],
+    [
+      'has other columns',
+      { content: { bytes: 500n, digest: '', rowForm: 'sha256sum-v1/1/+00', columns: [] } },
+    ],
+    ['is large', { content: { bytes: 500_001n, digest: '', rowForm: FORM, columns: [] } }],
     ['begins behind a hole', { from: at('2023-05-01T03:00:00Z') }],
   ])('are not merged with one that %s', (_, changes) => {
     const rows = coverage(

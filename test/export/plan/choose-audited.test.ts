@@ -20,7 +20,7 @@ function segment(age: number, changes: Partial<Coverage> = {}): Coverage {
     tail: undefined,
     checkedAt: from,
     epoch: 1,
-    content: { bytes: 1000n, digest: '', rowForm: '' },
+    content: { bytes: 1000n, digest: '', rowForm: '', columns: [] },
     ...changes,
   };
 }
