@@ -5,19 +5,17 @@ import { exhaustedForMs } from './wire/answer-headers.ts';
 import { readStart } from './wire/body.ts';
 import { answerError } from './retry/failure.ts';
 import { whereOf, type HttpAnswer, type HttpGet, type HttpLimits, type HttpRequest } from './wire/http.ts';
-import type { Clock, Route, SourceObserver } from './ports.ts';
-import type { RateLimiter } from './rate-limit.ts';
+import type { Route } from './ports.ts';
+import type { RateDeps, RateLimiter } from './rate-limit.ts';
 import { withRetries, type RetryLimits } from './retry/retry.ts';
 
 const ERROR_BODY_BYTES_MAX = 64 * 1024;
 /** For a ban without a duration: the service's default. */
 const BAN_MS = 10 * 60_000;
 
-interface CallerDeps {
+interface CallerDeps extends Pick<RateDeps, 'clock' | 'observer'> {
   readonly get: HttpGet;
   readonly rate: RateLimiter;
-  readonly clock: Clock;
-  readonly observer: SourceObserver;
   readonly log: Pick<Log, 'warn'> | undefined;
 }
 
@@ -42,7 +40,7 @@ export interface Question extends HttpRequest {
 }
 
 /** A good answer, not yet read. `done` is called when it is over, however it ended; its first call counts. */
-export interface OpenAnswer extends Pick<HttpAnswer, 'headers' | 'body' | 'framing'> {
+export interface OpenAnswer extends Pick<HttpAnswer, 'headers' | 'body' | 'isFramed'> {
   done(error?: unknown): Promise<void>;
 }
 
@@ -61,13 +59,13 @@ export interface SourceCaller {
 }
 
 export function openCaller({ get, rate, clock, observer, log }: CallerDeps): SourceCaller {
-  async function ask(question: Question, attempt: number, signal: AbortSignal): Promise<OpenAnswer> {
+  async function ask(question: Question, attempt: number, signal: AbortSignal) {
     const { route } = question;
     await rate.pass(route, signal);
     const startMs = clock.nowMs();
     let answer: HttpAnswer | undefined;
     let isDone = false;
-    const done = async (error?: unknown): Promise<void> => {
+    const done = async (error?: unknown) => {
       if (isDone) return;
       isDone = true;
       await answer?.[Symbol.asyncDispose]();
@@ -103,13 +101,12 @@ export function openCaller({ get, rate, clock, observer, log }: CallerDeps): Sou
     work: (answer: OpenAnswer) => Promise<Result> | Result,
   ): Promise<Result> {
     const { route, retries } = question;
-    const onRetry = (error: Error, attempt: number, waitMs: number): void => {
+    const onRetry = (err: Error, attempt: number, waitMs: number): void => {
       observer.onWait({ route, reason: 'retry', waitMs });
-      log?.warn({ route, attempt, waitMs, err: error }, 'The source is asked again');
+      log?.warn({ route, attempt, waitMs, err }, 'The source is asked again');
     };
-    return withRetries(retries, { clock, onRetry }, signal, async (attempt) =>
-      work(await ask(question, attempt, signal)),
-    );
+    const attempted = async (attempt: number) => work(await ask(question, attempt, signal));
+    return withRetries(retries, { clock, onRetry }, signal, attempted);
   }
 
   return {

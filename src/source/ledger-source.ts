@@ -45,7 +45,7 @@ export function openLedgerSource(
       const csv = (reader = new AnswerReader(answer.body, undefined, dialect?.delimiter));
       return {
         chunks: untilDone(answer, dialect === undefined ? csv : translated(csv, dialect, question)),
-        isFramed: answer.framing !== 'none',
+        isFramed: answer.isFramed,
         form: () => csv.form,
         [Symbol.asyncDispose]: () => answer.done(),
       };

@@ -12,6 +12,7 @@ import {
   sampleOf,
   type SourceErrorBody,
 } from '../../ledger/answer/error-body.ts';
+import { parseJson } from '../../ledger/json-values.ts';
 import { isLimitedInTime, retryAfterMs } from '../wire/answer-headers.ts';
 
 export interface RetryRule {
@@ -86,13 +87,11 @@ const BY_ERRNO: Readonly<Partial<Record<string, FailureCode>>> = {
   UND_ERR_DESTROYED: 'SOURCE_CLOSED',
 };
 
+type Answer = Readonly<{ status: number; headers: IncomingHttpHeaders; body: Buffer }>;
+
 /** What an HTTP answer other than a good 200 means. A 403 that says for how long is a ban. */
-function codeOfStatus(
-  status: number,
-  body: SourceErrorBody | undefined,
-  isLimitedInTime: boolean,
-): FailureCode {
-  if (status === 403 && isLimitedInTime) return 'SOURCE_BANNED';
+function codeOfStatus({ status, headers }: Answer, body: SourceErrorBody | undefined): FailureCode {
+  if (status === 403 && isLimitedInTime(headers)) return 'SOURCE_BANNED';
   if (status === 429 && body !== undefined && isAnswerTooLarge(body)) return 'PAGE_TOO_LARGE';
   if (status >= 300 && status < 400) return 'SOURCE_REDIRECT';
   const isVague = status === 200 || status === 500;
@@ -133,27 +132,18 @@ export function transportError(action: string, where: string, error: unknown): E
 }
 
 /** An answer with another status than 200, or an error body with 200. */
-export function answerError(
-  action: string,
-  where: string,
-  answer: { readonly status: number; readonly headers: IncomingHttpHeaders; readonly body: Buffer },
-): Error {
+export function answerError(action: string, where: string, answer: Answer): Error {
+  const { status, headers } = answer;
   const body = errorBodyOf(answer.body);
-  const code = codeOfStatus(answer.status, body, isLimitedInTime(answer.headers));
+  const code = codeOfStatus(answer, body);
   // The page of a redirect repeats its target, with the query.
   const shown = code === 'SOURCE_REDIRECT' ? Buffer.alloc(0) : answer.body;
   const said = body === undefined ? sampleOf(shown) : errorBodyLine(body);
-  const meta = {
-    where,
-    status: answer.status,
-    ...(body ?? { sample: said }),
-  };
-  const to = code === 'SOURCE_REDIRECT' ? `, to ${redirectTarget(answer.headers, where)}` : '';
-  const state = `the source answers ${answer.status}${to}${said === '' ? '' : ` (${said})`}`;
-  return failure(code, `Cannot ${action} ${where}: ${state}`, {
-    meta,
-    retryAfterMs: retryAfterMs(answer.headers, Date.now()),
-  });
+  const to = code === 'SOURCE_REDIRECT' ? `, to ${redirectTarget(headers, where)}` : '';
+  const state = `the source answers ${status}${to}${said === '' ? '' : ` (${said})`}`;
+  const meta = { where, status, ...(body ?? { sample: said }) };
+  const details = { meta, retryAfterMs: retryAfterMs(headers, Date.now()) };
+  return failure(code, `Cannot ${action} ${where}: ${state}`, details);
 }
 
 /** A trailer's error: the server failed while it sent the body. */
@@ -171,13 +161,9 @@ export function trailerError(
   );
 }
 
+/** @returns undefined for a proxy's page, for example: the caller shows a sample of it */
 export function errorBodyOf(bytes: Buffer): SourceErrorBody | undefined {
-  try {
-    return readErrorBody(JSON.parse(bytes.toString('utf8')));
-  } catch {
-    // Not JSON: a proxy's page. The caller shows a sample of it.
-    return undefined;
-  }
+  return readErrorBody(parseJson(bytes.toString('utf8')));
 }
 
 function failure(

@@ -44,14 +44,28 @@ export async function withRetries<Result>(
 ): Promise<Result> {
   const startMs = clock.nowMs();
   let [attempts, first]: [number, unknown] = [0, undefined];
-  const shouldRetry = async (error: Error): Promise<boolean> => {
+
+  /** @returns undefined where it is not tried again */
+  function chooseWaitMs(error: Error) {
+    const rule = RETRY_RULES[errorCode(error)];
+    if (!(error instanceof RetryableError) || rule === undefined) return undefined;
+    if (limits.onlyCheap && !rule.isCheap) return undefined;
+    const isUnreachable = error instanceof UnreachableError;
+    if (!isUnreachable && attempts >= limits.attemptsMax) return undefined;
+    const waitMs = Math.max(error.retryAfterMs ?? 0, delayMs(rule, attempts));
+    const endMs = startMs + (isUnreachable ? limits.unreachableMaxMs : limits.elapsedMaxMs);
+    return waitMs > Math.min(endMs - clock.nowMs(), WAIT_MAX_MS) ? undefined : waitMs;
+  }
+
+  async function shouldRetry(error: Error) {
     first ??= error;
-    const waitMs = chooseWaitMs(error, attempts, limits, clock.nowMs() - startMs);
+    const waitMs = chooseWaitMs(error);
     if (waitMs === undefined) return false;
     onRetry(error, attempts, waitMs);
     await clock.sleep(waitMs, signal);
     return true;
-  };
+  }
+
   try {
     return await pRetry((attempt) => work((attempts = attempt)), {
       // The limits and delays are the policy's, taken in shouldRetry.
@@ -63,23 +77,6 @@ export async function withRetries<Result>(
   } catch (error) {
     throw signal.aborted || attempts < 2 ? error : summed(error, attempts, first);
   }
-}
-
-/** @returns undefined where it is not tried again */
-function chooseWaitMs(
-  error: unknown,
-  failed: number,
-  limits: RetryLimits,
-  elapsedMs: number,
-): number | undefined {
-  const rule = RETRY_RULES[errorCode(error)];
-  if (!(error instanceof RetryableError) || rule === undefined) return undefined;
-  if (limits.onlyCheap && !rule.isCheap) return undefined;
-  const isUnreachable = error instanceof UnreachableError;
-  if (!isUnreachable && failed >= limits.attemptsMax) return undefined;
-  const waitMs = Math.max(error.retryAfterMs ?? 0, delayMs(rule, failed));
-  const leftMs = (isUnreachable ? limits.unreachableMaxMs : limits.elapsedMaxMs) - elapsedMs;
-  return waitMs > Math.min(leftMs, WAIT_MAX_MS) ? undefined : waitMs;
 }
 
 /**

@@ -9,13 +9,9 @@ import { readRows } from '../../postgres/transaction.ts';
 export function openBanStore(db: Database): BanStore {
   return {
     get: async () => {
-      const [ban] = await readRows(
-        db,
-        'read the ban of the source',
-        sql<{
-          until: string;
-        }>`select ban_until as until from mirror.source_state where ban_until > clock_timestamp()`,
-      );
+      const lasting = sql<{ until: string }>`
+        select ban_until as until from mirror.source_state where ban_until > clock_timestamp()`;
+      const [ban] = await readRows(db, 'read the ban of the source', lasting);
       return ban && parseInstant(ban.until);
     },
     set: async (until) => {

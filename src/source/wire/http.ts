@@ -28,9 +28,6 @@ export const EXPORT_LIMITS: HttpLimits = {
 const REDIRECTS: ReadonlySet<number> = new Set([301, 302, 303, 307, 308]);
 const REDIRECTS_MAX = 3;
 
-/** `none`: the body ends with the connection, so its end is unproven. */
-export type Framing = 'length' | 'chunked' | 'none';
-
 export interface HttpAnswer extends AsyncDisposable {
   readonly status: number;
   readonly headers: IncomingHttpHeaders;
@@ -38,8 +35,8 @@ export interface HttpAnswer extends AsyncDisposable {
   readonly body: AsyncIterable<Buffer>;
   /** Of the body, as they came over the wire so far. */
   wireBytes(): number;
-  /** How the transport says where the body ends. */
-  readonly framing: Framing;
+  /** The transport itself says where the body ends: otherwise it ends with the connection, and its end is unproven. */
+  readonly isFramed: boolean;
 }
 
 export interface HttpRequest {
@@ -60,49 +57,57 @@ export type HttpGet = (request: HttpRequest, caller: AbortSignal) => Promise<Htt
 
 /** @param headers of each request */
 export function openHttp(dispatcher: Dispatcher, headers: Readonly<Record<string, string>>): HttpGet {
-  /** Redirects are followed within the origin only: elsewhere, the Authorization header would be given to a stranger. */
-  async function send(
-    url: URL,
-    limits: HttpLimits,
-    signal: AbortSignal,
-    redirects = 0,
-  ): Promise<Dispatcher.ResponseData> {
-    const answer = await dispatcher.request({
-      origin: url.origin,
-      path: `${url.pathname}${url.search}`,
-      method: 'GET',
-      headers,
-      headersTimeout: limits.headersMs,
-      bodyTimeout: limits.idleMs,
-      signal,
-    });
-    // The body may fail before it is read; its reader gets the error all the same.
-    answer.body.on('error', () => undefined);
-    const { location } = answer.headers;
-    if (!REDIRECTS.has(answer.statusCode) || typeof location !== 'string') return answer;
-    const target = URL.canParse(location, url.href) ? new URL(location, url) : undefined;
-    if (target?.origin !== url.origin || redirects >= REDIRECTS_MAX) return answer;
-    await answer.body.dump({ limit: 65_536, signal });
-    return send(target, limits, signal, redirects + 1);
-  }
-
   return async (request, caller) => {
-    const { url, limits } = request;
+    const { action, url, limits, usefulBytes } = request;
     const limit = AbortSignal.timeout(limits.callMs);
-    const classify = (error: unknown): unknown => {
-      if (caller.aborted) return caller.reason;
-      if (limit.aborted) return tooLong(request, error);
-      return transportError(request.action, whereOf(url), error);
-    };
+    const signal = AbortSignal.any([caller, limit]);
+    const guard = new DripGuard(limits.drip, limits.headersMs);
+
+    function classify(error: unknown) {
+      if (caller.aborted) return caller.reason as unknown;
+      return limit.aborted ? tooLong(request, error) : transportError(action, whereOf(url), error);
+    }
+
+    /** Redirects are followed within the origin only: elsewhere, the Authorization header would be given to a stranger. */
+    async function send(at: URL, redirects = 0): Promise<Dispatcher.ResponseData> {
+      const answer = await dispatcher.request({
+        origin: at.origin,
+        path: `${at.pathname}${at.search}`,
+        method: 'GET',
+        headers,
+        headersTimeout: limits.headersMs,
+        bodyTimeout: limits.idleMs,
+        signal,
+      });
+      // The body may fail before it is read; its reader gets the error all the same.
+      answer.body.on('error', () => undefined);
+      const { location } = answer.headers;
+      if (!REDIRECTS.has(answer.statusCode) || typeof location !== 'string') return answer;
+      const target = URL.canParse(location, at.href) ? new URL(location, at) : undefined;
+      if (target?.origin !== at.origin || redirects >= REDIRECTS_MAX) return answer;
+      await answer.body.dump({ limit: 65_536, signal });
+      return send(target, redirects + 1);
+    }
+
+    async function* readBody(answer: Dispatcher.ResponseData) {
+      const encoding = [answer.headers['content-encoding'] ?? []].flat().join(',');
+      try {
+        yield* decoded(guard.pass(answer.body, usefulBytes), encoding);
+        const failed = trailerError(action, whereOf(url), answer.trailers);
+        if (failed !== undefined) throw failed;
+      } catch (error) {
+        throw classify(error);
+      }
+    }
+
     try {
-      const answer = await send(url, limits, AbortSignal.any([caller, limit]));
-      const guard = new DripGuard(limits.drip, limits.headersMs);
+      const answer = await send(url);
       return {
         status: answer.statusCode,
         headers: answer.headers,
-        body: readBody(request, answer, guard, classify),
+        body: readBody(answer),
         wireBytes: () => guard.wireBytes,
-        framing: readFraming(answer.headers),
+        isFramed: isFramed(answer.headers),
         // Closes the connection of an unfinished answer, which cancels the request at the source.
         [Symbol.asyncDispose]: async () => void answer.body.destroy(),
       };
@@ -122,23 +127,7 @@ function tooLong({ action, url, limits: { callMs } }: HttpRequest, cause: unknow
   return new RetryableError(message, { code: 'SOURCE_TIMEOUT', meta: { callMs }, cause });
 }
 
-function readFraming(headers: IncomingHttpHeaders): Framing {
-  if (headers['content-length'] !== undefined) return 'length';
-  return (headers['transfer-encoding'] ?? '').includes('chunked') ? 'chunked' : 'none';
-}
-
-async function* readBody(
-  { action, url, usefulBytes }: HttpRequest,
-  answer: Dispatcher.ResponseData,
-  guard: DripGuard,
-  classify: (error: unknown) => unknown,
-): AsyncGenerator<Buffer, void, undefined> {
-  const encoding = answer.headers['content-encoding'];
-  try {
-    yield* decoded(guard.pass(answer.body, usefulBytes), [encoding ?? []].flat().join(','));
-    const failed = trailerError(action, whereOf(url), answer.trailers);
-    if (failed !== undefined) throw failed;
-  } catch (error) {
-    throw classify(error);
-  }
+function isFramed(headers: IncomingHttpHeaders): boolean {
+  const isChunked = (headers['transfer-encoding'] ?? '').includes('chunked');
+  return isChunked || headers['content-length'] !== undefined;
 }
