@@ -8,12 +8,14 @@ import {
   monthOf,
   openRowReader,
 } from '../ledger/canonical.ts';
-import { hashText, RowDigest } from '../ledger/digest.ts';
+import { addDigests, hashText, RowDigest } from '../ledger/digest.ts';
 import { PermanentError } from '../core/errors.ts';
 import type { Layout } from '../ledger/header.ts';
 import { RowFields } from '../ledger/row-fields.ts';
-import type { SegmentRows } from './segment-reader.ts';
-import type { MonthLines } from './store/copy-sink.ts';
+import type { RowVisitor } from '../ledger/row-splitter.ts';
+import type { ObjectStore } from '../objects/object-store.ts';
+import { readSegment } from './segment-reader.ts';
+import type { MonthLines, RowSink } from './store/copy-sink.ts';
 import type { SegmentRecord } from './store/segment-records.ts';
 
 /** Each month of a segment costs a partition; a century of them is no ledger. */
@@ -22,102 +24,100 @@ const NULL = '\\N';
 const PARTY_PLACES = ENTRY_COLUMNS.flatMap((name, place) => (isPartyColumn(name) ? [place] : []));
 const ESCAPES: Readonly<Record<string, string>> = { '\\': '\\\\', '\t': '\\t', '\n': '\\n', '\r': '\\r' };
 
-interface StatedSum {
-  readonly rows: bigint;
-  readonly valuesDigest: string;
-}
-
 /** What the loader found while it read a segment. */
-export interface LoadedSums extends StatedSum {
-  /** `2023-05` */
-  readonly months: readonly (StatedSum & { readonly month: string })[];
-  /** Rows whose `effect` is not what their quantity and accounts say; they are loaded as they were sent. */
-  readonly effectsContradicted: bigint;
+export type LoadedSums = ReturnType<ReturnType<typeof gatherRows>['sums']>;
+
+/**
+ * Reads a segment and sends its rows to the sink, piece by piece.
+ * @throws SegmentFault `BAD_VALUE`, `BAD_ROW` or `TOO_MANY_MONTHS` with the row's number, and what `readSegment` throws
+ */
+export async function copySegment(
+  objects: ObjectStore,
+  segment: SegmentRecord,
+  sink: RowSink,
+  signal: AbortSignal,
+): Promise<LoadedSums> {
+  const rows = gatherRows(segment);
+  for await (const _ of readSegment(objects, segment, rows.begin, signal)) {
+    const months = rows.take();
+    if (months.length > 0) await sink.write(months);
+  }
+  return rows.sums();
 }
 
-/** Gathers rows between two `take` calls. Rows of a chunk of plain bytes become one chunk of COPY input. */
-export class CopyRows implements SegmentRows {
-  readonly #segment: SegmentRecord;
-  readonly #fields = new RowFields();
-  readonly #sums = new Map<string, RowDigest>();
-  #readRow: ReturnType<typeof openRowReader> | undefined;
-  #columns = 0;
-  #hasEffect = false;
-  #contradictions = 0n;
-  #row = 0n;
-  /** By month. */
-  #lines = new Map<string, string>();
+/** Gathers rows between two `take` calls: of each month, one chunk of COPY input. */
+function gatherRows(segment: SegmentRecord) {
+  const { partyId, objectKey } = segment;
+  const months = new Map<string, { readonly sum: RowDigest; lines: string }>();
+  let [rowNumber, effectsContradicted] = [0n, 0n];
 
-  constructor(segment: SegmentRecord) {
-    this.#segment = segment;
+  function rowError(code: string, state: string, cause?: unknown) {
+    const meta = { key: objectKey, row: rowNumber.toString() };
+    return new PermanentError(`Cannot load row ${rowNumber} of ${objectKey}: ${state}`, {
+      code,
+      meta,
+      cause,
+    });
   }
 
-  header(layout: Layout): void {
-    this.#readRow = openRowReader(layout);
-    this.#columns = layout.columns.length;
-    this.#hasEffect = layout.index.effect !== undefined;
-  }
-
-  /** @throws PermanentError `BAD_VALUE`, `BAD_ROW` or `TOO_MANY_MONTHS`, with the row's number */
-  row(buffer: Buffer, start: number, end: number): void {
-    this.#row += 1n;
-    const row = this.#read(buffer, start, end);
-    const month = monthOf(row.values);
-    this.#sumOf(month).add(hashText(canonicalText(row.values, row.extra)));
-    if (this.#hasEffect && row.effect !== effectOn(this.#segment.partyId, row.values))
-      this.#contradictions += 1n;
-    this.#lines.set(month, (this.#lines.get(month) ?? '') + copyLine(this.#segment, row));
-  }
-
-  /** What was gathered; empty where there was no row. */
-  take(): readonly MonthLines[] {
-    const months = [...this.#lines].map(([month, text]) => ({ month, lines: Buffer.from(text) }));
-    this.#lines = new Map();
-    return months;
-  }
-
-  sums(): LoadedSums {
-    const total = new RowDigest();
-    for (const sum of this.#sums.values()) total.merge(sum);
-    const months = [...this.#sums].map(([month, sum]) => ({ month, ...stateSum(sum) }));
-    return { ...stateSum(total), months, effectsContradicted: this.#contradictions };
-  }
-
-  #read(buffer: Buffer, start: number, end: number): CanonicalRow {
-    const count = this.#fields.scan(buffer, start, end);
-    if (this.#readRow === undefined || count !== this.#columns) {
-      throw this.#rowError('BAD_ROW', `it has ${count} fields, the header ${this.#columns}`);
-    }
+  function read(readRow: ReturnType<typeof openRowReader>, fields: RowFields) {
     try {
-      return this.#readRow(this.#fields);
+      return readRow(fields);
     } catch (error) {
-      if (error instanceof PermanentError) throw this.#rowError(error.code, error.message, error);
+      if (error instanceof PermanentError) throw rowError(error.code, error.message, error);
       throw error;
     }
   }
 
-  #sumOf(month: string): RowDigest {
-    const known = this.#sums.get(month);
-    if (known !== undefined) return known;
-    if (this.#sums.size >= MONTHS_MAX) {
-      throw this.#rowError('TOO_MANY_MONTHS', `the segment's rows fall in more than ${MONTHS_MAX} months`);
-    }
-    const sum = new RowDigest();
-    this.#sums.set(month, sum);
-    return sum;
+  function beginMonth(month: string) {
+    if (months.size >= MONTHS_MAX)
+      throw rowError('TOO_MANY_MONTHS', `the segment's rows fall in more than ${MONTHS_MAX} months`);
+    const begun = { sum: new RowDigest(), lines: '' };
+    months.set(month, begun);
+    return begun;
   }
 
-  #rowError(code: string, state: string, cause?: unknown): PermanentError {
-    return new PermanentError(`Cannot load row ${this.#row} of ${this.#segment.objectKey}: ${state}`, {
-      code,
-      meta: { key: this.#segment.objectKey, row: this.#row.toString() },
-      cause,
-    });
-  }
-}
-
-function stateSum(sum: RowDigest): StatedSum {
-  return { rows: BigInt(sum.rows), valuesDigest: sum.hex() };
+  return {
+    begin: (layout: Layout): RowVisitor => {
+      const [fields, readRow] = [new RowFields(), openRowReader(layout)];
+      const [wanted, hasEffect] = [layout.columns.length, layout.index.effect !== undefined];
+      return (buffer, start, end) => {
+        rowNumber += 1n;
+        const count = fields.scan(buffer, start, end);
+        if (count !== wanted) throw rowError('BAD_ROW', `it has ${count} fields, the header ${wanted}`);
+        const row = read(readRow, fields);
+        const name = monthOf(row.values);
+        const month = months.get(name) ?? beginMonth(name);
+        month.sum.add(hashText(canonicalText(row.values, row.extra)));
+        month.lines += copyLine(segment, row);
+        if (hasEffect && row.effect !== effectOn(partyId, row.values)) effectsContradicted += 1n;
+      };
+    },
+    /** What was gathered; empty where there was no row. */
+    take: (): readonly MonthLines[] => {
+      const filled = [...months].filter(([, { lines }]) => lines !== '');
+      return filled.map(([month, of]) => {
+        const lines = Buffer.from(of.lines);
+        of.lines = '';
+        return { month, lines };
+      });
+    },
+    sums: () => {
+      const ofMonths = [...months].map(([month, { sum }]) => ({
+        month,
+        rows: sum.rows,
+        valuesDigest: sum.hex(),
+      }));
+      return {
+        valuesDigest: addDigests(ofMonths.map((of) => of.valuesDigest)),
+        /** `2023-05` */
+        months: ofMonths,
+        rows: BigInt(ofMonths.reduce((sum, { rows }) => sum + rows, 0)),
+        /** Rows whose `effect` is not what their quantity and accounts say; they are loaded as they were sent. */
+        effectsContradicted,
+      };
+    },
+  };
 }
 
 /** Most values need no escape: their patterns admit nothing that COPY reads. Parties and unknown columns do. */

@@ -2,10 +2,10 @@
 import { errorCode, errorLine, PermanentError, UnreachableError } from '../core/errors.ts';
 import { type Verdict, worst } from '../core/verdict.ts';
 import type { ObjectStore } from '../objects/object-store.ts';
-import { CopyRows } from './copy-rows.ts';
+import { copySegment } from './copy-rows.ts';
 import { planReplacements, type Replacement } from './plan.ts';
 import type { Problem } from './ports.ts';
-import { readSegment, SegmentFault } from './segment-reader.ts';
+import { SegmentFault } from './segment-reader.ts';
 import type { LoadStore } from './store/load-store.ts';
 import type { SegmentRecord } from './store/segment-records.ts';
 
@@ -23,6 +23,7 @@ export interface LoadDeps {
   readonly objects: ObjectStore;
 }
 
+type PartyLoad = Readonly<Sums> & { readonly quarantined: readonly FaultySegment[] };
 type FaultySegment = Pick<SegmentRecord, 'segmentId' | 'objectKey'> & Omit<Problem, 'subject'>;
 
 /**
@@ -44,11 +45,16 @@ export async function loadAll(
     for await (const partyId of parties) {
       try {
         const load = await loadParty(partyId, deps, either);
-        count(totals, load);
+        add(totals, load);
+        totals.parties += 1;
+        totals.quarantinedCount += load.quarantined.length;
+        totals.quarantined.push(...load.quarantined.slice(0, KEPT_MAX - totals.quarantined.length));
         onParty(load);
       } catch (error) {
         if (either.aborted || error instanceof UnreachableError) throw error;
-        countFailure(totals, partyId, error);
+        totals.failedCount += 1;
+        const failure = { partyId, code: errorCode(error), message: errorLine(error) };
+        if (totals.failed.length < KEPT_MAX) totals.failed.push(failure);
       }
     }
   };
@@ -81,15 +87,15 @@ function nothingLoaded() {
     effectsContradicted: 0n,
     /** Segments that wait because what they replace waits for one that is quarantined. */
     heldBack: 0,
-    quarantined: [] as FaultySegment[],
   };
 }
-type PartyLoad = Readonly<ReturnType<typeof nothingLoaded>>;
+type Sums = ReturnType<typeof nothingLoaded>;
 
 function noTotals() {
   return {
     parties: 0,
     ...nothingLoaded(),
+    quarantined: [] as FaultySegment[],
     quarantinedCount: 0,
     failedCount: 0,
     failed: [] as { readonly partyId: string; readonly code: string; readonly message: string }[],
@@ -97,21 +103,12 @@ function noTotals() {
 }
 type Totals = ReturnType<typeof noTotals>;
 
-function count(totals: Totals, load: PartyLoad): void {
-  totals.parties += 1;
-  totals.segments += load.segments;
-  totals.rows += load.rows;
-  totals.removedRows += load.removedRows;
-  totals.effectsContradicted += load.effectsContradicted;
-  totals.heldBack += load.heldBack;
-  totals.quarantinedCount += load.quarantined.length;
-  totals.quarantined.push(...load.quarantined.slice(0, KEPT_MAX - totals.quarantined.length));
-}
-
-function countFailure(totals: Totals, partyId: string, error: unknown): void {
-  totals.failedCount += 1;
-  if (totals.failed.length < KEPT_MAX)
-    totals.failed.push({ partyId, code: errorCode(error), message: errorLine(error) });
+function add(sums: Sums, more: Sums): void {
+  sums.segments += more.segments;
+  sums.rows += more.rows;
+  sums.removedRows += more.removedRows;
+  sums.effectsContradicted += more.effectsContradicted;
+  sums.heldBack += more.heldBack;
 }
 
 function judge({ quarantinedCount, failedCount, heldBack, effectsContradicted }: Totals): Verdict {
@@ -129,7 +126,7 @@ function judge({ quarantinedCount, failedCount, heldBack, effectsContradicted }:
  */
 export async function loadParty(partyId: string, deps: LoadDeps, signal: AbortSignal): Promise<PartyLoad> {
   const sums = nothingLoaded();
-  const { quarantined } = sums;
+  const quarantined: FaultySegment[] = [];
   for (let plan = 0; plan < PLANS_MAX; plan += 1) {
     signal.throwIfAborted();
     const { pending, stale } = await deps.repository.toLoad(partyId);
@@ -137,7 +134,7 @@ export async function loadParty(partyId: string, deps: LoadDeps, signal: AbortSi
     const work = planReplacements(pending, stale, faulty);
     if (work.length === 0) {
       const heldBack = pending.filter(({ segmentId }) => !faulty.has(segmentId)).length;
-      return { ...sums, heldBack };
+      return { ...sums, heldBack, quarantined };
     }
     for (const replacement of work) {
       signal.throwIfAborted();
@@ -145,15 +142,13 @@ export async function loadParty(partyId: string, deps: LoadDeps, signal: AbortSi
         const replaced = await replaceOne(partyId, replacement, deps, signal);
         // The manifest moved on: it is planned again with what it says now.
         if (replaced === undefined) break;
-        sums.segments += replacement.load.length;
-        sums.rows += replaced.rows;
-        sums.removedRows += replaced.removedRows;
-        sums.effectsContradicted += replaced.effectsContradicted;
+        add(sums, replaced);
       } catch (error) {
         if (!(error instanceof SegmentFault)) throw error;
-        const { code, message, segment } = error;
-        await deps.repository.quarantine(segment.segmentId, { code, message });
-        quarantined.push({ code, message, segmentId: segment.segmentId, objectKey: segment.objectKey });
+        const { code, message } = error;
+        const { segmentId, objectKey } = error.segment;
+        await deps.repository.quarantine(segmentId, { code, message });
+        quarantined.push({ code, message, segmentId, objectKey });
       }
     }
   }
@@ -164,27 +159,23 @@ export async function loadParty(partyId: string, deps: LoadDeps, signal: AbortSi
 }
 
 /** @returns undefined where the manifest has changed meanwhile. @throws SegmentFault */
-async function replaceOne(partyId: string, replacement: Replacement, deps: LoadDeps, signal: AbortSignal) {
+async function replaceOne(
+  partyId: string,
+  replacement: Replacement,
+  { repository, objects }: LoadDeps,
+  signal: AbortSignal,
+) {
   for (let reading = 1; ; reading += 1) {
-    let [rows, effectsContradicted] = [0n, 0n];
+    const sums = { ...nothingLoaded(), segments: replacement.load.length };
+    const copy: Parameters<LoadStore['replace']>[2] = async (segment, sink) => {
+      const loaded = await copySegment(objects, segment, sink, signal);
+      sums.rows += loaded.rows;
+      sums.effectsContradicted += loaded.effectsContradicted;
+      return loaded;
+    };
     try {
-      const removedRows = await deps.repository.replace(
-        partyId,
-        replacement,
-        async (segment, sink) => {
-          const copied = new CopyRows(segment);
-          for await (const read of readSegment(deps.objects, segment, copied, signal)) {
-            const months = read.take();
-            if (months.length > 0) await sink.write(months);
-          }
-          const loaded = copied.sums();
-          rows += loaded.rows;
-          effectsContradicted += loaded.effectsContradicted;
-          return loaded;
-        },
-        signal,
-      );
-      return removedRows === undefined ? undefined : { rows, removedRows, effectsContradicted };
+      const removedRows = await repository.replace(partyId, replacement, copy, signal);
+      return removedRows === undefined ? undefined : { ...sums, removedRows };
     } catch (error) {
       const isRead = error instanceof SegmentFault && error.code !== 'OBJECT_MISSING';
       if (!isRead || reading >= READINGS_MAX) throw error;

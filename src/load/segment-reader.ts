@@ -7,7 +7,7 @@ import { ByteSums } from '../core/byte-sums.ts';
 import { errorCode, type ErrorDetails, PermanentError, RetryableError } from '../core/errors.ts';
 import { hashRow, RowDigest } from '../ledger/digest.ts';
 import { type Layout, readHeader } from '../ledger/header.ts';
-import { RowSplitter } from '../ledger/row-splitter.ts';
+import { RowSplitter, type RowVisitor } from '../ledger/row-splitter.ts';
 import { compressionOf, isArchiveDamage, plainStream } from '../ledger/objects/object-keys.ts';
 import type { ObjectStore } from '../objects/object-store.ts';
 import type { SegmentRecord } from './store/segment-records.ts';
@@ -17,13 +17,6 @@ import type { SegmentRecord } from './store/segment-records.ts';
  * before they are hundreds of megabytes.
  */
 const PIECE_BYTES = 32 * 2 ** 10;
-
-/** What a row visitor gets: the row is `buffer[start, end)`, valid during the call only. */
-export interface SegmentRows {
-  /** Called once, before the first row. */
-  header(layout: Layout): void;
-  row(buffer: Buffer, start: number, end: number): void;
-}
 
 /** A segment's own fault, told apart from the warehouse's and the store's. */
 export class SegmentFault extends PermanentError {
@@ -38,33 +31,31 @@ export class SegmentFault extends PermanentError {
 /**
  * Yields after each piece of plain bytes, when its rows were visited: the consumer's pace is the pace
  * of reading. Ends normally only where everything agrees with the record.
+ * @param begin called once, before the first row; what it returns gets each, valid during the call only
  * @throws SegmentFault `OBJECT_CORRUPT` naming what differs, `OBJECT_MISSING`, or what the header or a row says
  * @throws RetryableError where the store broke
  */
-export async function* readSegment<Rows extends SegmentRows>(
+export async function* readSegment(
   objects: ObjectStore,
   segment: SegmentRecord,
-  rows: Rows,
+  begin: (layout: Layout) => RowVisitor,
   signal: AbortSignal,
-): AsyncGenerator<Rows> {
+): AsyncGenerator<void> {
   const [stored, plain, digest] = [new ByteSums(), new ByteSums(), new RowDigest()];
   const key = segment.objectKey;
   const corrupt = (what: string, found: string | bigint, recorded: string | bigint) => {
     const state = `its ${what} is ${found}, recorded is ${recorded}; restore it from a backup, or export the range again`;
     const meta = { key, what, found: `${found}`, recorded: `${recorded}` };
-    return new SegmentFault(segment, `Cannot use the object ${key}: ${state}`, {
-      code: 'OBJECT_CORRUPT',
-      meta,
-    });
+    const message = `Cannot use the object ${key}: ${state}`;
+    return new SegmentFault(segment, message, { code: 'OBJECT_CORRUPT', meta });
   };
-  let isHeader = true;
-  const splitter = new RowSplitter((buffer, start, end) => {
-    if (isHeader) rows.header(readHeader(buffer.subarray(start, end)));
+  let visit: RowVisitor | undefined;
+  const splitter = new RowSplitter((buffer, start, end, next) => {
+    if (visit === undefined) visit = begin(readHeader(buffer.subarray(start, end)));
     else {
       digest.add(hashRow(buffer, start, end));
-      rows.row(buffer, start, end);
+      visit(buffer, start, end, next);
     }
-    isHeader = false;
   });
   let bytes: Readable | undefined;
   try {
@@ -79,7 +70,7 @@ export async function* readSegment<Rows extends SegmentRows>(
       if (plain.bytes > segment.bytes) throw corrupt('bytes', plain.bytes, segment.bytes);
       for (let start = 0; start < chunk.length; start += PIECE_BYTES) {
         splitter.push(chunk.subarray(start, start + PIECE_BYTES));
-        yield rows;
+        yield;
       }
     }
     for (const [what, found, recorded] of [

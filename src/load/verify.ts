@@ -16,7 +16,6 @@ const PAGE_SEGMENTS = 100;
 const PROBLEMS_KEPT_MAX = 100;
 /** Each nightly run proves one in so many of what was proven before: everything within four weeks. */
 const NIGHTLY_PARTS = 28;
-const NO_ROWS = { header: () => undefined, row: () => undefined };
 
 export interface VerifyDeps {
   readonly repository: VerifyStore;
@@ -29,7 +28,7 @@ export interface VerifyOptions {
   readonly scope?: 'nightly' | 'whole';
   /** Recompute the values' sums of the rows in the warehouse and the lake. */
   readonly deep?: boolean;
-  readonly onProgress?: (checked: Readonly<VerifyCounts>) => void;
+  readonly onProgress?: (checked: VerifyCounts) => void;
 }
 
 export interface VerifyReport {
@@ -45,7 +44,7 @@ export interface VerifyReport {
   readonly problems: readonly Problem[];
   readonly neverFetched: NeverFetched;
 }
-export type VerifyCounts = Verification['checked'];
+export type VerifyCounts = Readonly<ReturnType<typeof nothingChecked>>;
 
 /** @throws RetryableError where the warehouse or the store could not be asked: then nothing is proven */
 export async function verify(
@@ -56,29 +55,24 @@ export async function verify(
   const { repository } = deps;
   const isFull = scope === 'whole';
   const parts = isFull ? 1 : NIGHTLY_PARTS;
-  const verification = new Verification(deps, signal, onProgress);
-  await verification.checkSegments(await repository.segmentsToProve(parts), deep);
+  const { found, add, checkSegments, checkLake } = openVerification(deps, signal, onProgress);
+  await checkSegments(await repository.segmentsToProve(parts), deep);
   const store = isFull ? await repository.checkStore(deps.objects, signal) : undefined;
-  verification.add([...(store?.problems ?? []), ...(await repository.inconsistencies(signal, isFull))]);
-  await verification.checkLake({ deep, parts });
-  const { problems, problemCount, checked } = verification;
+  add([...(store?.problems ?? []), ...(await repository.inconsistencies(signal, isFull))]);
+  await checkLake({ deep, parts });
   return {
-    verdict: problemCount === 0 ? 'complete' : 'failed',
+    verdict: found.problemCount === 0 ? 'complete' : 'failed',
     deep,
     scope,
     provenSince: await repository.oldestProof(),
     objectsNotRecorded: store?.notRecorded ?? 0,
-    checked,
-    problemCount,
-    problems,
+    ...found,
     neverFetched: await repository.neverFetched(),
   };
 }
 
-class Verification {
-  readonly problems: Problem[] = [];
-  problemCount = 0;
-  readonly checked = {
+function nothingChecked() {
+  return {
     segments: 0,
     objectBytes: 0n,
     loadedSegments: 0,
@@ -89,45 +83,35 @@ class Verification {
     /** Segments that the next build of the lake brings or takes away. */
     lakeSegmentsBehind: 0,
   };
-  readonly #deps: VerifyDeps;
-  readonly #signal: AbortSignal;
-  readonly #onProgress: VerifyOptions['onProgress'];
+}
+
+function openVerification(
+  { repository, objects, lake }: VerifyDeps,
+  signal: AbortSignal,
+  onProgress: VerifyOptions['onProgress'],
+) {
+  const checked = nothingChecked();
+  const problems: Problem[] = [];
+  const found = { checked, problemCount: 0, problems };
   /** Of the page in hand: something of them does not agree. */
-  readonly #suspects = new Set<bigint>();
+  const suspects = new Set<bigint>();
 
-  constructor(deps: VerifyDeps, signal: AbortSignal, onProgress: VerifyOptions['onProgress']) {
-    this.#deps = deps;
-    this.#signal = signal;
-    this.#onProgress = onProgress;
+  function add(more: readonly Problem[]) {
+    found.problemCount += more.length;
+    problems.push(...more.slice(0, PROBLEMS_KEPT_MAX - problems.length));
   }
 
-  async checkSegments(ids: readonly bigint[], isDeep: boolean): Promise<void> {
-    const { repository } = this.#deps;
-    for (let start = 0; start < ids.length; start += PAGE_SEGMENTS) {
-      const page = await repository.segmentsById(ids.slice(start, start + PAGE_SEGMENTS));
-      this.#suspects.clear();
-      for (const segment of page) {
-        this.#signal.throwIfAborted();
-        await this.#checkObject(segment);
-        this.checked.segments += 1;
-        this.checked.objectBytes += segment.objectBytes;
-        this.#onProgress?.(this.checked);
-      }
-      const loaded = page.filter((segment) => segment.isLoaded);
-      for (const { segment, rows, difference } of await repository.checkRows(loaded, isDeep, this.#signal)) {
-        this.checked.loadedSegments += 1;
-        this.checked.warehouseRows += rows;
-        if (difference) await this.#addIfCurrent(segment, difference);
-      }
-      const read = page.map(({ segmentId }) => segmentId);
-      await repository.noteProven(read.filter((id) => !this.#suspects.has(id)));
-    }
+  /** Exports and loads go on meanwhile: what was replaced since it was listed is no problem. */
+  async function addIfCurrent(segment: SegmentRecord, reason: Omit<Problem, 'subject'>) {
+    const [now] = await repository.segmentsById([segment.segmentId]);
+    suspects.add(segment.segmentId);
+    if (now === undefined || (segment.isLoaded && !now.isLoaded)) return;
+    add([{ ...reason, subject: segment.objectKey }]);
   }
 
-  async #checkObject(segment: SegmentRecord): Promise<void> {
-    const { repository, objects } = this.#deps;
-    const read = async (): Promise<void> => {
-      const reading = readSegment(objects, segment, NO_ROWS, this.#signal);
+  async function checkObject(segment: SegmentRecord) {
+    const read = async () => {
+      const reading = readSegment(objects, segment, () => () => undefined, signal);
       while ((await reading.next()).done !== true);
     };
     try {
@@ -136,37 +120,48 @@ class Verification {
         if (!(error instanceof PermanentError) || error.code === 'OBJECT_MISSING') throw error;
         return read();
       });
-      const manifest = await readManifest(objects, manifestKey(segment.objectKey), this.#signal);
+      const manifest = await readManifest(objects, manifestKey(segment.objectKey), signal);
       refuseOther(manifest, segment);
     } catch (error) {
       if (!(error instanceof PermanentError)) throw error;
       const reason = { code: errorCode(error), message: errorLine(error) };
-      await this.#addIfCurrent(segment, reason);
+      await addIfCurrent(segment, reason);
       await repository.distrust(segment.segmentId, reason);
     }
   }
 
-  async checkLake(options: LakeCheckOptions): Promise<void> {
-    const found = await this.#deps.lake?.(options, this.#signal);
-    if (found === undefined) return;
-    const { files: lakeFiles, filesRead: lakeFilesRead, rows: lakeRows, segmentsBehind } = found;
-    Object.assign(this.checked, { lakeFiles, lakeFilesRead, lakeRows, lakeSegmentsBehind: segmentsBehind });
-    this.#onProgress?.(this.checked);
-    this.add(found.problems);
+  async function checkSegments(ids: readonly bigint[], isDeep: boolean) {
+    for (let start = 0; start < ids.length; start += PAGE_SEGMENTS) {
+      const page = await repository.segmentsById(ids.slice(start, start + PAGE_SEGMENTS));
+      suspects.clear();
+      for (const segment of page) {
+        signal.throwIfAborted();
+        await checkObject(segment);
+        checked.segments += 1;
+        checked.objectBytes += segment.objectBytes;
+        onProgress?.(checked);
+      }
+      const loaded = page.filter((segment) => segment.isLoaded);
+      for (const { segment, rows, difference } of await repository.checkRows(loaded, isDeep, signal)) {
+        checked.loadedSegments += 1;
+        checked.warehouseRows += rows;
+        if (difference) await addIfCurrent(segment, difference);
+      }
+      const read = page.map(({ segmentId }) => segmentId);
+      await repository.noteProven(read.filter((id) => !suspects.has(id)));
+    }
   }
 
-  /** Exports and loads go on meanwhile: what was replaced since it was listed is no problem. */
-  async #addIfCurrent(segment: SegmentRecord, reason: Omit<Problem, 'subject'>): Promise<void> {
-    const [now] = await this.#deps.repository.segmentsById([segment.segmentId]);
-    this.#suspects.add(segment.segmentId);
-    if (now === undefined || (segment.isLoaded && !now.isLoaded)) return;
-    this.add([{ ...reason, subject: segment.objectKey }]);
+  async function checkLake(options: LakeCheckOptions) {
+    const told = await lake?.(options, signal);
+    if (told === undefined) return;
+    const { files: lakeFiles, filesRead: lakeFilesRead, rows: lakeRows, segmentsBehind } = told;
+    Object.assign(checked, { lakeFiles, lakeFilesRead, lakeRows, lakeSegmentsBehind: segmentsBehind });
+    onProgress?.(checked);
+    add(told.problems);
   }
 
-  add(problems: readonly Problem[]): void {
-    this.problemCount += problems.length;
-    this.problems.push(...problems.slice(0, PROBLEMS_KEPT_MAX - this.problems.length));
-  }
+  return { found, add, checkSegments, checkLake };
 }
 
 function refuseOther(manifest: Manifest, segment: SegmentRecord): void {

@@ -32,12 +32,3 @@ export function readSegments(
       from mirror.segments where ${which}`;
   return readRows(db, action, segments);
 }
-
-/** Those of the given keys that are of a segment, current or not, or of a publication that is not finished. */
-export async function readKnownObjects(db: Database, keys: readonly string[]): Promise<ReadonlySet<string>> {
-  const known = sql<{ object_key: string }>`
-      select object_key from mirror.segments where object_key = any(${[...keys]}::text[])
-      union select jsonb_path_query(plan, '$.**.objectKey') #>> '{}' from mirror.publications where state = 'intent'`;
-  const rows = await readRows(db, 'look up which objects are known', known);
-  return new Set(rows.map((row) => row.object_key));
-}

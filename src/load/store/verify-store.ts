@@ -7,10 +7,9 @@ import type { ObjectStore } from '../../objects/object-store.ts';
 import type { Problem } from '../ports.ts';
 import { copyLines } from '../../postgres/copy-out.ts';
 import type { Warehouse } from '../../postgres/database.ts';
-import { readIdentity } from '../../postgres/identity.ts';
 import { readRow, readRows } from '../../postgres/transaction.ts';
 import { readSegments, type SegmentRecord } from './segment-records.ts';
-import { checkStore } from './unknown-objects.ts';
+import { checkStore } from './rebuild.ts';
 
 const ACTION = 'verify the warehouse';
 /** The canonical values of a ledger entry. */
@@ -21,15 +20,10 @@ const CANONICAL_SQL = ENTRY_COLUMNS.map((column) =>
 ).join(', ');
 
 /** Each must count nothing. They are asked one by one: each sees its own moment, whole transactions only. */
-const STATEMENTS: readonly {
-  readonly code: string;
-  readonly message: string;
-  readonly count: string;
-  /** It reads every row. */
-  readonly isFull?: boolean;
-}[] = [
+const STATEMENTS = [
   {
     code: 'ROWS_WITHOUT_SEGMENT',
+    /** It reads every row. */
     isFull: true,
     message: 'ledger entries whose segment is not loaded',
     count: `select count(*) from mirror.ledger_entries e where not exists (
@@ -45,6 +39,7 @@ const STATEMENTS: readonly {
   },
   {
     code: 'SEGMENT_NOT_COVERED',
+    isFull: false,
     message: 'current segments without coverage of the same range',
     count: `select count(*) from mirror.segments s where status = 'current' and not exists (
       select from mirror.coverage c where c.segment_id = s.segment_id and c.party_id = s.party_id
@@ -52,12 +47,14 @@ const STATEMENTS: readonly {
   },
   {
     code: 'COVERAGE_WITHOUT_SEGMENT',
+    isFull: false,
     message: 'covered ranges whose segment is not current',
     count: `select count(*) from mirror.coverage c join mirror.segments s using (segment_id)
       where s.status <> 'current'`,
   },
   {
     code: 'PLACE_OUTSIDE_GENERATION',
+    isFull: false,
     message: 'rows of a list that have a place in no generation',
     count: `select count(*) from (
         select 'parties' as list, epoch, pos from mirror.parties where pos is not null
@@ -130,9 +127,7 @@ export class VerifyStore {
 
   /** What lies in the store without being recorded here. */
   async checkStore(objects: ObjectStore, signal: AbortSignal): ReturnType<typeof checkStore> {
-    const { db } = this.#warehouse;
-    const { warehouseId } = await readIdentity(db);
-    return checkStore({ objects, db }, warehouseId, signal);
+    return checkStore({ objects, db: this.#warehouse.db }, signal);
   }
 
   /** How many rows of loaded segments there are, and what differs from the record. @param isDeep sums their values too */
@@ -180,14 +175,8 @@ export class VerifyStore {
         const sum = sums.get(segmentId) ?? new RowDigest();
         sums.set(segmentId, sum);
         const known = extra === null ? [] : extraFromJson(extra);
-        sum.add(
-          hashText(
-            canonicalText(
-              values.map((value) => value ?? ''),
-              known,
-            ),
-          ),
-        );
+        const texts = values.map((value) => value ?? '');
+        sum.add(hashText(canonicalText(texts, known)));
       }
     return sums;
   }
@@ -198,7 +187,7 @@ export class VerifyStore {
    */
   async inconsistencies(signal: AbortSignal, isFull: boolean): Promise<readonly Problem[]> {
     const found: Problem[] = [];
-    for (const { code, message, count } of STATEMENTS.filter((one) => isFull || one.isFull !== true)) {
+    for (const { code, message, count } of STATEMENTS.filter((one) => isFull || !one.isFull)) {
       signal.throwIfAborted();
       const [row] = await this.#rows(sql<{ count: bigint }>`${sql.raw(count)}`);
       if (row?.count !== 0n) found.push({ code, subject: 'mirror', message: `${message}: ${row?.count}` });
