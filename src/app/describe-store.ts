@@ -1,7 +1,7 @@
 /** What a store was found to do, and what that means, in one line. */
 import type { ConditionSupport, StoreCapabilities } from '../objects/object-store.ts';
 
-/** For `lake`, `status` and `doctor` alike. */
+/** For `status`. */
 export const LAKE_DECIDED_IN_DATABASE =
   'Commits of the lake are decided in the database: this object store would let two writers put one (docs/objects.md).';
 

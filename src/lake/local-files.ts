@@ -109,10 +109,10 @@ async function isUsable(path: string, bytes: bigint) {
   return utimes(path, new Date(), KEPT_MODIFIED).then(() => true, absent);
 }
 
-async function bring({ objects, signal }: FileAccess, file: StoredFile, path: string): Promise<void> {
+async function bring(access: FileAccess, file: StoredFile, path: string): Promise<void> {
   const partial = `${path}.${randomUUID()}`;
   try {
-    const { bytes, sha256 } = await fetchObject(objects, file.key, partial, signal);
+    const { bytes, sha256 } = await fetchObject(access, file.key, partial);
     if (bytes !== file.bytes || (file.sha256 !== undefined && sha256 !== file.sha256)) {
       throw new PermanentError(`Cannot read the lake: ${file.key} is not what its log says; verify`, {
         code: 'LAKE_FILE_CORRUPT',

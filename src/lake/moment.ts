@@ -5,9 +5,10 @@
 import { text } from 'node:stream/consumers';
 import { z } from 'zod';
 import { PermanentError } from '../core/errors.ts';
-import type { ListedObject, ObjectStore } from '../objects/object-store.ts';
+import type { ListedObject } from '../objects/object-store.ts';
 import { LAKE_TABLES } from './tables/columns.ts';
 import { listObjects, padded } from './delta/listing.ts';
+import type { StoreAccess } from './local/scratch.ts';
 import { LAKE_PREFIX } from './tables/tables.ts';
 
 export const MOMENTS_PREFIX = `${LAKE_PREFIX}moments/`;
@@ -24,11 +25,14 @@ const schema = z.object({
 });
 
 export type Moment = z.output<typeof schema>;
+type MomentAccess = StoreAccess & { readonly listed?: readonly ListedObject[] };
+
+interface ListedMoment extends ListedObject {
+  readonly number: number;
+}
 
 /** In order. */
-export function momentsAmong(
-  listed: readonly ListedObject[],
-): readonly (ListedObject & { readonly number: number })[] {
+export function momentsAmong(listed: readonly ListedObject[]): readonly ListedMoment[] {
   const found = listed.flatMap((object) => {
     const name = object.key.startsWith(MOMENTS_PREFIX) ? object.key.slice(MOMENTS_PREFIX.length) : '';
     const [, digits] = /^(\d{20})\.json$/.exec(name) ?? [];
@@ -39,20 +43,15 @@ export function momentsAmong(
 
 /**
  * The moment of a number, the newest one by default; undefined where there is none.
- * @param among a listing of the lake, where there is one
+ * @param lake `listed`: a listing of it, where there is one
  * @throws PermanentError `LAKE_MOMENT_INVALID`
  */
-export async function readMoment(
-  objects: ObjectStore,
-  signal: AbortSignal,
-  number?: number,
-  among?: readonly ListedObject[],
-): Promise<Moment | undefined> {
-  const moments = momentsAmong(among ?? (await listObjects(objects, MOMENTS_PREFIX, signal)));
+export async function readMoment(lake: MomentAccess, number?: number): Promise<Moment | undefined> {
+  const moments = momentsAmong(lake.listed ?? (await listObjects(lake, MOMENTS_PREFIX)));
   const listed = number === undefined ? moments.at(-1) : moments.find((moment) => moment.number === number);
   if (listed === undefined) return undefined;
   if (listed.bytes > MOMENT_BYTES_MAX) throw invalid(listed.key, `it has ${listed.bytes} bytes`);
-  const content = await text(await objects.read(listed.key, signal));
+  const content = await text(await lake.objects.read(listed.key, lake.signal));
   try {
     return schema.parse(JSON.parse(content));
   } catch (error) {
@@ -60,11 +59,7 @@ export async function readMoment(
   }
 }
 
-export async function publishMoment(
-  objects: ObjectStore,
-  moment: Moment,
-  signal: AbortSignal,
-): Promise<void> {
+export async function publishMoment({ objects, signal }: StoreAccess, moment: Moment): Promise<void> {
   const content = Buffer.from(`${JSON.stringify(moment, undefined, 2)}\n`);
   const key = `${MOMENTS_PREFIX}${padded(moment.moment)}.json`;
   await objects.publishBytes(key, content, signal, 'lake-moment-');

@@ -1,7 +1,7 @@
 /** The lake as an operator sees it: its tables, what is wrong with their logs, and going back to a moment. */
 import { PermanentError, UsageError } from '../core/errors.ts';
 import { openTable, statesOf, type TableWriter } from './build/table-writer.ts';
-import { inWorkshop, type LakeDeps, publishTables, whoDecides, type Workshop } from './build/workshop.ts';
+import { inWorkshop, type LakeDeps, publishTables, type Workshop } from './build/workshop.ts';
 import { type TableState, totalOfFiles } from './delta/actions.ts';
 import { findBrokenCheckpoints } from './delta/checkpoint.ts';
 import { listObjects, logAmong } from './delta/listing.ts';
@@ -13,22 +13,18 @@ import { removeUnnamed } from './retention.ts';
 import { LAKE_TABLES, type LakeTable } from './tables/columns.ts';
 import { LAKE_PREFIX, rootOf } from './tables/tables.ts';
 
-export interface LakeOverview {
-  readonly store: string;
-  /** Numbers of the moments that can be asked for or restored. */
-  readonly moments: readonly number[];
-  readonly tables: readonly NonNullable<Awaited<ReturnType<typeof describeTable>>>[];
-  /** `database` where the store would let two writers put one commit; undefined to who may only read the store. */
-  readonly commitsDecidedBy: 'store' | 'database' | undefined;
-}
+type LakeTables = readonly NonNullable<Awaited<ReturnType<typeof describeTable>>>[];
 
-/** Also takes away broken checkpoints, and hints to them, that make a table unreadable: the commits say the same. */
+/**
+ * Also takes away broken checkpoints, and hints to them, that make a table unreadable: the commits say the same.
+ * @returns `moments`: the numbers of those that can be asked for or restored
+ */
 export async function describeLake(
   { objects, scratchDir }: Pick<LakeDeps, 'objects' | 'scratchDir'>,
   signal: AbortSignal,
-): Promise<LakeOverview> {
+): Promise<{ readonly store: string; readonly moments: readonly number[]; readonly tables: LakeTables }> {
   await using engine = await openEngine(scratchDir);
-  const listed = await listObjects(objects, LAKE_PREFIX, signal);
+  const listed = await listObjects({ objects, signal }, LAKE_PREFIX);
   const access = { ...engine, objects, signal, listed };
   const tables = [];
   for (const table of LAKE_TABLES) {
@@ -36,11 +32,7 @@ export async function describeLake(
     if (described !== undefined) tables.push(described);
   }
   const moments = momentsAmong(listed).map(({ number }) => number);
-  const commitsDecidedBy = await whoDecides(objects, signal).catch((error: unknown) => {
-    if (error instanceof PermanentError) return undefined;
-    throw error;
-  });
-  return { store: objects.url, moments, tables, commitsDecidedBy };
+  return { store: objects.url, moments, tables };
 }
 
 async function describeTable(access: LakeAccess, table: LakeTable) {
@@ -89,7 +81,7 @@ export async function restoreLake(
   signal: AbortSignal,
 ): Promise<{ readonly version: number; readonly tables: readonly LakeTable[] }> {
   return inWorkshop(deps, signal, async (shop) => {
-    const moment = await readMoment(deps.objects, signal, number, shop.listed);
+    const moment = await readMoment(shop, number);
     if (moment === undefined)
       throw new UsageError([`lake restore: there is no moment ${number}; 'ledger-mirror lake' shows them`]);
     const writers: TableWriter[] = [];

@@ -1,6 +1,5 @@
 /** `lake`, `lake vacuum`, `lake restore VERSION`: the tables of the lake. */
 import { openStore, scratchDirOf } from '../../app/data-dir.ts';
-import { LAKE_DECIDED_IN_DATABASE } from '../../app/describe-store.ts';
 import { describeLake, restoreLake, vacuumLake } from '../../lake/overview.ts';
 import type { Handler } from '../context.ts';
 import { openMirror, requireMirror } from '../mirror.ts';
@@ -22,7 +21,6 @@ export const lake: Handler = async (_, context) => {
     moments.length === 0
       ? `No lake in ${found.store} yet; 'ledger-mirror load' builds it.`
       : `Version ${moments.at(-1)} in ${found.store}/lake; can be restored: ${moments.join(', ')}`,
-    ...(found.commitsDecidedBy === 'database' ? [LAKE_DECIDED_IN_DATABASE] : []),
     ...(mended.length === 0 ? [] : [`Took broken checkpoints away from ${mended.join(', ')}.`]),
   ];
   const header = ['table', 'version', 'oldest', 'files', 'rows', 'bytes', 'committed'];

@@ -5,20 +5,20 @@ import { join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
 import { isDeepStrictEqual } from 'node:util';
 import { ByteSums, type FileFacts } from '../../core/byte-sums.ts';
+import { PermanentError } from '../../core/errors.ts';
 import type { ListedObject, ObjectStore } from '../../objects/object-store.ts';
 import type { TableState } from '../delta/actions.ts';
-import { listObjects, logAmong } from '../delta/listing.ts';
-import { putCommit, secondWriter } from '../delta/log.ts';
+import { commitKey, listObjects, logAmong } from '../delta/listing.ts';
 import { BUILD_MEMORY_LIMIT, type Engine, literal, openEngine } from '../local/duckdb.ts';
 import { sweepScratch } from '../local/scratch.ts';
 import { publishMoment, readMoment } from '../moment.ts';
-import type { DecidedCommit, LakeRepository } from '../store/lake-store.ts';
-import type { WarehouseReader } from '../store/lake-store.ts';
+import type { DecidedCommit, LakeRepository, WarehouseReader } from '../store/lake-store.ts';
 import { type LakeColumn, type LakeTable, selected } from '../tables/columns.ts';
 import { LAKE_PREFIX, rootOf } from '../tables/tables.ts';
 
 /** What a build writes into the spool, and may find there after a crash. */
 export const SPOOL_PREFIX = 'lake-';
+const COMMIT_SPOOL_PREFIX = `${SPOOL_PREFIX}commit-`;
 export const APP_PREFIX = 'ledger-mirror:';
 
 export interface LakeDeps {
@@ -50,13 +50,13 @@ export type Workshop = Awaited<ReturnType<typeof setUp>>;
 
 /** @param decidedBy what the store was found to honour when it was tried out */
 async function setUp(shop: Shop, decidedBy: 'store' | 'database') {
-  const { objects, repository, connection, signal, warehouse } = shop;
+  const { repository, connection, warehouse } = shop;
   await connection.run('set preserve_insertion_order = false');
-  const found = await listObjects(objects, LAKE_PREFIX, signal);
+  const found = await listObjects(shop, LAKE_PREFIX);
   const committer = await openCommitter(shop, decidedBy, found);
   // The lake before, listed once where no dead builder's commit may have come to it.
-  const listed = decidedBy === 'store' ? found : await listObjects(objects, LAKE_PREFIX, signal);
-  const before = await readMoment(objects, signal, undefined, listed);
+  const listed = decidedBy === 'store' ? found : await listObjects(shop, LAKE_PREFIX);
+  const before = await readMoment({ ...shop, listed });
   let number: Promise<number> | undefined;
   return {
     ...shop,
@@ -86,7 +86,7 @@ export async function publishTables(
   if (before !== undefined && isDeepStrictEqual(tables, before.tables)) return before.moment;
   const moment = await buildNumber();
   const builtAt = new Date().toISOString();
-  await publishMoment(objects, { moment, mirrorId, builtAt, tables }, signal);
+  await publishMoment({ objects, signal }, { moment, mirrorId, builtAt, tables });
   const recorded = [...states].map(([table, { metaData, version, txns }]) => {
     const build = txns.get(appId)?.version ?? moment;
     return { table, tableId: metaData.id, version, build };
@@ -95,7 +95,7 @@ export async function publishTables(
   return moment;
 }
 
-export async function whoDecides(objects: ObjectStore, signal: AbortSignal): Promise<'store' | 'database'> {
+async function whoDecides(objects: ObjectStore, signal: AbortSignal): Promise<'store' | 'database'> {
   const { put, hasOneWinner } = await objects.capabilities(signal);
   return put === 'honoured' && hasOneWinner ? 'store' : 'database';
 }
@@ -126,9 +126,7 @@ export function selectCsv(
     max_line_size = ${lineBytesMax}, buffer_size = ${lineBytesMax}, columns = {${types}})`;
 }
 
-interface Commit extends DecidedCommit {
-  readonly content: Buffer;
-}
+type Commit = DecidedCommit & { readonly content: Buffer };
 
 /**
  * Who decides that a commit is the next version of a table: the store, where it writes a key once; otherwise the
@@ -143,7 +141,9 @@ async function openCommitter(shop: Shop, decidedBy: 'store' | 'database', listed
   const put = async (commit: Commit): Promise<void> => {
     const { table, version, content } = commit;
     decided.set(table, version);
-    await putCommit({ objects, signal }, rootOf(table), version, content);
+    const key = commitKey(rootOf(table), version);
+    const outcome = await objects.putIfAbsent(key, content, signal, COMMIT_SPOOL_PREFIX);
+    if (outcome === 'present') throw secondWriter(commit);
     await register?.forgetContent(objects.url, commit);
   };
   for (const { table, version, content } of (await register?.decidedCommits(objects.url)) ?? []) {
@@ -154,11 +154,21 @@ async function openCommitter(shop: Shop, decidedBy: 'store' | 'database', listed
   }
   return {
     decidedBy,
-    /** @throws PermanentError `LAKE_SECOND_WRITER` where the version is another writer's */
+    /**
+     * Puts it where nothing lies, so a reader sees it whole or not at all, and two writers cannot both have it.
+     * @throws PermanentError `LAKE_SECOND_WRITER` where the version is another writer's
+     */
     commit: async (commit: Commit): Promise<void> => {
       const isOurs = await register?.decideCommit(objects.url, commit, decided.get(commit.table));
-      if (isOurs === false) throw secondWriter(rootOf(commit.table), commit.version);
+      if (isOurs === false) throw secondWriter(commit);
       await put(commit);
     },
   };
+}
+
+function secondWriter({ table, version }: DecidedCommit): PermanentError {
+  return new PermanentError(
+    `Cannot commit version ${version} of ${rootOf(table)}: another writer has; build again, on top of what it wrote`,
+    { code: 'LAKE_SECOND_WRITER', meta: { root: rootOf(table), version } },
+  );
 }

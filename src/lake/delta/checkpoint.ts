@@ -31,10 +31,10 @@ const LINE_BYTES_MAX = 16 * 2 ** 20;
 
 /** Its actions; undefined where it is not there or cannot be read. */
 export async function readCheckpoint(access: LakeAccess, key: string): Promise<Action[] | undefined> {
-  const { objects, connection, folder, signal } = access;
+  const { connection, folder, signal } = access;
   const path = join(folder, `${randomUUID()}.checkpoint.parquet`);
   try {
-    await fetchObject(objects, key, path, signal);
+    await fetchObject(access, key, path);
     return await actionsIn(connection, path);
   } catch (error) {
     signal.throwIfAborted();

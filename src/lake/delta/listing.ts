@@ -1,7 +1,8 @@
 /** What lies in a store: the logs among it, as their names tell, and the keys that a log stands for. */
 import { PermanentError } from '../../core/errors.ts';
 import { checkKey } from '../../ledger/objects/object-keys.ts';
-import type { ListedObject, ObjectStore } from '../../objects/object-store.ts';
+import type { ListedObject } from '../../objects/object-store.ts';
+import type { StoreAccess } from '../local/scratch.ts';
 
 const COMMIT_BYTES_MAX = 256n * 2n ** 20n;
 const VERSION_DIGITS = 20;
@@ -63,11 +64,7 @@ export function logAmong(root: string, listed: readonly ListedObject[]): readonl
   return found.toSorted((a, b) => a.version - b.version);
 }
 
-export async function listObjects(
-  objects: ObjectStore,
-  prefix: string,
-  signal: AbortSignal,
-): Promise<readonly ListedObject[]> {
+export async function listObjects({ objects, signal }: StoreAccess, prefix: string): Promise<ListedObject[]> {
   const listed: ListedObject[] = [];
   for await (const object of objects.list(prefix, signal)) listed.push(object);
   return listed;

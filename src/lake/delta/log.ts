@@ -1,13 +1,9 @@
-/**
- * The log of one Delta table: what it says at a version, and the next commit. A commit is one object that is
- * put where nothing lies; so a reader sees it whole or not at all, and two writers cannot both have it.
- */
+/** The log of one Delta table: what it says at a version, and the content of the next commit. */
 import { randomUUID } from 'node:crypto';
 import { text } from 'node:stream/consumers';
 import { z } from 'zod';
 import { PermanentError } from '../../core/errors.ts';
 import { version as ownVersion } from '../../core/version.ts';
-import type { ObjectStore } from '../../objects/object-store.ts';
 import { type Action, parseAction, replay, type TableState } from './actions.ts';
 import { readCheckpoint } from './checkpoint.ts';
 import type { LakeAccess } from '../local/duckdb.ts';
@@ -15,7 +11,6 @@ import { brokenLog, commitKey, fileKey, logAmong } from './listing.ts';
 
 const READER_VERSION_MAX = 1;
 const WRITER_VERSION_MAX = 2;
-const COMMIT_SPOOL_PREFIX = 'lake-commit-';
 /** Commits that are asked for at once. */
 const COMMITS_AT_ONCE = 8;
 
@@ -85,24 +80,6 @@ export function encodeCommit(operation: string, actions: readonly Action[]): Buf
   };
   const lines = [{ commitInfo: info }, ...actions].map((action) => `${JSON.stringify(action)}\n`);
   return Buffer.from(lines.join(''));
-}
-
-/** @throws PermanentError `LAKE_SECOND_WRITER` where other bytes lie there */
-export async function putCommit(
-  { objects, signal }: { readonly objects: ObjectStore; readonly signal: AbortSignal },
-  root: string,
-  version: number,
-  content: Buffer,
-): Promise<void> {
-  const outcome = await objects.putIfAbsent(commitKey(root, version), content, signal, COMMIT_SPOOL_PREFIX);
-  if (outcome === 'present') throw secondWriter(root, version);
-}
-
-export function secondWriter(root: string, version: number): PermanentError {
-  return new PermanentError(
-    `Cannot commit version ${version} of ${root}: another writer has; build again, on top of what it wrote`,
-    { code: 'LAKE_SECOND_WRITER', meta: { root, version } },
-  );
 }
 
 /** @throws PermanentError `LAKE_TABLE_RAISED`, `LAKE_PATH_REFUSED` */

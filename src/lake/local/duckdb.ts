@@ -1,8 +1,8 @@
 /** DuckDB as this project uses it: in memory, bounded, without extensions from elsewhere. */
 import type { DuckDBConnection, DuckDBValue } from '@duckdb/node-api';
 import { errorCode, PermanentError } from '../../core/errors.ts';
-import type { ListedObject, ObjectStore } from '../../objects/object-store.ts';
-import { scratchFolder } from './scratch.ts';
+import type { ListedObject } from '../../objects/object-store.ts';
+import { scratchFolder, type StoreAccess } from './scratch.ts';
 
 /** What DuckDB may use beside this process's own memory; beyond it, it spills to its folder. */
 const QUERY_MEMORY_LIMIT = '512MB';
@@ -30,11 +30,9 @@ export interface Engine {
 }
 
 /** What reading the lake takes: its store, what lies there, an engine for checkpoints and files, and a way to stop. */
-export interface LakeAccess extends Engine {
-  readonly objects: ObjectStore;
+export interface LakeAccess extends Engine, StoreAccess {
   /** Objects of the lake, as one listing has them. */
   readonly listed: readonly ListedObject[];
-  readonly signal: AbortSignal;
 }
 
 type OwnEngine = Engine & AsyncDisposable;

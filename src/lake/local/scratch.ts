@@ -38,13 +38,15 @@ export function fileFacts(path: string, signal: AbortSignal): Promise<FileFacts>
   return measure(createReadStream(path, { signal, highWaterMark: READ_BYTES }));
 }
 
+/** A store, and a way to stop what is asked of it. */
+export interface StoreAccess {
+  readonly objects: ObjectStore;
+  readonly signal: AbortSignal;
+}
+
 /** Copies an object to a new local file. @returns what was read */
-export async function fetchObject(
-  objects: ObjectStore,
-  key: string,
-  path: string,
-  signal: AbortSignal,
-): Promise<FileFacts> {
+export async function fetchObject(access: StoreAccess, key: string, path: string): Promise<FileFacts> {
+  const { objects, signal } = access;
   const sums = new ByteSums();
   const source = await objects.read(key, signal);
   await pipeline(source, sums.through(), createWriteStream(path, { flags: 'wx', mode: 0o600 }), { signal });

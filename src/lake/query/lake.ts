@@ -37,7 +37,7 @@ export async function openLake(options: LakeOptions, signal: AbortSignal): Promi
   const engine = stack.use(await openEngine(options.scratchDir));
   const { objects, scratchDir, sql, range } = options;
   const access = { ...engine, objects, scratchDir, signal };
-  const moment = await readMoment(objects, signal);
+  const moment = await readMoment(access);
   if (moment === undefined) {
     throw new PermanentError(
       `Cannot read the lake: none was built in ${objects.url} yet; run 'ledger-mirror load', or look at OBJECT_STORE_URL`,
@@ -77,7 +77,7 @@ async function findFiles(access: Omit<LakeAccess, 'listed'>, table: LakeTable, m
   const named = moment.tables[table];
   if (named === undefined) return [];
   const root = rootOf(table);
-  const listed = await listObjects(access.objects, logPrefix(root), access.signal);
+  const listed = await listObjects(access, logPrefix(root));
   const state = await readTable({ ...access, listed }, root, named.version);
   if (state?.metaData.id === named.id) return [...state.live.values()];
   throw new PermanentError(

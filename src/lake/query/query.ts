@@ -48,18 +48,19 @@ export async function runQuery(
   const timeout = AbortSignal.timeout(timeoutMs);
   const limit = AbortSignal.any([signal, timeout]);
   try {
-    const statement = await prepareReading(lake.connection, sql);
-    try {
-      bind(statement, parameters);
-      return await interruptible(lake.connection, 'answer the query', limit, async () => {
-        const result = await statement.stream();
-        if (format === 'parquet') return sendParquet(result, folder, output, limit);
-        const columns = result.columnNames().map((name, index) => ({ name, type: result.columnType(index) }));
-        return sendText(result, TEXT_FORMS[format](columns, widthMax), output, limit);
-      });
-    } finally {
-      statement.destroySync();
-    }
+    using stack = new DisposableStack();
+    const statement = stack.adopt(await prepareOne(lake.connection, sql), (prepared) =>
+      prepared.destroySync(),
+    );
+    if (statement.statementType !== StatementType.SELECT)
+      throw new UsageError(['SQL: it does more than read; a query is one SELECT (or DESCRIBE, SHOW)']);
+    bind(statement, parameters);
+    return await interruptible(lake.connection, 'answer the query', limit, async () => {
+      const result = await statement.stream();
+      if (format === 'parquet') return sendParquet(result, folder, output, limit);
+      const columns = result.columnNames().map((name, index) => ({ name, type: result.columnType(index) }));
+      return sendText(result, TEXT_FORMS[format](columns, widthMax), output, limit);
+    });
   } catch (error) {
     signal.throwIfAborted();
     if (!timeout.aborted) throw error;
@@ -132,31 +133,7 @@ async function sendParquet(
   return rows;
 }
 
-/**
- * Nothing but words stands before what is explained: options that are expressions have no place here, nor have
- * comments, in which a statement could hide.
- */
-const EXPLANATION = /^\s*explain(?:\s+analyze|\s*\([\w\s,]*\))?\s(?<explained>[\s\S]*)$/i;
-
-/**
- * Prepares one statement that reads, and nothing else, by DuckDB's own word. EXPLAIN ANALYZE runs what it explains, COPY
- * and INSERT included: so what is explained is prepared by itself, too.
- * @throws UsageError where the SQL is wrong, more than one statement, or would do more than read
- */
-async function prepareReading(connection: DuckDBConnection, sql: string): Promise<DuckDBPreparedStatement> {
-  const statement = await prepareOne(connection, sql);
-  if (statement.statementType === StatementType.SELECT) return statement;
-  const explained = EXPLANATION.exec(sql)?.groups?.['explained'];
-  if (statement.statementType === StatementType.EXPLAIN && explained !== undefined) {
-    const inner = await prepareOne(connection, explained);
-    const isReading = inner.statementType === StatementType.SELECT;
-    inner.destroySync();
-    if (isReading) return statement;
-  }
-  statement.destroySync();
-  throw new UsageError(['SQL: it does more than read; a query is one SELECT (or EXPLAIN, DESCRIBE, SHOW)']);
-}
-
+/** @throws UsageError where the SQL is wrong, or more than one statement */
 async function prepareOne(connection: DuckDBConnection, sql: string): Promise<DuckDBPreparedStatement> {
   try {
     const statements = await connection.extractStatements(sql);

@@ -179,7 +179,7 @@ export interface SegmentMonth {
 /** A table that is written whole when it has changed. */
 export type WholeTable = Extract<LakeTable, 'parties' | 'checkpoints' | 'coverage'>;
 
-export type WarehouseReader = ReturnType<typeof readerOn>;
+export type WarehouseReader = Awaited<ReturnType<typeof readAtOnce>>;
 
 /** Between two reads the lake's files are written and sent; the transaction holds nothing but its moment. */
 const IDLE_BETWEEN_READS_MS = 3_600_000;
@@ -208,16 +208,13 @@ const WHOLE: Readonly<Record<WholeTable, string>> = {
 };
 
 /** Begins a transaction that only reads, and ends with the connection or a commit. */
-async function readAtOnce(client: PoolClient): Promise<WarehouseReader> {
+async function readAtOnce(client: PoolClient) {
   const [identity] = await mapDatabaseError(ACTION, async () => {
     await client.query('begin isolation level repeatable read, read only');
     await client.query(`set local idle_in_transaction_session_timeout = ${IDLE_BETWEEN_READS_MS}`);
     return (await client.query<{ mirrorId: string; lastBuild: number }>(IDENTITY)).rows;
   });
-  return readerOn(client, identity?.mirrorId ?? '', identity?.lastBuild ?? 0);
-}
-
-function readerOn(client: PoolClient, mirrorId: string, lastBuild: number) {
+  const { mirrorId = '', lastBuild = 0 } = identity ?? {};
   return {
     mirrorId,
     /** The number of the last build that was begun; 0 before the first. */

@@ -6,7 +6,6 @@ import { canonicalText, ENTRY_COLUMNS, extraFromJson, isAmountColumn } from '../
 import { hashText, RowDigest } from '../../ledger/digest.ts';
 import { countBySegment, taggedFile } from '../build/build-entries.ts';
 import { type Lake, openLake } from '../query/lake.ts';
-import type { SegmentMonth } from '../store/lake-store.ts';
 import { SUMMARY_TABLES, summaryDifference } from '../tables/summaries.ts';
 import { errorCode, errorLine, PermanentError } from '../../core/errors.ts';
 import { measure } from '../../core/byte-sums.ts';
@@ -19,7 +18,7 @@ import { readTable } from '../delta/log.ts';
 import { interruptible, type LakeAccess, literal, openEngine, queryRows } from '../local/duckdb.ts';
 import { bringFiles, type StoredFile, storedFile } from '../local-files.ts';
 import { type Moment, MOMENTS_PREFIX, readMoment } from '../moment.ts';
-import type { RecordedTable } from '../store/lake-store.ts';
+import type { RecordedTable, SegmentMonth } from '../store/lake-store.ts';
 import { LAKE_TABLES, type LakeTable } from '../tables/columns.ts';
 import { LAKE_PREFIX, rootOf } from '../tables/tables.ts';
 
@@ -35,11 +34,12 @@ export async function verifyLake(
   options: LakeCheckOptions,
   signal: AbortSignal,
 ): Promise<LakeFindings> {
+  const access = { objects: deps.objects, signal };
   for (let attempt = 1; ; attempt += 1) {
-    const moment = await readMoment(deps.objects, signal);
+    const moment = await readMoment(access);
     const findings = await verifyMoment(deps, moment, options, signal);
     // A build may have published another moment meanwhile: then there is a newer lake to look at.
-    const isReplaced = (await readMoment(deps.objects, signal))?.moment !== moment?.moment;
+    const isReplaced = (await readMoment(access))?.moment !== moment?.moment;
     if (findings.problems.length > 0 && isReplaced && attempt < ATTEMPTS_MAX) continue;
     return findings;
   }
@@ -61,7 +61,7 @@ async function verifyMoment(
     return { files: 0, filesRead: 0, rows: 0n, problems, segmentsBehind: loaded.size };
   }
   await using engine = await openEngine(scratchDir);
-  const listed = await listObjects(objects, LAKE_PREFIX, signal);
+  const listed = await listObjects({ objects, signal }, LAKE_PREFIX);
   const found = { ...deps, ...engine, signal, listed, moment, recorded, report };
   const live = new Map<LakeTable, readonly AddFile[]>();
   for (const table of LAKE_TABLES)

@@ -146,7 +146,7 @@ test('a build killed between a checkpoint and its pointer leaves a readable tabl
 /** Commits that change nothing, as many as lie between two checkpoints. */
 async function fillLogs({ deps }: World, tables: readonly string[]): Promise<void> {
   await using engine = await openDuckDb(deps.scratchDir);
-  const listed = await listObjects(deps.objects, 'lake/', signal);
+  const listed = await listObjects({ ...deps, signal }, 'lake/');
   const access = { ...engine, objects: deps.objects, signal, listed };
   for (const table of tables) {
     const root = `lake/${table}`;

@@ -189,7 +189,7 @@ describe('ready questions', () => {
 
   it('rest on summaries that a deep check compares with their entries', async () => {
     expect(await verifyLake(deps, { deep: true }, signal)).toMatchObject({ problems: [], segmentsBehind: 0 });
-    const before = (await readMoment(deps.objects, signal))!;
+    const before = (await readMoment({ ...deps, signal }))!;
     const { version } = before.tables.monthly_fees!;
     const moment = { ...before, moment: before.moment + 1 };
     // Of the version before, other entries are the base.
@@ -197,7 +197,7 @@ describe('ready questions', () => {
       ...moment.tables,
       monthly_fees: { ...before.tables.monthly_fees!, version: version - 1 },
     };
-    await publishMoment(deps.objects, moment, signal);
+    await publishMoment({ ...deps, signal }, moment);
     const { problems } = await verifyLake(deps, { deep: true }, signal);
     expect(problems.map(({ code, subject }) => `${code} ${subject}`)).toContain(
       'LAKE_TABLE_OLDER lake/monthly_fees',

@@ -79,7 +79,7 @@ test('a process killed amid COPY or a build leaves nothing half visible, and the
     // Before the first file, the first commit, the commit of entries, and summaries: each goes on from the last.
     for (const nth of [1, 2, 11, 12, 18, 11]) {
       await killAt('lake', folder, nth);
-      expect(await readMoment(objects, signal)).toBeUndefined();
+      expect(await readMoment({ objects, signal })).toBeUndefined();
       expect(await verifyAll()).toMatchObject({ verdict: 'complete', problems: [] });
     }
     await buildLake(lake, signal);
