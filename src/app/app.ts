@@ -2,7 +2,6 @@
  * The composition root: builds everything a command needs in order, and takes it down last-in first-out. Whatever has
  * no URL configured is embedded.
  */
-import type { Probe } from '../api/http/ports.ts';
 import { sharedLoad } from '../core/shared-load.ts';
 import { version } from '../core/version.ts';
 import { RowPool } from '../export/read/row-pool.ts';
@@ -25,7 +24,7 @@ import { CostMeter } from '../source/observers.ts';
 import { openSource, type SourceDeps } from '../source/source-client.ts';
 import { openBanStore } from '../source/store/source-state.ts';
 import { JobWorker, SHUTDOWN_GRACE_MS } from '../worker/job-worker.ts';
-import { addReadMetrics, WorkMetrics } from '../worker/metrics.ts';
+import { addReadMetrics, type Probe, WorkMetrics } from '../worker/metrics.ts';
 import { WorkerRegistry } from '../worker/store/worker-registry.ts';
 import { openTracing } from '../worker/tracing.ts';
 import { type BaseOptions, openBase, openStatusSource, untilReachable } from './base.ts';

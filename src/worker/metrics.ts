@@ -5,7 +5,6 @@
  */
 import { statfs } from 'node:fs/promises';
 import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client';
-import type { Probe } from '../api/http/ports.ts';
 import type { Log } from '../core/log.ts';
 import { sharedLoad } from '../core/shared-load.ts';
 import { VERDICTS } from '../core/verdict.ts';
@@ -151,6 +150,13 @@ export class WorkMetrics extends MetricsRegistry implements SourceObserver {
   }
 }
 
+/** One thing that must work for this process to do its work. */
+export interface Probe {
+  readonly name: string;
+  /** Rejects where it does not work. */
+  check(signal: AbortSignal): Promise<unknown>;
+}
+
 interface ReadMetricsDeps {
   readonly queues: Queues;
   /** The stores. */
@@ -163,39 +169,42 @@ interface ReadMetricsDeps {
   readonly log: Log;
 }
 
+/** Whether it did its work in time. */
+export async function isAnswered(
+  ask: (signal: AbortSignal) => Promise<unknown>,
+  onFailure: (error: unknown) => void,
+): Promise<boolean> {
+  try {
+    await within(PROBE_TIMEOUT_MS, ask, () => new Error(`no answer within ${PROBE_TIMEOUT_MS} ms`));
+    return true;
+  } catch (error) {
+    onFailure(error);
+    return false;
+  }
+}
+
 /** What is away leaves the values of the others. */
 export function addReadMetrics(registry: MetricsRegistry, deps: ReadMetricsDeps): MetricsRegistry {
-  const isAnswered = async (what: string, ask: (signal: AbortSignal) => Promise<unknown>) => {
-    try {
-      await within(PROBE_TIMEOUT_MS, ask, () => new Error(`no answer within ${PROBE_TIMEOUT_MS} ms`));
-      return true;
-    } catch (error) {
-      deps.log.debug({ err: error, what }, 'Not measured');
-      return false;
-    }
-  };
+  const isMeasured = ([what, measure]: Measure) =>
+    isAnswered(measure, (error) => deps.log.debug({ err: error, what }, 'Not measured'));
   const up = registry.gauge('store_up', '1 where the store answered', 'store');
   const help = 'The smallest question to a store';
   const seconds = registry.histogram('store_seconds', help, STORE_SECONDS, 'store');
   const measureStore = async (probe: Probe): Promise<void> => {
     const store = probe.name;
     const startedMs = performance.now();
-    const isUp = await isAnswered(store, (signal) => probe.check(signal));
+    const isUp = await isMeasured([store, (signal) => probe.check(signal)]);
     up.set({ store }, Number(isUp));
     if (isUp) seconds.observe({ store }, (performance.now() - startedMs) / 1_000);
   };
   const measures = [...addQueues(registry, deps), addRuns(registry, deps), addProcess(registry, deps)];
-  const askAll = () =>
-    Promise.all([
-      ...deps.probes.map(measureStore),
-      ...measures.map(([what, measure]) => isAnswered(what, measure)),
-    ]);
+  const askAll = () => Promise.all([...deps.probes.map(measureStore), ...measures.map(isMeasured)]);
   registry.beforeRead(sharedLoad(askAll, ASKED_MAX_AGE_MS));
   return registry;
 }
 
 /** For the log, and how it is measured. */
-type Measure = readonly [what: string, measure: () => Promise<void>];
+type Measure = readonly [what: string, measure: (signal: AbortSignal) => Promise<unknown>];
 
 function addQueues(registry: MetricsRegistry, { queues }: ReadMetricsDeps): readonly Measure[] {
   const gauge = (name: string, help: string) => registry.gauge(name, help, 'queue');

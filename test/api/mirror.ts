@@ -3,15 +3,13 @@ import type { FastifyInstance } from 'fastify';
 import { openWarehouse, type Warehouse } from '../../src/postgres/database.ts';
 import { migrate } from '../../src/postgres/migrate.ts';
 import { openRows, type Rows } from '../../src/postgres/rows.ts';
-import { type ApiDeps, type ApiOptions, buildServer } from '../../src/api/http/server.ts';
-import { listen } from '../../src/api/http/server.ts';
+import { type ApiOptions, buildServer, listen } from '../../src/api/http/server.ts';
 import { createLog } from '../../src/core/log.ts';
 import { MetricsRegistry } from '../../src/worker/metrics.ts';
-import type { ConsoleParts, Upkeep } from '../../src/api/console/console-data.ts';
 import { openStatusSource } from '../../src/app/base.ts';
 import { readConfig } from '../../src/config/environment.ts';
 import type { LakeQueries } from '../../src/api/console/lake-queries.ts';
-import type { MirrorFacts, StatusStore } from '../../src/api/http/ports.ts';
+import type { ApiDeps, ConsoleParts, MirrorFacts, StatusStore, Upkeep } from '../../src/api/http/ports.ts';
 import type { JobDeps } from '../../src/runs/job.ts';
 import { freshDatabase } from '../support/database.ts';
 
@@ -70,9 +68,9 @@ interface TestSettings {
 
 /** Not listening; its mirror is empty and has never run. */
 export async function apiWithoutDatabase(
-  parts: Partial<ApiDeps> & TestSettings & Pick<ApiOptions, 'consoleEveryMs' | 'timeouts'>,
+  parts: Partial<ApiDeps> & TestSettings & Pick<ApiOptions, 'timeouts'>,
 ): Promise<FastifyInstance> {
-  const { token, readToken, hosts, consoleEveryMs, timeouts, answers, ...deps } = parts;
+  const { token, readToken, hosts, timeouts, answers, ...deps } = parts;
   const access = { apiToken: token, apiReadToken: readToken, apiHosts: hosts, apiHost: '127.0.0.1' };
   return buildServer(
     {
@@ -86,7 +84,7 @@ export async function apiWithoutDatabase(
       log: createLog('silent'),
       ...deps,
     },
-    { ...access, consoleEveryMs, timeouts },
+    { ...access, timeouts },
   );
 }
 

@@ -1,65 +1,45 @@
 /** The console's own data. Not an interface for others: it may change with the page. */
 import type { FastifyInstance } from 'fastify';
 import { z } from 'zod';
-import type { ShownSetting } from '../../config/secrets.ts';
 import { sharedLoad } from '../../core/shared-load.ts';
-import type { Rows } from '../../postgres/rows.ts';
-import type { NightlyPreview } from '../../runs/nightly/nightly-preview.ts';
-import { goneSignal } from '../http/events.ts';
+import { exportKey } from '../../runs/progress.ts';
+import { followEvents, goneSignal } from '../http/events.ts';
+import type { ApiDeps, Upkeep } from '../http/ports.ts';
 import { BY_ID, openRoutes } from '../http/routes.ts';
-import { FILE, FILE_TYPES, type LakeQueries, QUESTION } from './lake-queries.ts';
-import { GROWTH, LINES, NIGHTLY_RUNS, QUARANTINED, readCosts } from './store/work-statements.ts';
+import type { MirrorStatus } from '../mirror/glance.ts';
+import { FILE, FILE_TYPES, QUESTION } from './lake-queries.ts';
+import * as work from './store/work-statements.ts';
 
 /** Summing up a million segments takes a moment: all who look share it. */
 const HISTORY_MAX_AGE_MS = 1_500;
 const LINES_MAX_AGE_MS = 1_000;
+const EVERY_MS = 500;
+/** Heartbeats are invisible to a page: a snapshot this often tells it that the line is alive. */
+const SILENT_MS_MAX = 5_000;
+const DISK_PARTS_MIN = 20n;
 const QUARANTINED_QUESTION = z.strictObject({ limit: z.int().min(1).max(1_000) });
 
-/** What the console needs from the rest of the mirror, beside what the read API has anyway. Times are RFC 3339. */
-export interface ConsoleParts {
-  readonly lake: LakeQueries;
-  readonly settings: readonly ShownSetting[];
-  /** The next time the schedule fires; null where nothing is scheduled. */
-  nextNightlyRun(): string | null;
-  /** What a nightly run that began now would ask the source. */
-  preview(): Promise<NightlyPreview>;
-  upkeep(): Promise<Upkeep>;
-}
-
-/** What an operator looks after beside the runs. */
-export interface Upkeep {
-  /** Jobs that wait in the queues; null where they cannot be asked. */
-  readonly jobsWaiting: number | null;
-  /** Of the one that waits the longest, in seconds. */
-  readonly oldestSeconds: number;
-  /** When the lists are next read again from their oldest row; null where nothing is scheduled. */
-  readonly nextAudit: string | null;
-  /** Where DATA_DIR lies; decimal text, null where it cannot be told. */
-  readonly diskFreeBytes: string | null;
-  readonly diskBytes: string | null;
-}
-
 /** Adds the routes. What a statement to the lake may do is decided where it runs: it reads the lake and nothing else. */
-export function addConsoleData(server: FastifyInstance, parts: ConsoleParts, rows: Rows): void {
+export function addConsoleData(server: FastifyInstance, { rows, console: parts }: ApiDeps): void {
   const { lake } = parts;
   const add = openRoutes(server);
   const history = sharedLoad(async () => {
     const [growth, nightlyRuns] = await Promise.all([
-      rows('read how the mirror grew', GROWTH),
-      rows('read the nightly runs', NIGHTLY_RUNS),
+      rows('read how the mirror grew', work.GROWTH),
+      rows('read the nightly runs', work.NIGHTLY_RUNS),
     ]);
     return { growth, nightlyRuns };
   }, HISTORY_MAX_AGE_MS);
-  const lines = sharedLoad(() => rows('read the time lines of ledgers', LINES), LINES_MAX_AGE_MS);
+  const lines = sharedLoad(() => rows('read the time lines of ledgers', work.LINES), LINES_MAX_AGE_MS);
   add('GET /console/history', {}, () => history());
   add('GET /console/lines', {}, async () => ({ lines: await lines() }));
   add('GET /console/settings', {}, () => ({ settings: parts.settings }));
   add('GET /console/preview', {}, () => parts.preview());
   add('GET /console/quarantined', { querystring: QUARANTINED_QUESTION }, async ({ query: { limit } }) => ({
-    exports: await rows('list what was quarantined', QUARANTINED, [limit]),
+    exports: await rows('list what was quarantined', work.QUARANTINED, [limit]),
   }));
   add('GET /console/runs/:id/costs', { params: BY_ID }, async ({ params }) => ({
-    stages: await readCosts(rows, params.id),
+    stages: await work.readCosts(rows, params.id),
   }));
   add('GET /console/tables', {}, async () => ({ tables: await lake.tables() }));
   add('GET /console/questions', {}, () => ({ questions: lake.questions }));
@@ -79,4 +59,65 @@ export function addConsoleData(server: FastifyInstance, parts: ConsoleParts, row
       return reply.send(file);
     },
   );
+}
+
+/** Adds `/console/events`: one snapshot of what moves for all who look, sent to each whenever it changed. */
+export function addConsoleFeed(
+  server: FastifyInstance,
+  { rows, console: parts, jobs: { progress } }: ApiDeps,
+  status: () => Promise<MirrorStatus>,
+): void {
+  const { everyMs = EVERY_MS } = parts;
+  const snapshot = sharedLoad(async () => {
+    const [facts, known, upkeep] = await Promise.all([work.readLive(rows), status(), parts.upkeep()]);
+    const { openRuns, inFlight, ...others } = facts;
+    const attention = [...known.attention, ...idleAttention(facts), ...diskAttention(upkeep)];
+    const live = openRuns.map(async (run) => ({
+      ...run,
+      progress: run.state === 'running' ? await progress.read(run.runId) : [],
+    }));
+    const exports = inFlight.map(async (ledger) => ({
+      ...ledger,
+      progress: await progress.read(exportKey(ledger.partyId)),
+    }));
+    return {
+      ...others,
+      status: { ...known, attention },
+      nextNightlyRun: parts.nextNightlyRun(),
+      upkeep,
+      live: await Promise.all(live),
+      inFlight: await Promise.all(exports),
+    };
+  }, everyMs / 2);
+  const textOf = (found: object): string => JSON.stringify({ ...found, now: undefined });
+  const following = { everyMs, textOf, silentMsMax: SILENT_MS_MAX };
+  openRoutes(server)('GET /console/events', {}, (_request, reply) =>
+    followEvents(reply, snapshot, following),
+  );
+}
+
+/** Before an export finds no room for its spool. */
+function diskAttention({ diskFreeBytes, diskBytes }: Upkeep): MirrorStatus['attention'] {
+  if (diskFreeBytes === null || diskBytes === null) return [];
+  if (BigInt(diskFreeBytes) * DISK_PARTS_MIN >= BigInt(diskBytes)) return [];
+  return [
+    {
+      what: 'the disk of DATA_DIR is nearly full',
+      why: `less than one part in ${DISK_PARTS_MIN} of it is free`,
+      todo: 'Make room, or move DATA_DIR to a larger disk: exports are written there before they are published.',
+    },
+  ];
+}
+
+/** Work that waits for nobody is what a person must know of first; a queue that is only long is not. */
+function idleAttention({ workers, openRuns }: work.LiveFacts): MirrorStatus['attention'] {
+  const waiting = openRuns.filter((run) => run.state === 'queued' && run.parentRunId === null).length;
+  if (workers > 0 || waiting === 0) return [];
+  return [
+    {
+      what: `${waiting} ${waiting === 1 ? 'run waits' : 'runs wait'} and no worker is running`,
+      why: 'work is queued, and no process takes it',
+      todo: 'Start `ledger-mirror worker` (or `ledger-mirror up`) with the same settings.',
+    },
+  ];
 }

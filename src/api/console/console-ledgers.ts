@@ -22,17 +22,21 @@ const PARTIES = z.strictObject({
   /** `next` of the page before. */
   after: z.string().max(PARTY_ID_BYTES_MAX).optional(),
 });
-const FLOWS = z.strictObject({ asset: ID, zone: WORD.default('UTC') });
-const BALANCE = z.strictObject({ asset: ID, type: WORD, market: ID.optional() });
-const ENTRIES = z.strictObject({
-  asset: ID.optional(),
-  type: WORD.optional(),
-  /** Days of UTC, both included. */
-  since: DAY,
-  until: DAY,
-  /** `next` of the page before: the instant that it ended at, and how many of its rows were shown. */
-  after: z.string().regex(INSTANT_AND_ROWS).optional(),
-});
+const params = z.strictObject({ id: z.string().max(PARTY_ID_BYTES_MAX) });
+const FLOWS = { params, querystring: z.strictObject({ asset: ID, zone: WORD.default('UTC') }) };
+const BALANCE = { params, querystring: z.strictObject({ asset: ID, type: WORD, market: ID.optional() }) };
+const ENTRIES = {
+  params,
+  querystring: z.strictObject({
+    asset: ID.optional(),
+    type: WORD.optional(),
+    /** Days of UTC, both included. */
+    since: DAY,
+    until: DAY,
+    /** `next` of the page before: the instant that it ended at, and how many of its rows were shown. */
+    after: z.string().regex(INSTANT_AND_ROWS).optional(),
+  }),
+};
 
 /** Adds the routes; no page costs more than the first. */
 export function addConsoleLedgers(server: FastifyInstance, rows: Rows): void {
@@ -53,7 +57,6 @@ export function addConsoleLedgers(server: FastifyInstance, rows: Rows): void {
     const parties = [...new Map(shown.map((party) => [party.partyId, party])).values()];
     return { parties, next: found.length > PARTIES_PAGE ? shown.at(-1)?.key : null };
   });
-  const params = z.strictObject({ id: z.string().max(PARTY_ID_BYTES_MAX) });
   add('GET /console/parties/:id', { params }, async ({ params: { id } }) => {
     const values = [readPartyId(id)];
     const [[party = unknownParty()], accounts, types] = await Promise.all([
@@ -63,44 +66,34 @@ export function addConsoleLedgers(server: FastifyInstance, rows: Rows): void {
     ]);
     return { ...party, summedMax: SUMMED_MAX, accounts, transferTypes: types.map(({ type }) => type) };
   });
-  add(
-    'GET /console/parties/:id/flows',
-    { params, querystring: FLOWS },
-    async ({ params: { id }, query: { asset, zone } }) => {
-      if (timeZone.parse(zone) === undefined)
-        throw new StatusError('invalidArgument', `zone: give ${timeZone.accepted}`);
-      const values = [readPartyId(id), asset, zone];
-      return { days: await rows("sum up a ledger's flows", statements.FLOWS, values) };
-    },
-  );
-  add(
-    'GET /console/parties/:id/balance',
-    { params, querystring: BALANCE },
-    async ({ params: { id }, query: { asset, type, market } }) => {
-      const values = [readPartyId(id), asset, type, market];
-      return { points: await rows("read an account's balance", statements.BALANCE, values) };
-    },
-  );
+  add('GET /console/parties/:id/flows', FLOWS, async ({ params: { id }, query: { asset, zone } }) => {
+    if (timeZone.parse(zone) === undefined)
+      throw new StatusError('invalidArgument', `zone: give ${timeZone.accepted}`);
+    const values = [readPartyId(id), asset, zone];
+    return { days: await rows("sum up a ledger's flows", statements.FLOWS, values) };
+  });
+  add('GET /console/parties/:id/balance', BALANCE, async ({ params: { id }, query }) => {
+    const values = [readPartyId(id), query.asset, query.type, query.market];
+    return { points: await rows("read an account's balance", statements.BALANCE, values) };
+  });
   // Newest first.
-  add(
-    'GET /console/parties/:id/entries',
-    { params, querystring: ENTRIES },
-    async ({ params: { id }, query: { asset, type, since, until, after } }) => {
-      const [from, seenBefore = '0'] = after?.split('~') ?? [];
-      const found = await rows<PlainRow & { readonly at: string }>(
-        "list a party's entries",
-        statements.ENTRIES,
-        [readPartyId(id), asset, type, since, until, from, seenBefore],
-      );
-      const entries = found.slice(0, ENTRIES_PAGE);
-      const last = entries.at(-1);
-      if (found.length <= ENTRIES_PAGE || last === undefined) return { entries, next: null };
-      const seen = entries.filter(({ at }) => at === last.at).length;
-      // A page that is all of one instant goes on within it.
-      const before = entries[0]?.at === last.at && from === last.at ? Number(seenBefore) : 0;
-      return { entries, next: `${last.at}~${before + seen}` };
-    },
-  );
+  add('GET /console/parties/:id/entries', ENTRIES, async ({ params: { id }, query }) => {
+    const { asset, type, since, until, after } = query;
+    const [from, seenBefore = '0'] = after?.split('~') ?? [];
+    const values = [readPartyId(id), asset, type, since, until, from, seenBefore];
+    const found = await rows<PlainRow & { readonly at: string }>(
+      "list a party's entries",
+      statements.ENTRIES,
+      values,
+    );
+    const entries = found.slice(0, ENTRIES_PAGE);
+    const last = entries.at(-1);
+    if (found.length <= ENTRIES_PAGE || last === undefined) return { entries, next: null };
+    const seen = entries.filter(({ at }) => at === last.at).length;
+    // A page that is all of one instant goes on within it.
+    const before = entries[0]?.at === last.at && from === last.at ? Number(seenBefore) : 0;
+    return { entries, next: `${last.at}~${before + seen}` };
+  });
 }
 
 /** Ids are listed in small letters, words as they are. */

@@ -36,24 +36,14 @@ export interface LakeAnswer {
   readonly tookMs: number;
 }
 
-/** Both throw a StatusError with what was wrong, or where too many are asked at once. */
-interface QueryRunner {
-  ask(question: LakeQuestion, signal: AbortSignal): Promise<LakeAnswer>;
-  /** The stream fails where the statement does after its first bytes. */
-  file(question: LakeQuestion, format: keyof typeof FILE_TYPES, signal: AbortSignal): Promise<Readable>;
-}
-
-export interface LakeQueries extends QueryRunner {
+export interface LakeQueries {
   /** What tables there are, with their columns, and how to read each from elsewhere. */
   tables(): Promise<readonly object[]>;
   readonly questions: readonly Pick<ReadyQuestion, 'name' | 'title' | 'parameters'>[];
-}
-
-interface QueryProcess {
-  /** The program and its first arguments: what runs `ledger-mirror`. */
-  readonly command: readonly [string, ...string[]];
-  /** The whole environment: the object store's settings and nothing else. */
-  readonly env: Readonly<Record<string, string>>;
+  /** This and `file` throw a StatusError with what was wrong, or where too many are asked at once. */
+  ask(question: LakeQuestion, signal: AbortSignal): Promise<LakeAnswer>;
+  /** The stream fails where the statement does after its first bytes. */
+  file(question: LakeQuestion, format: keyof typeof FILE_TYPES, signal: AbortSignal): Promise<Readable>;
 }
 
 const AT_ONCE_MAX = 2;
@@ -62,11 +52,15 @@ const ROWS_MAX = 5_000;
 const ANSWER_CHARACTERS_MAX = 8_000_000;
 const SAID_CHARACTERS_MAX = 4_000;
 
-/** Runs `ledger-mirror query`; `document` is what a command without options says of itself as JSON. */
-export function openQueryRunner({
-  command: [program, ...first],
-  env,
-}: QueryProcess): QueryRunner & { document(command: string): Promise<unknown> } {
+/**
+ * Runs `ledger-mirror query`; `document` is what a command without options says of itself as JSON.
+ * @param command the program and its first arguments: what runs `ledger-mirror`
+ * @param env the whole environment: the object store's settings and nothing else
+ */
+export function openQueryRunner(
+  [program, ...first]: readonly [string, ...string[]],
+  env: Readonly<Record<string, string>>,
+): Pick<LakeQueries, 'ask' | 'file'> & { document(command: string): Promise<unknown> } {
   let running = 0;
   const run = (args: readonly string[], signal: AbortSignal | undefined) => {
     const child = spawn(program, [...first, ...args], {

@@ -59,43 +59,41 @@ export async function* followChanges<Told>(
   }
 }
 
+/** The open streams of this process. */
+const mayOpen = limitOpen(STREAMS_MAX);
+
 /**
  * Sends what `read` gives now, then each change, until the client is gone.
  * @throws StatusError 429 where too many streams are open; what `read` throws at first
  */
-export type FollowEvents = <Told>(
+export async function followEvents<Told>(
   reply: FastifyReply,
   read: () => Promise<Told | undefined>,
   following: Following<Told>,
-) => Promise<FastifyReply>;
-
-/** The open streams of one server. */
-export function openEventStreams(): FollowEvents {
-  const mayOpen = limitOpen(STREAMS_MAX);
-  return async (reply, read, following) => {
-    // What is wrong is told before the stream is open, with a status that a client can read.
-    let first = await read();
-    const next = async () => {
-      const told = first ?? (await read());
-      first = undefined;
-      return told;
-    };
-    if (!mayOpen(reply))
-      throw new StatusError('resourceExhausted', `more than ${STREAMS_MAX} event streams are open`);
-    const signal = AbortSignal.any([goneSignal(reply), AbortSignal.timeout(STREAM_MS_MAX)]);
-    const body = new PassThrough();
-    const heartbeat = setInterval(() => body.writable && body.write(': alive\n\n'), HEARTBEAT_MS);
-    reply.raw.once('close', () => clearInterval(heartbeat));
-    pipeline(eventTexts(followChanges(next, following, signal), signal), body, () => undefined);
-    return reply.headers({ 'content-type': 'text/event-stream', 'x-accel-buffering': 'no' }).send(body);
-  };
+): Promise<FastifyReply> {
+  const signal = AbortSignal.any([goneSignal(reply), AbortSignal.timeout(STREAM_MS_MAX)]);
+  const values = followChanges(read, following, signal);
+  // What is wrong is told before the stream is open, with a status that a client can read.
+  const first = await values.next();
+  if (!mayOpen(reply))
+    throw new StatusError('resourceExhausted', `more than ${STREAMS_MAX} event streams are open`);
+  const body = new PassThrough();
+  const heartbeat = setInterval(() => body.writable && body.write(': alive\n\n'), HEARTBEAT_MS);
+  reply.raw.once('close', () => clearInterval(heartbeat));
+  pipeline(eventTexts(first, values, signal), body, () => undefined);
+  return reply.headers({ 'content-type': 'text/event-stream', 'x-accel-buffering': 'no' }).send(body);
 }
 
 /** Ends with an `end` event where the values do; without one the client is to come again. */
-async function* eventTexts(values: AsyncIterable<unknown>, signal: AbortSignal): AsyncGenerator<string> {
+async function* eventTexts(
+  first: IteratorResult<unknown>,
+  rest: AsyncIterator<unknown>,
+  signal: AbortSignal,
+) {
   yield 'retry: 2000\n\n';
   try {
-    for await (const value of values) yield `data: ${JSON.stringify(value)}\n\n`;
+    for (let next = first; next.done !== true; next = await rest.next())
+      yield `data: ${JSON.stringify(next.value)}\n\n`;
   } catch (error) {
     if (!signal.aborted) throw error;
   }

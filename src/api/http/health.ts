@@ -5,50 +5,22 @@
  */
 import type { FastifyInstance } from 'fastify';
 import { z } from 'zod';
-import type { Log } from '../../core/log.ts';
 import { sharedLoad } from '../../core/shared-load.ts';
 import { parseInstant } from '../../core/time.ts';
 import { VERDICTS } from '../../core/verdict.ts';
-import { within } from '../../core/waiting.ts';
-import type { MetricsRegistry } from '../../worker/metrics.ts';
+import { isAnswered, type MetricsRegistry, type Probe } from '../../worker/metrics.ts';
 import type { MirrorStatus } from '../mirror/glance.ts';
-import type { Probe } from './ports.ts';
+import type { ApiDeps } from './ports.ts';
 import { openRoutes } from './routes.ts';
 
-const PROBE_TIMEOUT_MS = 3_000;
 /** Anybody may ask, so asking often must cost nothing. */
 const PROBED_MAX_AGE_MS = 1_000;
 
 const ALIVE = z.object({ status: z.string() });
-const READINESS = z.object({ ready: z.boolean(), parts: z.record(z.string(), z.enum(['ok', 'failed'])) });
-
-/** Adds both routes. They tell no more than which part fails: they are open to everybody. */
-export function addHealth(server: FastifyInstance, { probes, log }: Watched): void {
-  const late = () => new Error(`no answer within ${PROBE_TIMEOUT_MS} ms`);
-  const tryOut = async (probe: Probe) => {
-    try {
-      await within(PROBE_TIMEOUT_MS, (signal) => probe.check(signal), late);
-      return [probe.name, 'ok'] as const;
-    } catch (error) {
-      log.warn({ err: error, part: probe.name }, 'Part is not ready');
-      return [probe.name, 'failed'] as const;
-    }
-  };
-  const readiness = sharedLoad(async () => {
-    const results = await Promise.all(probes.map(tryOut));
-    return { ready: results.every(([, result]) => result === 'ok'), parts: Object.fromEntries(results) };
-  }, PROBED_MAX_AGE_MS);
-  const add = openRoutes(server, 'health');
-  add('GET /healthz', { summary: 'The process lives', response: { 200: ALIVE } }, () => ({ status: 'ok' }));
-  add(
-    'GET /readyz',
-    { summary: 'The process can do its work', response: { 200: READINESS, 503: READINESS } },
-    async (_request, reply) => {
-      const found = await readiness();
-      return reply.code(found.ready ? 200 : 503).send(found);
-    },
-  );
-}
+const LIVENESS = { summary: 'The process lives', response: { 200: ALIVE } };
+const READY = z.object({ ready: z.boolean(), parts: z.record(z.string(), z.enum(['ok', 'failed'])) });
+const READINESS = { summary: 'The process can do its work', response: { 200: READY, 503: READY } };
+const METRICS = { summary: 'Prometheus metrics', produces: ['text/plain'] };
 
 const SECONDS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300];
 /** One series for all files of the console. */
@@ -106,21 +78,24 @@ const GAUGES: Readonly<Record<string, Gauge>> = {
   stream_as_of_timestamp_seconds: AS_OF,
 };
 
-/** What is watched, and where it is told. */
-export interface Watched {
-  readonly probes: readonly Probe[];
-  readonly metrics: MetricsRegistry;
-  readonly log: Log;
-}
-
-/** Adds `/metrics` and counts every request. */
-export function addMetrics(
+/**
+ * Adds the routes, and counts every request. Health is open to everybody, so it tells no more than which part fails.
+ * @param status what the gauges tell of
+ */
+export function addHealth(
   server: FastifyInstance,
+  { probes, metrics: registry, log }: ApiDeps,
   status: () => Promise<MirrorStatus>,
-  deps: Watched,
 ): void {
-  const { metrics: registry, log } = deps;
-  countRequests(server, registry);
+  const tryOut = async (probe: Probe) => {
+    const tell = (error: unknown) => log.warn({ err: error, part: probe.name }, 'Part is not ready');
+    const isReady = await isAnswered((signal) => probe.check(signal), tell);
+    return [probe.name, isReady ? 'ok' : 'failed'] as const;
+  };
+  const readiness = sharedLoad(async () => {
+    const results = await Promise.all(probes.map(tryOut));
+    return { ready: results.every(([, result]) => result === 'ok'), parts: Object.fromEntries(results) };
+  }, PROBED_MAX_AGE_MS);
   const gauges = Object.entries(GAUGES).map(([name, [help, labels, read]]) => {
     const gauge = registry.gauge(name, help, ...labels);
     return (now: MirrorStatus) => read(now).map(([value, of = {}]) => gauge.set(of, Number(value)));
@@ -134,11 +109,15 @@ export function addMetrics(
       log.warn({ err: error }, 'Metrics without the state of the mirror');
     }
   });
-  openRoutes(server, 'health')(
-    'GET /metrics',
-    { summary: 'Prometheus metrics', produces: ['text/plain'] },
-    async (_request, reply) =>
-      reply.header('content-type', registry.contentType).send(await registry.metrics()),
+  countRequests(server, registry);
+  const add = openRoutes(server, 'health');
+  add('GET /healthz', LIVENESS, () => ({ status: 'ok' }));
+  add('GET /readyz', READINESS, async (_request, reply) => {
+    const found = await readiness();
+    return reply.code(found.ready ? 200 : 503).send(found);
+  });
+  add('GET /metrics', METRICS, async (_request, reply) =>
+    reply.header('content-type', registry.contentType).send(await registry.metrics()),
   );
 }
 

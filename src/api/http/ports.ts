@@ -1,10 +1,17 @@
 /** What the read API tells of the mirror, and needs from the rest of it. Times are RFC 3339. */
 import { z } from 'zod';
-import type { Completeness } from '../../runs/store/completeness.ts';
+import type { ShownSetting } from '../../config/secrets.ts';
+import type { Log } from '../../core/log.ts';
+import { VERDICTS } from '../../core/verdict.ts';
+import type { Rows } from '../../postgres/rows.ts';
+import type { JobDeps } from '../../runs/job.ts';
+import type { NightlyPreview } from '../../runs/nightly/nightly-preview.ts';
 import type { RunDocument } from '../../runs/run-schema.ts';
+import type { Completeness } from '../../runs/store/completeness.ts';
 import type { RunLinePage } from '../../runs/store/run-logs.ts';
 import type { RunStore } from '../../runs/store/run-store.ts';
-import { VERDICTS } from '../../core/verdict.ts';
+import type { MetricsRegistry, Probe } from '../../worker/metrics.ts';
+import type { LakeQueries } from '../console/lake-queries.ts';
 import { TEXT_OR_NULL } from './routes.ts';
 
 const LIST = z.enum(['parties', 'checkpoints']);
@@ -96,9 +103,41 @@ export interface StatusStore {
   logs(runId: string, rowsMax: number, after: string): Promise<RunLinePage>;
 }
 
-/** One thing that must work for this process to do its work. */
-export interface Probe {
-  readonly name: string;
-  /** Rejects where it does not work. */
-  check(signal: AbortSignal): Promise<unknown>;
+/** What the console needs beside what the read API has anyway. */
+export interface ConsoleParts {
+  readonly lake: LakeQueries;
+  readonly settings: readonly ShownSetting[];
+  /** The next time the schedule fires; null where nothing is scheduled. */
+  nextNightlyRun(): string | null;
+  /** What a nightly run that began now would ask the source. */
+  preview(): Promise<NightlyPreview>;
+  upkeep(): Promise<Upkeep>;
+  /** Between two looks at what goes on, while somebody watches: half a second, where no test looks more often. */
+  readonly everyMs?: number;
+}
+
+/** What an operator looks after beside the runs. */
+export interface Upkeep {
+  /** Jobs that wait in the queues; null where they cannot be asked. */
+  readonly jobsWaiting: number | null;
+  /** Of the one that waits the longest, in seconds. */
+  readonly oldestSeconds: number;
+  /** When the lists are next read again from their oldest row; null where nothing is scheduled. */
+  readonly nextAudit: string | null;
+  /** Where DATA_DIR lies; decimal text, null where it cannot be told. */
+  readonly diskFreeBytes: string | null;
+  readonly diskBytes: string | null;
+}
+
+export interface ApiDeps {
+  /** Of the lists, the console and the sessions. */
+  readonly rows: Rows;
+  readonly jobs: JobDeps;
+  /** Whether a process that works jobs is there, of this source where it is named. */
+  readonly isAttended: (sourceUrl: string | undefined) => Promise<boolean>;
+  readonly status: StatusStore;
+  readonly console: ConsoleParts;
+  readonly probes: readonly Probe[];
+  readonly metrics: MetricsRegistry;
+  readonly log: Log;
 }

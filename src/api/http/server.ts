@@ -1,43 +1,27 @@
 /** The read API and the console as one Fastify server, and its port; everything it needs is handed in. */
 import type { AddressInfo } from 'node:net';
-import Fastify, {
-  type FastifyError,
-  type FastifyInstance,
-  type FastifyReply,
-  type FastifyRequest,
-} from 'fastify';
+import Fastify, { type FastifyError, type FastifyInstance, type FastifyReply } from 'fastify';
 import { errorCode, PermanentError, UnreachableError } from '../../core/errors.ts';
-import type { Log } from '../../core/log.ts';
 import { addAccess, type AccessSettings } from '../access/access.ts';
 import { addBounds } from '../access/connections.ts';
 import { pathOf, refuseOpenListening } from '../access/hosts.ts';
 import { addCompression } from './compression.ts';
-import { openEventStreams } from './events.ts';
-import { addConsoleData, type ConsoleParts } from '../console/console-data.ts';
-import { addConsoleFeed } from '../console/console-feed.ts';
+import { addConsoleData, addConsoleFeed } from '../console/console-data.ts';
 import { addConsoleLedgers } from '../console/console-ledgers.ts';
 import { addConsole } from '../console/console.ts';
-import { addHealth, addMetrics, type Watched } from './health.ts';
-import { addLedgerExport, openLedgers } from '../service/ledger-export.ts';
+import { addHealth } from './health.ts';
+import { addLedgerExport } from '../service/ledger-export.ts';
 import { addLists } from '../service/lists.ts';
-import { addRuns, addStatus, type OrderDeps } from '../mirror/runs.ts';
+import { addRuns } from '../mirror/runs.ts';
 import { addOpenApi } from './openapi.ts';
+import type { ApiDeps } from './ports.ts';
 import { addExports } from '../mirror/exports.ts';
-import type { Rows } from '../../postgres/rows.ts';
 import { hideSecretsIn } from '../../core/json-value.ts';
 import { sendJson, StatusError } from './status-error.ts';
-
-export interface ApiDeps extends OrderDeps, Watched {
-  /** Of the lists, the console and the sessions. */
-  readonly rows: Rows;
-  readonly console: ConsoleParts;
-}
 
 export interface ApiOptions extends AccessSettings {
   /** What a test would wait too long for. */
   readonly timeouts?: Partial<typeof TIMEOUTS> | undefined;
-  /** Between two looks at what goes on, while somebody watches the console, in milliseconds. */
-  readonly consoleEveryMs?: number | undefined;
 }
 
 const SERVICE_PATHS = new Set(['/api/v2/parties', '/api/v2/checkpoints', '/api/v2/ledgerentry/export']);
@@ -82,10 +66,21 @@ const CLOSE_GRACE_MS = 2_000;
 
 /** Opens nothing: `listen` does. More routes may be registered until then, behind the same checks. */
 export async function buildServer(deps: ApiDeps, options: ApiOptions): Promise<FastifyInstance> {
-  const { jobs, log, rows } = deps;
+  const { log, rows } = deps;
   const server = openServer({ ...TIMEOUTS, ...options.timeouts });
   server.removeContentTypeParser('text/plain');
-  server.setErrorHandler<FastifyError>((error, request, reply) => answerError(error, request, reply, log));
+  // What no handler answered itself. Nothing of the inside gets out: that goes to the log.
+  server.setErrorHandler<FastifyError>((error, { routeOptions, method }, reply) => {
+    // Of the stream that failed before its first bytes were out.
+    for (const name of ['content-encoding', 'content-disposition', 'vary']) reply.removeHeader(name);
+    if (error instanceof StatusError) return sendError(reply, error);
+    const status = typeof error.statusCode === 'number' ? error.statusCode : 500;
+    if (status < 500) return sendJson(reply.code(status), { code: 3, message: error.message, details: [] });
+    log.error({ err: error, route: routeOptions.url, method }, 'Request failed');
+    return error instanceof UnreachableError
+      ? sendError(reply, new StatusError('unavailable', 'the mirror cannot reach its database; try again'))
+      : sendError(reply, new StatusError('internal', 'Internal error'));
+  });
   // A known path with another method is 501 in the service, whatever the method.
   server.setNotFoundHandler((request, reply) =>
     SERVICE_PATHS.has(pathOf(request))
@@ -97,19 +92,15 @@ export async function buildServer(deps: ApiDeps, options: ApiOptions): Promise<F
   addBounds(server);
   addCompression(server);
   await addOpenApi(server);
-  const follow = openEventStreams();
   addLists(server, rows);
-  const openLedger = openLedgers((question, signal) => jobs.stages.readLedger(question, signal), log);
-  addLedgerExport(server, openLedger);
-  addExports(server, deps, follow, openLedger);
-  addRuns(server, deps, follow);
-  const status = addStatus(server, deps.status);
-  addHealth(server, deps);
-  addMetrics(server, status, deps);
+  addLedgerExport(server, deps);
+  addExports(server, deps);
+  const status = addRuns(server, deps);
+  addHealth(server, deps, status);
   await addConsole(server);
-  addConsoleData(server, deps.console, rows);
+  addConsoleData(server, deps);
   addConsoleLedgers(server, rows);
-  addConsoleFeed(server, deps, status, follow, options.consoleEveryMs);
+  addConsoleFeed(server, deps, status);
   return server;
 }
 
@@ -136,19 +127,6 @@ function openServer({ headersMs, requestMs, checkMs }: typeof TIMEOUTS): Fastify
       sendError(reply, new StatusError('invalidArgument', 'malformed request target'));
     },
   });
-}
-
-/** What no handler answered itself. Nothing of the inside gets out: that goes to the log. */
-function answerError(error: Error, request: FastifyRequest, reply: FastifyReply, log: Log): FastifyReply {
-  // Of the stream that failed before its first bytes were out.
-  for (const name of ['content-encoding', 'content-disposition', 'vary']) reply.removeHeader(name);
-  if (error instanceof StatusError) return sendError(reply, error);
-  const status = 'statusCode' in error && typeof error.statusCode === 'number' ? error.statusCode : 500;
-  if (status < 500) return sendJson(reply.code(status), { code: 3, message: error.message, details: [] });
-  log.error({ err: error, route: request.routeOptions.url, method: request.method }, 'Request failed');
-  return error instanceof UnreachableError
-    ? sendError(reply, new StatusError('unavailable', 'the mirror cannot reach its database; try again'))
-    : sendError(reply, new StatusError('internal', 'Internal error'));
 }
 
 function sendError(reply: FastifyReply, error: StatusError): FastifyReply {

@@ -9,11 +9,12 @@ import { enqueueRun } from '../../runs/enqueue.ts';
 import type { JobDeps } from '../../runs/job.ts';
 import { RUN, type RunDocument } from '../../runs/run-schema.ts';
 import type { Run } from '../../runs/store/run-store.ts';
-import type { FollowEvents } from '../http/events.ts';
+import { followEvents } from '../http/events.ts';
+import type { ApiDeps } from '../http/ports.ts';
 import { BY_ID, openRoutes, named, nameSchemas, TEXT_OR_NULL, UUID } from '../http/routes.ts';
 import { StatusError } from '../http/status-error.ts';
-import type { OpenLedger } from '../service/ledger-export.ts';
-import { FOLLOWING, type OrderDeps } from './runs.ts';
+import { openLedger } from '../service/ledger-export.ts';
+import { FOLLOWING } from './runs.ts';
 
 /** Each is a run that is never forgotten, and goes ahead of the nightly ones. */
 const ORDERS_OPEN_MAX = 200;
@@ -52,6 +53,25 @@ const ORDER_RECORD = EXPORT_STATUS.extend({
   ...RUN.pick({ queuedAt: true, finishedAt: true }).shape,
 });
 
+const LIST = {
+  summary: 'Orders, newest first',
+  querystring: ORDERS_QUESTION,
+  response: { 200: z.object({ exports: z.array(named('ExportRecord')) }) },
+};
+const ORDER = {
+  summary: 'Order an export',
+  body: named<ExportOrder>('ExportOrder'),
+  response: { 202: z.object({ id: UUID }) },
+};
+const READ = { summary: 'How an order stands', params: BY_ID, response: { 200: named('Export') } };
+const CANCEL = { summary: 'Cancel an order', params: BY_ID, response: { 204: z.null() } };
+const EVENTS = {
+  summary: 'Live progress, as server-sent events',
+  params: BY_ID,
+  produces: ['text/event-stream'],
+};
+const DOWNLOAD = { summary: 'The CSV that an order brought', params: BY_ID, produces: ['text/csv'] };
+
 function toStatus({ runId, state, verdict, evidence }: RunDocument) {
   return { id: runId, state, verdict, evidence };
 }
@@ -89,12 +109,8 @@ async function submit({ partyId, ...asked }: ExportOrder, jobs: JobDeps): Promis
 }
 
 /** Adds the routes. */
-export function addExports(
-  server: FastifyInstance,
-  { jobs, status }: OrderDeps,
-  follow: FollowEvents,
-  openLedger: OpenLedger,
-): void {
+export function addExports(server: FastifyInstance, deps: ApiDeps): void {
+  const { jobs, status } = deps;
   const find = async (id: string): Promise<RunDocument> => {
     const run = await status.run(id);
     if (run?.kind !== 'export') throw new StatusError('notFound', 'no order has this id');
@@ -102,61 +118,31 @@ export function addExports(
   };
   nameSchemas(server, { ExportOrder: EXPORT_ORDER, Export: EXPORT_STATUS, ExportRecord: ORDER_RECORD });
   const add = openRoutes(server, 'exports');
-  add(
-    'GET /mirror/exports',
-    {
-      summary: 'Orders, newest first',
-      querystring: ORDERS_QUESTION,
-      response: { 200: z.object({ exports: z.array(named('ExportRecord')) }) },
-    },
-    async ({ query: { partyId, ...page } }) => {
-      const subject = partyId === undefined ? undefined : readParty(partyId);
-      return { exports: (await jobs.runs.list({ kind: 'export', subject, ...page })).map(toRecord) };
-    },
-  );
-  add(
-    'POST /mirror/exports',
-    {
-      summary: 'Order an export',
-      body: named<ExportOrder>('ExportOrder'),
-      response: { 202: z.object({ id: UUID }) },
-    },
-    async ({ body }, reply) => {
-      const id = await submit(readOrder(body), jobs);
-      return reply.code(202).header('location', `/mirror/exports/${id}`).send({ id });
-    },
-  );
-  add(
-    'GET /mirror/exports/:id',
-    { summary: 'How an order stands', params: BY_ID, response: { 200: named('Export') } },
-    async ({ params: { id } }) => toStatus(await find(id)),
-  );
-  add(
-    'DELETE /mirror/exports/:id',
-    { summary: 'Cancel an order', params: BY_ID, response: { 204: z.null() } },
-    async ({ params: { id } }, reply) => {
-      await find(id);
-      await jobs.runs.requestCancel(id);
-      return reply.code(204).send();
-    },
-  );
-  add(
-    'GET /mirror/exports/:id/events',
-    { summary: 'Live progress, as server-sent events', params: BY_ID, produces: ['text/event-stream'] },
-    ({ params: { id } }, reply) => {
-      const read = async () => ({ ...toStatus(await find(id)), progress: await jobs.progress.read(id) });
-      return follow(reply, read, FOLLOWING);
-    },
-  );
-  add(
-    'GET /mirror/exports/:id/download',
-    { summary: 'The CSV that an order brought', params: BY_ID, produces: ['text/csv'] },
-    async ({ params: { id } }, reply) => {
-      const ledger = rangeOf(await jobs.runs.get(id));
-      if (ledger === undefined) throw new StatusError('notFound', 'nothing to download (yet)');
-      return reply.header('content-type', 'text/csv').send(cutOff(reply, await openLedger(reply, ledger)));
-    },
-  );
+  add('GET /mirror/exports', LIST, async ({ query: { partyId, ...page } }) => {
+    const subject = partyId === undefined ? undefined : readParty(partyId);
+    return { exports: (await jobs.runs.list({ kind: 'export', subject, ...page })).map(toRecord) };
+  });
+  add('POST /mirror/exports', ORDER, async ({ body }, reply) => {
+    const id = await submit(readOrder(body), jobs);
+    return reply.code(202).header('location', `/mirror/exports/${id}`).send({ id });
+  });
+  add('GET /mirror/exports/:id', READ, async ({ params: { id } }) => toStatus(await find(id)));
+  add('DELETE /mirror/exports/:id', CANCEL, async ({ params: { id } }, reply) => {
+    await find(id);
+    await jobs.runs.requestCancel(id);
+    return reply.code(204).send();
+  });
+  add('GET /mirror/exports/:id/events', EVENTS, ({ params: { id } }, reply) => {
+    const read = async () => ({ ...toStatus(await find(id)), progress: await jobs.progress.read(id) });
+    return followEvents(reply, read, FOLLOWING);
+  });
+  add('GET /mirror/exports/:id/download', DOWNLOAD, async ({ params: { id } }, reply) => {
+    const ledger = rangeOf(await jobs.runs.get(id));
+    if (ledger === undefined) throw new StatusError('notFound', 'nothing to download (yet)');
+    return reply
+      .header('content-type', 'text/csv')
+      .send(cutOff(reply, await openLedger(reply, ledger, deps)));
+  });
 }
 
 /** What fails resets the connection: a client of HTTP/1.0, to whom its end is the file's, sees that the file is cut too. */

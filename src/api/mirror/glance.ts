@@ -24,14 +24,9 @@ export type MirrorStatus = MirrorFacts &
 
 /** How each stream is called, what brings it up to date, and who does so. */
 const STREAMS = {
-  parties: { label: 'the list of parties', is: 'is', run: 'sync of parties', command: 'sync parties' },
-  checkpoints: {
-    label: 'the list of checkpoints',
-    is: 'is',
-    run: 'sync of checkpoints',
-    command: 'sync checkpoints',
-  },
-  ledger: { label: 'the ledgers', is: 'are', run: 'nightly run', command: 'nightly' },
+  parties: { label: 'the list of parties', run: 'sync of parties', command: 'sync parties' },
+  checkpoints: { label: 'the list of checkpoints', run: 'sync of checkpoints', command: 'sync checkpoints' },
+  ledger: { label: 'the ledgers', run: 'nightly run', command: 'nightly' },
 } as const;
 
 export function glance(facts: MirrorFacts): MirrorStatus {
@@ -63,7 +58,7 @@ export function glance(facts: MirrorFacts): MirrorStatus {
 function reasons(covered: number, wanted: number, streams: readonly StreamStatus[]): string {
   const unproven = streams.filter(({ verdict }) => verdict !== 'complete').map(({ name }) => STREAMS[name]);
   const labels = new Intl.ListFormat('en').format(unproven.map(({ label }) => label));
-  const are = unproven.length === 1 ? unproven[0]?.is : 'are';
+  const are = unproven.length === 1 && unproven[0] !== STREAMS.ledger ? 'is' : 'are';
   const [ledgers, is] = [`${count(covered)} of ${count(wanted)} ledgers`, covered === 1 ? 'is' : 'are'];
   const found = [
     ...(covered < wanted ? [`${ledgers} ${is} covered`] : []),
@@ -134,17 +129,16 @@ function doubts({ list, doubts: open }: ListFacts): readonly Attention[] {
 
 function unproven({ name, verdict }: StreamStatus): readonly Attention[] {
   if (verdict === null || verdict === 'complete') return [];
-  const { label, is, run, command } = STREAMS[name];
+  const { label, run, command } = STREAMS[name];
   const found = {
     what: `the last ${run} ${verdict === 'failed' ? 'failed' : `was ${verdict}`}`,
-    why: `${label} ${is} not proven complete`,
+    why: `${label} ${name === 'ledger' ? 'are' : 'is'} not proven complete`,
   };
   // Asking again does not help where the source contradicts itself: that is for a person to read.
   if (verdict === 'suspicious') {
     const todo =
       'Read the evidence of the last run: the source contradicted itself or what is already known.';
-    const of =
-      name === 'ledger' ? ({ kind: 'nightly' } as const) : ({ kind: 'sync', subject: name } as const);
+    const of = name === 'ledger' ? { kind: 'nightly' as const } : { kind: 'sync' as const, subject: name };
     return [{ ...found, todo, action: { does: 'evidence', ...of } }];
   }
   const todo = `Run \`ledger-mirror ${command}\`, or wait for the next nightly run; the last run's evidence says what was missing.`;
@@ -162,18 +156,11 @@ function quarantined(ledgers: string): Attention {
 }
 
 function missed(scheduledAt: string, workers: number): Attention {
-  const what = `the nightly run of ${minute(scheduledAt)} was missed`;
-  return workers === 0
-    ? {
-        what,
-        why: 'no worker is running',
-        todo: 'Start one (`ledger-mirror up` or `worker`): it makes up for it by itself.',
-      }
-    : {
-        what,
-        why: 'it never began',
-        todo: 'A worker starts it within a minute; where it does not, look at its log.',
-      };
+  const [why, todo] =
+    workers === 0
+      ? ['no worker is running', 'Start one (`ledger-mirror up` or `worker`): it makes up for it by itself.']
+      : ['it never began', 'A worker starts it within a minute; where it does not, look at its log.'];
+  return { what: `the nightly run of ${minute(scheduledAt)} was missed`, why, todo };
 }
 
 function gaps({ list, gaps: known }: ListFacts): readonly Attention[] {

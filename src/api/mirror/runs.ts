@@ -4,12 +4,11 @@ import type { FastifyInstance } from 'fastify';
 import { z } from 'zod';
 import { sharedLoad } from '../../core/shared-load.ts';
 import { enqueueRun } from '../../runs/enqueue.ts';
-import type { JobDeps } from '../../runs/job.ts';
 import { describeRun, isOver } from '../../runs/run-document.ts';
 import { RUN_KINDS, type RunDocument } from '../../runs/run-schema.ts';
 import type { NewRun } from '../../runs/store/run-store.ts';
-import { type FollowEvents, followChanges, goneSignal, limitOpen } from '../http/events.ts';
-import { MIRROR_STATUS, type StatusStore } from '../http/ports.ts';
+import { followChanges, followEvents, goneSignal, limitOpen } from '../http/events.ts';
+import { type ApiDeps, MIRROR_STATUS } from '../http/ports.ts';
 import { BY_ID, openRoutes, named, nameSchemas, TEXT_OR_NULL, UUID } from '../http/routes.ts';
 import { StatusError } from '../http/status-error.ts';
 import { glance, type MirrorStatus } from './glance.ts';
@@ -70,19 +69,23 @@ const LOGS = {
   response: { 200: z.object({ lines: z.array(z.looseObject({})), next: TEXT_OR_NULL }) },
 };
 
+const EVENTS = {
+  summary: 'A run as it goes on, as server-sent events',
+  params: BY_ID,
+  produces: ['text/event-stream'],
+};
+const CANCEL = {
+  summary: 'Cancel a run: 202 where it ends at its next safe point, 200 where it has ended',
+  params: BY_ID,
+  response: { 200: RUN, 202: RUN },
+};
+const STATUS = { summary: 'Is the mirror whole, and as of when', response: { 200: named('Status') } };
+
 /** The same name is the same run; `hash` is of what was asked for. */
 type OrderKey = Readonly<Record<'name' | 'hash', string>>;
 
-/** What orders are made with. */
-export interface OrderDeps {
-  readonly jobs: JobDeps;
-  /** Whether a process that works jobs is there, of this source where it is named. */
-  readonly isAttended: (sourceUrl: string | undefined) => Promise<boolean>;
-  readonly status: StatusStore;
-}
-
 /** @throws StatusError 409, 422 or 503 */
-async function startRun(order: RunOrder, key: OrderKey | undefined, { jobs, isAttended }: OrderDeps) {
+async function startRun(order: RunOrder, key: OrderKey | undefined, { jobs, isAttended }: ApiDeps) {
   const startOne = async (wanted: NewRun, ownKey: OrderKey | undefined) => {
     const isExclusive = order.onConflict === 'fail';
     const { run, found } = await jobs.runs.order(wanted, { key: ownKey, isExclusive });
@@ -139,21 +142,11 @@ function keyOf(
   throw new StatusError('invalidArgument', `Idempotency-Key: ${accepted}`);
 }
 
-/** Adds the route. @returns the shared reading of the status, for the metrics */
-export function addStatus(server: FastifyInstance, store: StatusStore): () => Promise<MirrorStatus> {
-  nameSchemas(server, { Status: MIRROR_STATUS });
-  const status = sharedLoad(async () => glance(await store.facts()), STATUS_MAX_AGE_MS, STATUS_USABLE_MS);
-  openRoutes(server, 'mirror')(
-    'GET /mirror/status',
-    { summary: 'Is the mirror whole, and as of when', response: { 200: named('Status') } },
-    () => status(),
-  );
-  return status;
-}
-
-export function addRuns(server: FastifyInstance, deps: OrderDeps, follow: FollowEvents): void {
+/** Adds the routes. @returns the shared reading of the status */
+export function addRuns(server: FastifyInstance, deps: ApiDeps): () => Promise<MirrorStatus> {
   const { jobs, status: store } = deps;
-  nameSchemas(server, { RunOrder: RUN_ORDER });
+  nameSchemas(server, { RunOrder: RUN_ORDER, Status: MIRROR_STATUS });
+  const status = sharedLoad(async () => glance(await store.facts()), STATUS_MAX_AGE_MS, STATUS_USABLE_MS);
   const add = openRoutes(server, 'mirror');
   const mayWait = limitOpen(WAITERS_MAX);
   const find = async (id: string): Promise<RunDocument> => {
@@ -161,9 +154,8 @@ export function addRuns(server: FastifyInstance, deps: OrderDeps, follow: Follow
     if (run === undefined) throw new StatusError('notFound', 'no run has this id');
     return run;
   };
-  add('GET /mirror/runs', LIST, async ({ query }) => ({
-    runs: (await store.runs(query)).map(describeRun),
-  }));
+  add('GET /mirror/status', STATUS, () => status());
+  add('GET /mirror/runs', LIST, async ({ query }) => ({ runs: (await store.runs(query)).map(describeRun) }));
   add('POST /mirror/runs', START, async ({ headers, body }, reply) => {
     const { runId, isNew } = await startRun(body, keyOf(headers['idempotency-key'], body), deps);
     const run = await find(runId);
@@ -182,30 +174,19 @@ export function addRuns(server: FastifyInstance, deps: OrderDeps, follow: Follow
     for await (const now of followChanges(() => find(id), FOLLOWING, signal)) run = now;
     return describeRun(run);
   });
-  add(
-    'GET /mirror/runs/:id/events',
-    { summary: 'A run as it goes on, as server-sent events', params: BY_ID, produces: ['text/event-stream'] },
-    ({ params: { id } }, reply) => {
-      const read = async () => ({ ...describeRun(await find(id)), progress: await jobs.progress.read(id) });
-      return follow(reply, read, FOLLOWING);
-    },
-  );
+  add('GET /mirror/runs/:id/events', EVENTS, ({ params: { id } }, reply) => {
+    const read = async () => ({ ...describeRun(await find(id)), progress: await jobs.progress.read(id) });
+    return followEvents(reply, read, FOLLOWING);
+  });
   add('GET /mirror/runs/:id/logs', LOGS, async ({ params, query }) => {
     const { lines, next = null } = await store.logs(params.id, LOG_LINES_MAX, query.after);
     return { lines, next };
   });
-  add(
-    'DELETE /mirror/runs/:id',
-    {
-      summary: 'Cancel a run: 202 where it ends at its next safe point, 200 where it has ended',
-      params: BY_ID,
-      response: { 200: RUN, 202: RUN },
-    },
-    async ({ params: { id } }, reply) => {
-      await find(id);
-      await jobs.runs.requestCancel(id);
-      const run = await find(id);
-      return reply.code(isOver(run) ? 200 : 202).send(describeRun(run));
-    },
-  );
+  add('DELETE /mirror/runs/:id', CANCEL, async ({ params: { id } }, reply) => {
+    await find(id);
+    await jobs.runs.requestCancel(id);
+    const run = await find(id);
+    return reply.code(isOver(run) ? 200 : 202).send(describeRun(run));
+  });
+  return status;
 }

@@ -7,11 +7,10 @@ import { errorCode } from '../../core/errors.ts';
 import { canonicalPartyId, isExportableParty, isHexId } from '../../core/ids.ts';
 import { partyName } from '../../ledger/objects/object-keys.ts';
 import { formatInstant, type Micros, SECOND_MICROS } from '../../core/time.ts';
-import type { Log } from '../../core/log.ts';
 import type { LedgerRange } from '../../ledger/ledger-range.ts';
-import type { Stages } from '../../runs/job.ts';
 import { weightOf } from '../http/compression.ts';
 import { goneSignal, limitOpen } from '../http/events.ts';
+import type { ApiDeps } from '../http/ports.ts';
 import { readQuery } from '../http/query-text.ts';
 import { openRoutes } from '../http/routes.ts';
 import { DETAIL, sendJson, StatusError } from '../http/status-error.ts';
@@ -40,33 +39,32 @@ const QUERY = z.object({
 /** Bytes of CSV in one message: a multiple of three, so that only the last carries base64 padding. */
 const MESSAGE_BYTES_MAX = 768 * 1024;
 
+const mayOpen = limitOpen(OPEN_EXPORTS_MAX);
+
 /**
  * Begins the CSV of a ledger: until its first bytes are there, the status can still tell a failure.
  * @throws StatusError where nothing can be sent
  */
-export type OpenLedger = (reply: FastifyReply, question: LedgerRange) => Promise<Readable>;
-
-/** @param read reads nothing before the first chunk is asked for */
-export function openLedgers(read: Stages['readLedger'], log: Log): OpenLedger {
-  const mayOpen = limitOpen(OPEN_EXPORTS_MAX);
-  return async (reply, question) => {
-    if (!mayOpen(reply))
-      throw new StatusError('resourceExhausted', 'client reached max subscription allowed');
-    const gone = goneSignal(reply);
-    const rows = Readable.from(read(question, gone), { objectMode: false });
-    rows.once('error', (error) => {
-      if (!gone.aborted) log.warn({ err: error, partyId: question.partyId }, 'Export to a client failed');
-    });
-    await once(rows, 'readable').catch((error: unknown) => {
-      throw exportError(error, question);
-    });
-    reply.header('content-disposition', `attachment;filename=${fileName(question)}`);
-    return rows;
-  };
+export async function openLedger(
+  reply: FastifyReply,
+  question: LedgerRange,
+  { jobs, log }: Pick<ApiDeps, 'jobs' | 'log'>,
+): Promise<Readable> {
+  if (!mayOpen(reply)) throw new StatusError('resourceExhausted', 'client reached max subscription allowed');
+  const gone = goneSignal(reply);
+  const rows = Readable.from(jobs.stages.readLedger(question, gone), { objectMode: false });
+  rows.once('error', (error) => {
+    if (!gone.aborted) log.warn({ err: error, partyId: question.partyId }, 'Export to a client failed');
+  });
+  await once(rows, 'readable').catch((error: unknown) => {
+    throw exportError(error, question);
+  });
+  reply.header('content-disposition', `attachment;filename=${fileName(question)}`);
+  return rows;
 }
 
 /** Adds the route. */
-export function addLedgerExport(server: FastifyInstance, openLedger: OpenLedger): void {
+export function addLedgerExport(server: FastifyInstance, deps: ApiDeps): void {
   openRoutes(server, 'service')(
     'GET /api/v2/ledgerentry/export',
     {
@@ -81,7 +79,7 @@ export function addLedgerExport(server: FastifyInstance, openLedger: OpenLedger)
       const given = readQuery(url, FIELDS);
       try {
         const question = readQuestion(given);
-        const rows = await openLedger(reply.header('vary', 'Accept'), question);
+        const rows = await openLedger(reply.header('vary', 'Accept'), question, deps);
         // Messages only for those who name JSON and not CSV, or prefer it; anything else is the service's form.
         const isJson = weightOf(accept, 'application/json') > weightOf(accept, 'text/csv');
         const body = ledgerBody(rows, isJson, question);

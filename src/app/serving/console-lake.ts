@@ -24,18 +24,15 @@ interface Overview {
 
 export function openConsoleLake(config: Config): LakeQueries {
   const compiled = getCompileCacheDir();
-  const runner = openQueryRunner({
-    command: [process.execPath, MAIN],
-    env: {
-      ...config.ambient,
-      // What this process has compiled its processes need not: half of a short question's processor time.
-      ...(compiled !== undefined && { NODE_COMPILE_CACHE: dirname(compiled) }),
-      OBJECT_STORE_URL: objectsAt(config).href,
-      DATA_DIR: config.dataDir,
-      HOME: config.dataDir,
-      LOG_LEVEL: 'error',
-      NO_COLOR: '1',
-    },
+  const runner = openQueryRunner([process.execPath, MAIN], {
+    ...config.ambient,
+    // What this process has compiled its processes need not: half of a short question's processor time.
+    ...(compiled !== undefined && { NODE_COMPILE_CACHE: dirname(compiled) }),
+    OBJECT_STORE_URL: objectsAt(config).href,
+    DATA_DIR: config.dataDir,
+    HOME: config.dataDir,
+    LOG_LEVEL: 'error',
+    NO_COLOR: '1',
   });
   return {
     tables: sharedLoad(async () => {

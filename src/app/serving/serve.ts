@@ -1,9 +1,8 @@
 /** The read API and console over this mirror, listening. */
 import { statfs } from 'node:fs/promises';
-import type { ConsoleParts, Upkeep } from '../../api/console/console-data.ts';
 import { addQueueBoard } from '../../api/console/queue-board.ts';
-import { listen, type Listening } from '../../api/http/server.ts';
-import { buildServer } from '../../api/http/server.ts';
+import type { ConsoleParts, Upkeep } from '../../api/http/ports.ts';
+import { buildServer, listen, type Listening } from '../../api/http/server.ts';
 import { shownSettings } from '../../config/secrets.ts';
 import { sharedLoad } from '../../core/shared-load.ts';
 import { openRows } from '../../postgres/rows.ts';

@@ -1,8 +1,7 @@
 /** A console over facts that a test sets and changes, for states that a real mirror seldom shows. */
-import type { ConsoleParts } from '../../../src/api/console/console-data.ts';
 import type { LiveFacts } from '../../../src/api/console/store/work-statements.ts';
 import { listen } from '../../../src/api/http/server.ts';
-import type { MirrorFacts } from '../../../src/api/http/ports.ts';
+import type { ConsoleParts, MirrorFacts } from '../../../src/api/http/ports.ts';
 import type { PlainRow } from '../../../src/postgres/rows.ts';
 import type { RunDocument } from '../../../src/runs/run-schema.ts';
 import { type Answers, EMPTY_FACTS, apiWithoutDatabase, jobsOf, NO_CONSOLE } from '../mirror.ts';
@@ -66,6 +65,7 @@ export async function openFixedConsole(
 ): Promise<FixedConsole> {
   const moving: ConsoleParts = {
     ...NO_CONSOLE,
+    everyMs,
     get settings() {
       return facts.settings;
     },
@@ -86,7 +86,6 @@ export async function openFixedConsole(
         'list what was quarantined': ([rowsMax]: [number]) => facts.live.quarantined.slice(0, rowsMax),
         ...answers,
       },
-      consoleEveryMs: everyMs,
       status: {
         facts: async () => facts.status,
         runs: async () => facts.runs,

@@ -102,7 +102,7 @@ describe('the Data view', () => {
   test('tells that a statement was ended, wherever in a row its process was killed', async () => {
     for (const written of ['', '{"a": 1}\n', '{"a": 1}\n{"a']) {
       const script = `process.stdout.write(${JSON.stringify(written)}, () => process.kill(process.pid, 'SIGKILL'))`;
-      const runner = openQueryRunner({ command: [process.execPath, '-e', script, '--'], env: {} });
+      const runner = openQueryRunner([process.execPath, '-e', script, '--'], {});
       await expect(runner.ask({ sql: 'select 1' }, signal)).rejects.toMatchObject({
         statusCode: 400,
         message: expect.stringContaining('the statement was ended') as unknown,
@@ -111,7 +111,7 @@ describe('the Data view', () => {
   });
 
   test('asks two statements at once, and tells a third to come again', async () => {
-    const runner = openQueryRunner({ command: ['sleep', '30'], env: { PATH: '/usr/bin:/bin' } });
+    const runner = openQueryRunner(['sleep', '30'], { PATH: '/usr/bin:/bin' });
     const stop = new AbortController();
     const open = [1, 2].map(() => runner.ask({ sql: 'select 1' }, stop.signal));
     await expect(runner.ask({ sql: 'select 1' }, signal)).rejects.toMatchObject({ statusCode: 503 });
