@@ -11,7 +11,7 @@ import { errorCode, errorLine, PermanentError, UnreachableError } from '../core/
 import type { Log } from '../core/log.ts';
 import { rememberSecrets } from '../core/secrets.ts';
 import { isLakeDecidedHere } from '../lake/store/lake-store.ts';
-import { readListState } from '../list-sync/store/list-state.ts';
+import { readSituation } from '../list-sync/store/list-state.ts';
 import { storeUrl } from '../objects/store-url.ts';
 import { type Database, openWarehouse, type Warehouse } from '../postgres/database.ts';
 import { queuePrefix, readIdentity, shownUrl } from '../postgres/identity.ts';
@@ -175,15 +175,14 @@ async function readWork(db: Database, config: Config): Promise<WorkFacts> {
 }
 
 async function readLists(db: Database): Promise<ListFacts[]> {
-  const states = await readListState(db);
-  return states.map(({ list, doubts, gaps, lastAuditAt }) => ({
-    list,
-    doubts: doubts.map(({ code, seen, since }) => ({
+  const read = async (list: ListFacts['list']): Promise<ListFacts> => {
+    const { current, doubts, gaps } = await readSituation(db, list);
+    const said = doubts.map(({ code, seen, since }) => ({
       code,
       message: typeof seen['message'] === 'string' ? seen['message'] : code,
       since,
-    })),
-    gaps: gaps.map(({ gapId: _gapId, ...gap }) => gap),
-    lastAuditAt,
-  }));
+    }));
+    return { list, doubts: said, gaps: [...gaps], lastAuditAt: current?.auditedAt ?? null };
+  };
+  return Promise.all([read('parties'), read('checkpoints')]);
 }

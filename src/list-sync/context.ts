@@ -1,22 +1,17 @@
 /** What every step of one sync shares: its session, its source, its limits, what it has seen, and the evidence of that. */
 import { PermanentError } from '../core/errors.ts';
 import { storable } from '../core/json-value.ts';
-import { formatInstant, type Micros } from '../core/time.ts';
+import { formatInstant } from '../core/time.ts';
 import type { VerdictWithEvidence } from '../core/verdict.ts';
-import { checkPage, doubt, DoubtSeen, type Accepted } from './guards.ts';
-import type { ListName, ListSource, Page, PageQuestion, ResumePointStore } from './ports.ts';
+import { checkPage, doubt, DoubtSeen } from './guards.ts';
+import type { ListName, ListSource, Page, PageQuestion, ResumePointStore, SyncRequest } from './ports.ts';
 import type { ResumedFrom, ResumePoints } from './resume-point.ts';
-import type { AuditReport } from './store/claim.ts';
-import type { ListSession, ListSituation, ListStore } from './store/list-store.ts';
+import type { AuditReport } from './store/audit.ts';
+import type { SourceHead } from './store/generations.ts';
+import type { ListSituation } from './store/list-state.ts';
+import type { ListSession, ListStore } from './store/list-store.ts';
 
-export interface SyncProgress {
-  readonly list: ListName;
-  readonly rows: number;
-  readonly pages: number;
-  readonly rowsPerSecond: number;
-  /** First the list is read; then the source has to show that it ends there. */
-  readonly phase: 'reading' | 'proving the end';
-}
+export type SyncProgress = ReturnType<typeof measureProgress>;
 
 /** Tests stop, kill or disturb a sync at these steps. */
 export type Failpoint =
@@ -42,35 +37,28 @@ export interface SyncDeps {
 
 const CEILING = { rows: 50_000_000, requests: 2_000_000 };
 
-export interface SyncMode {
-  readonly kind: 'first reading' | 'increment' | 'audit';
-  /** Why everything is read again. */
-  readonly because?: string;
-}
-
-export interface SyncContext {
-  readonly deps: SyncDeps;
+export interface SyncContext extends SyncRequest, Omit<SyncDeps, 'resumePoints'> {
   readonly session: ListSession;
   readonly resumePoints: ResumePoints;
-  readonly list: ListName;
   readonly signal: AbortSignal;
   readonly tally: Tally;
-  readonly pageSize: number;
-  readonly accepted: Accepted;
 }
 
 /** What one sync has asked and seen. */
 export class Tally {
-  mode: SyncMode = { kind: 'increment' };
+  /** `because`: why everything is read again. */
+  mode: { readonly kind: 'first reading' | 'increment' | 'audit'; readonly because?: string } = {
+    kind: 'increment',
+  };
   resumedFrom: ResumedFrom | undefined;
   requests = 0;
   pages = 0;
   newRows = 0;
-  height: bigint | undefined;
-  time: Micros | undefined;
+  head: SourceHead = { blockHeight: undefined, blockTime: undefined };
   readonly warnings: string[] = [];
   network: 'stored' | undefined;
-  phase: SyncProgress['phase'] = 'reading';
+  /** First the list is read; then the source has to show that it ends there. */
+  phase: 'reading' | 'proving the end' = 'reading';
   readonly startedMs = performance.now();
 
   warn(text: string): void {
@@ -83,18 +71,16 @@ export class Tally {
  * @throws DoubtSeen where the second answer contradicts itself too
  */
 export async function askPage(context: SyncContext, question: Omit<PageQuestion, 'list'>): Promise<Page> {
-  const { deps, list, tally, signal } = context;
+  const { source, list, tally, signal, failpoint } = context;
   for (let isAgain = false; ; isAgain = true) {
     checkCeiling(context, 'requests', tally.requests + 1);
     tally.requests += 1;
-    await deps.failpoint?.('asking');
+    await failpoint?.('asking');
     try {
-      const page = await deps.source.page({ list, ...question }, signal);
-      await deps.failpoint?.('received');
-      if (page.blockHeight !== undefined && question.newestFirst) {
-        tally.height = page.blockHeight;
-        tally.time = page.blockTime;
-      }
+      const page = await source.page({ list, ...question }, signal);
+      await failpoint?.('received');
+      const { blockHeight, blockTime } = page;
+      if (blockHeight !== undefined && question.newestFirst) tally.head = { blockHeight, blockTime };
       const fault = checkPage(list, page);
       if (fault === undefined) return page;
       throw fault;
@@ -113,63 +99,64 @@ function asDoubt(error: unknown): DoubtSeen | undefined {
 }
 
 /** @throws DoubtSeen `LIST_ENDLESS` */
-export function checkCeiling({ deps, list }: SyncContext, what: keyof typeof CEILING, count: number): void {
-  const most = (deps.ceiling ?? CEILING)[what];
+export function checkCeiling(context: SyncContext, what: keyof typeof CEILING, count: number): void {
+  const { list, ceiling = CEILING } = context;
+  const most = ceiling[what];
   if (count > most) throw doubt(list, 'LIST_ENDLESS', `the list has shown no end within ${most} ${what}`);
 }
 
 /** For bars and logs. */
-export function reportProgress({ deps, list, tally }: SyncContext): void {
-  const { newRows: rows, pages, phase, startedMs } = tally;
+export function reportProgress({ list, tally, onProgress }: SyncContext): void {
+  onProgress(measureProgress(list, tally));
+}
+
+function measureProgress(list: ListName, { newRows: rows, pages, phase, startedMs }: Tally) {
   const seconds = Math.max(performance.now() - startedMs, 1) / 1000;
-  deps.onProgress({ list, rows, pages, rowsPerSecond: Math.round(rows / seconds), phase });
+  return { list, rows, pages, rowsPerSecond: Math.round(rows / seconds), phase };
 }
 
-/** What a list has to show for its verdict. */
-export interface Standing extends Pick<ListSituation, 'epoch' | 'gaps' | 'doubts'> {
-  readonly rows: bigint;
-  readonly auditedAt: string | null | undefined;
-  readonly audit?: AuditReport | undefined;
-  /** What stands between the list and `complete`. */
-  readonly missing: readonly { readonly code: string; readonly [detail: string]: unknown }[];
-}
-
+/**
+ * What a list has to show for its verdict.
+ * @param missing what stands between the list and `complete`
+ */
 export function describeSync(
   { list, tally, pageSize }: SyncContext,
-  standing: Standing,
+  { epoch, current, gaps, doubts }: Omit<ListSituation, 'audit'>,
+  missing: readonly object[] = [],
+  audit?: AuditReport,
 ): VerdictWithEvidence['evidence'] {
-  const { epoch, rows, auditedAt, audit, missing, gaps, doubts } = standing;
+  const { blockHeight, blockTime } = tally.head;
   return storable({
     list,
     ...tally.mode,
     epoch,
-    asOfHeight: tally.height,
-    asOfTime: tally.time === undefined ? undefined : formatInstant(tally.time),
-    rows,
+    asOfHeight: blockHeight,
+    asOfTime: blockTime === undefined ? undefined : formatInstant(blockTime),
+    rows: current?.rows ?? 0n,
     newRows: audit === undefined ? BigInt(tally.newRows) : audit.served - audit.common,
     requests: tally.requests,
     pages: tally.pages,
     pageSize,
     resumedFrom: tally.resumedFrom,
     doubts: doubts.map(({ code, since, seen }) => ({ code, since, message: seen['message'] })),
-    knownGaps: gaps.map((gap) => ({ ...gap, gapId: undefined })),
+    knownGaps: gaps,
     missing,
     warnings: tally.warnings,
     network: tally.network,
     audit: audit && describeAudit(audit),
-    lastAuditAt: auditedAt ?? undefined,
+    lastAuditAt: current?.auditedAt ?? undefined,
   });
 }
 
-function describeAudit(audit: AuditReport): object {
+function describeAudit(audit: AuditReport) {
   const { served, common: held, missed, gone, pruned, unconfirmed, finding, removed } = audit;
   return {
     served,
     held,
     missed,
     gone,
-    ...(pruned === 0n ? {} : { pruned }),
-    ...(unconfirmed === 0n ? {} : { removed: unconfirmed, firstRemoved: removed }),
-    ...(finding === 'same' ? {} : { finding }),
+    ...(pruned > 0n && { pruned }),
+    ...(unconfirmed > 0n && { removed: unconfirmed, firstRemoved: removed }),
+    ...(finding !== 'same' && { finding }),
   };
 }

@@ -1,7 +1,7 @@
 /** Rules that a source must keep. Each breach opens a doubt: while one is open, the list is not complete. */
 import { heightOf } from '../core/ids.ts';
 import { PermanentError } from '../core/errors.ts';
-import type { ListedRow, ListName, Page } from './ports.ts';
+import type { ListedRow, ListName, Page, SyncRequest } from './ports.ts';
 
 /** Something was seen that forbids `complete` until an audit finds nothing of the kind. */
 export class DoubtSeen extends PermanentError {}
@@ -86,10 +86,7 @@ export interface AuditTotals {
 const SHRUNK_ROWS_MAX = 2n;
 const SHRUNK_SHARE = 10n;
 
-export interface Accepted {
-  readonly newNetwork: boolean;
-  readonly shrunk: boolean;
-}
+export type Accepted = Pick<SyncRequest, 'acceptNewNetwork' | 'acceptShrunk'>;
 
 /**
  * - `gap`: everything held is older than everything served
@@ -106,15 +103,15 @@ export function judgeAudit(list: ListName, found: AuditTotals, accepted: Accepte
       meta: { list, served: `${served}`, held: `${confirmed}`, gone: `${found.gone}` },
     });
   const refuseShrunk = (state: string): AuditFinding =>
-    accepted.shrunk ? 'same' : refuse('LIST_SHRANK', state, '--accept-shrunk');
+    accepted.acceptShrunk ? 'same' : refuse('LIST_SHRANK', state, '--accept-shrunk');
   if (confirmed === 0n) return 'same';
   if (served === 0n) {
     return refuseShrunk(`the source shows an empty list, where ${confirmed} rows are held`);
   }
   if (common === 0n) {
     if (list === 'checkpoints' && found.isAllNewer) return 'gap';
-    if (accepted.newNetwork) return 'new network';
-    if (list === 'parties' && accepted.shrunk) return 'same';
+    if (accepted.acceptNewNetwork) return 'new network';
+    if (list === 'parties' && accepted.acceptShrunk) return 'same';
     return refuse('OTHER_NETWORK', 'the source shows no row of those that are held', '--accept-new-network');
   }
   // Old checkpoints fall out of the source's retention; parties do not.

@@ -7,7 +7,7 @@ import { errorCode } from '../core/errors.ts';
 import { NETWORK_PARTY } from '../core/ids.ts';
 import { reportProgress, type SyncContext } from './context.ts';
 import { doubt, EndNotShown, OverlapMissing } from './guards.ts';
-import type { ListedRow, Page } from './ports.ts';
+import type { ListedRow } from './ports.ts';
 import type { Asked, Reader } from './reader.ts';
 
 /** A long list is also asked for its end on the way, so that a list that grows faster than it is read still ends. */
@@ -77,7 +77,7 @@ function noEnd({ list }: SyncContext): EndNotShown {
 
 /** Goes on until every row of the newest page is held. */
 async function reach(reader: Reader, newest: Newest): Promise<void> {
-  const { list, deps, signal } = reader.context;
+  const { list, pauseMs = PAUSE_MS, signal } = reader.context;
   const { unheld } = newest;
   for (let attempt = 1; unheld.size > 0;) {
     const { fresh } = await reader.step(true);
@@ -92,7 +92,7 @@ async function reach(reader: Reader, newest: Newest): Promise<void> {
       throw doubt(list, 'NEWEST_NOT_REACHED', state, { rows: unheld.size, first: [...unheld][0] });
     }
     attempt += 1;
-    await sleep(deps.pauseMs ?? PAUSE_MS, undefined, { signal });
+    await sleep(pauseMs, undefined, { signal });
   }
 }
 
@@ -104,57 +104,51 @@ function dropReached(newest: Newest | undefined, fresh: readonly ListedRow[]): v
 async function showsLastRow(reader: Reader, { keys, lastKeys, lastPos }: Newest): Promise<boolean> {
   if (lastKeys.length === 0 && keys.length === 0) return true;
   if (lastKeys.some((key) => keys.includes(key))) return true;
-  const { highestPos } = await reader.context.session.locate(reader.generation, keys);
+  const { highestPos } = await reader.locate(keys);
   return highestPos !== null && highestPos > lastPos;
 }
 
 /** Whether the source ignores the order: its newest-first page is the first page, oldest first. */
 async function isFirstPage(reader: Reader, { keys }: Newest): Promise<boolean> {
-  const { highestPos, rowsUpTo } = await reader.context.session.locate(reader.generation, keys, 0n);
+  const { highestPos, rowsUpTo } = await reader.locate(keys, 0n);
   return highestPos !== null && rowsUpTo <= BigInt(keys.length);
 }
 
 /** A page with room left, and none behind it, shows the whole list: as many rows as are held. */
 async function checkWholeList(reader: Reader, { asked, keys, lastPos }: Newest): Promise<void> {
-  const { list, session } = reader.context;
   if (asked.page.hasNextPage || !reader.hasRoom(asked)) return;
-  const { rowsUpTo: expected } = await session.locate(reader.generation, keys, lastPos);
+  const { list } = reader.context;
+  const { rowsUpTo: expected } = await reader.locate(keys, lastPos);
   if (BigInt(keys.length) === expected) return;
   if (keys.length === 0) {
     throw doubt(list, 'LIST_EMPTY', 'the newest page is empty, where rows are held', { held: `${expected}` });
   }
-  throw doubt(list, 'SETS_DIFFER', 'both orders show other rows of a list that fits one page', {
-    newestFirst: keys.length,
-    oldestFirst: `${expected}`,
-  });
+  const seen = { newestFirst: keys.length, oldestFirst: `${expected}` };
+  throw doubt(list, 'SETS_DIFFER', 'both orders show other rows of a list that fits one page', seen);
 }
 
 async function lookForNewest(reader: Reader, fromEnd = false): Promise<Newest> {
-  const { list, session } = reader.context;
-  const { generation, lastGroup } = reader;
+  const { list } = reader.context;
+  const { lastPos } = reader.generation;
+  const lastKeys = reader.lastGroup?.keys ?? [];
   const asked = await reader.askNewest(fromEnd);
-  const keys = (await withoutUnplaced(reader, asked.page)).map(({ key }) => key);
-  if (list === 'parties' && new Set(keys).size < keys.length) {
+  const keys = await placedKeys(reader, asked);
+  const unheld = new Set(keys);
+  if (list === 'parties' && unheld.size < keys.length) {
     throw doubt(list, 'ROW_TWICE', 'the newest page lists a row twice', { rows: keys.length });
   }
-  const unheld = new Set(keys);
-  for (const key of (await session.locate(generation, keys)).held) unheld.delete(key);
-  return { asked, keys, unheld, lastPos: generation.lastPos, lastKeys: lastGroup?.keys ?? [] };
+  for (const key of (await reader.locate(keys)).held) unheld.delete(key);
+  return { asked, keys, unheld, lastPos, lastKeys };
 }
 
-const REFUSALS: ReadonlySet<string> = new Set([
-  'SOURCE_REFUSED',
-  'SOURCE_ABSENT',
-  'SOURCE_STATUS',
-  'PAGE_SHAPE',
-]);
+const REFUSALS = ['SOURCE_REFUSED', 'SOURCE_ABSENT', 'SOURCE_STATUS', 'PAGE_SHAPE'];
 
 /** Where the source has no newest-first page, the last page of the other order may serve. */
 async function lookFromEnd(reader: Reader): Promise<Newest> {
   try {
     return await lookForNewest(reader, true);
   } catch (error) {
-    throw REFUSALS.has(errorCode(error)) ? noEnd(reader.context) : error;
+    throw REFUSALS.includes(errorCode(error)) ? noEnd(reader.context) : error;
   }
 }
 
@@ -162,16 +156,16 @@ async function lookFromEnd(reader: Reader): Promise<Newest> {
  * The public service lists `network` first, newest first, and oldest first only where everything fits one
  * page: it has no place in the order. The exception covers `network` and nothing else.
  */
-async function withoutUnplaced(reader: Reader, { rows }: Page): Promise<readonly ListedRow[]> {
-  const { context, generation, network } = reader;
-  const { session, tally } = context;
-  const at = rows.findIndex(({ key }) => key === NETWORK_PARTY);
-  const shown = rows[at] ?? network;
-  const isAtOdds = at === 0 || network !== undefined;
-  if (context.list !== 'parties' || shown === undefined || !isAtOdds) return rows;
+async function placedKeys(reader: Reader, { page: { rows } }: Asked): Promise<readonly string[]> {
+  const { list, session, tally } = reader.context;
+  const keys = rows.map(({ key }) => key);
+  const at = keys.indexOf(NETWORK_PARTY);
+  const shown = rows[at] ?? reader.network;
+  const isAtOdds = at === 0 || reader.network !== undefined;
+  if (list !== 'parties' || shown === undefined || !isAtOdds) return keys;
   // Placed like any other row where the source lists it so.
-  if ((await session.locate(generation, [NETWORK_PARTY])).highestPos !== null) return rows;
-  if (tally.network !== 'stored') await session.keepUnplaced(generation.epoch, shown);
+  if ((await reader.locate([NETWORK_PARTY])).highestPos !== null) return keys;
+  if (tally.network !== 'stored') await session.keepUnplaced(reader.generation.epoch, shown);
   tally.network = 'stored';
-  return rows.filter((_, index) => index !== at);
+  return keys.filter((_, index) => index !== at);
 }

@@ -1,7 +1,20 @@
-/** What a sync of a list needs from the source and from the resume state. */
+/** What a sync of a list is asked for, and what it needs from the source and from the resume state. */
 import type { Micros } from '../core/time.ts';
 
 export type ListName = 'parties' | 'checkpoints';
+
+export interface SyncRequest {
+  readonly list: ListName;
+  /** Of a row in `mirror.runs` that is not finished; its verdict is recorded here. */
+  readonly runId: string;
+  /** Reads everything again. */
+  readonly isAudit: boolean;
+  readonly pageSize: number;
+  /** A person has confirmed that the source shows a new network, of which no row is held. */
+  readonly acceptNewNetwork?: boolean | undefined;
+  /** A person has confirmed that the list lost many rows. */
+  readonly acceptShrunk?: boolean | undefined;
+}
 
 /** One row of a list as the source sent it, with the cursor of its edge. */
 export interface ListedRow {

@@ -39,16 +39,14 @@ interface Overlapping {
 
 const NOTHING: Step = { fresh: [], promisesMore: false };
 
+const OLDEST_FIRST: Pick<PageQuestion, 'newestFirst' | 'fromEnd'> = { newestFirst: false };
+
 export class Reader {
   readonly context: SyncContext;
   /** With all pages that this sync has committed. */
   generation: Generation;
-  /** Of the commit that the next one builds on. */
-  sequence: bigint;
-  #groups: readonly Group[];
-  #clamp: number | undefined;
-  /** The largest page that the source did not refuse, where it refused one. */
-  #sizeMax: number | undefined;
+  /** Of the commit that the next one builds on; its `clamp` and `sizeMax` are as the source has shown since. */
+  point: ResumePoint;
   /** A page with room left that promised nothing behind it: looked at once more where something comes. */
   #unverified: Asked | undefined;
   /** Set after a page that was asked for again proved right: where more follows, the source sends no longer pages. */
@@ -58,26 +56,24 @@ export class Reader {
   pages = 0;
 
   constructor(context: SyncContext, generation: Generation, resumeFrom: ResumePoint | undefined) {
+    const { generationId, sequence } = generation;
     this.context = context;
     this.generation = generation;
-    this.sequence = BigInt(resumeFrom?.sequence ?? generation.sequence);
-    this.#groups = resumeFrom?.groups ?? [];
-    this.#clamp = resumeFrom?.clamp;
-    this.#sizeMax = resumeFrom?.sizeMax;
+    this.point = resumeFrom ?? { generationId: `${generationId}`, sequence: `${sequence}`, groups: [] };
   }
 
   get lastGroup(): Group | undefined {
-    return this.#groups.at(-1);
+    return this.point.groups.at(-1);
   }
 
   /** Whether a page could have held more rows. */
   hasRoom({ size, page }: Asked): boolean {
-    return page.rows.length < Math.min(size, this.#clamp ?? size);
+    return page.rows.length < Math.min(size, this.point.clamp ?? size);
   }
 
   /** How many rows a page is asked for, at most. */
-  get #size(): number {
-    return Math.min(this.context.pageSize, this.#sizeMax ?? SIZE_MAX);
+  get #size() {
+    return Math.min(this.context.pageSize, this.point.sizeMax ?? SIZE_MAX);
   }
 
   /** The newest-first page, or the last one oldest first, no larger than the source sends. */
@@ -90,33 +86,30 @@ export class Reader {
   }
 
   /** The page behind the cursor, oldest first where nothing else is said; smaller where the source refuses one of that size. */
-  async #ask(
-    after: string | undefined,
-    wanted: number,
-    order: Pick<PageQuestion, 'newestFirst' | 'fromEnd'> = { newestFirst: false },
-  ): Promise<Asked> {
+  async #ask(after: string | undefined, wanted: number, order = OLDEST_FIRST): Promise<Asked> {
     for (;;) {
-      const size = Math.min(wanted, this.#sizeMax ?? SIZE_MAX);
+      const size = Math.min(wanted, this.point.sizeMax ?? SIZE_MAX);
       try {
         return { after, size, page: await askPage(this.context, { ...order, size, after }) };
       } catch (error) {
         if (errorCode(error) !== 'PAGE_TOO_LARGE' || size === 1) throw error;
-        this.#sizeMax = Math.max(1, Math.floor(size / 2));
+        this.point = { ...this.point, sizeMax: Math.max(1, Math.floor(size / 2)) };
       }
     }
   }
 
   /** @throws DoubtSeen `PAGE_DIFFERS` where the same page now shows other rows */
-  async #askTwice({ after, size, page }: Asked): Promise<void> {
+  async #askTwice({ after, size, page }: Asked) {
     const again = await this.#ask(after, size);
     if (isSameRows(page.rows, again.page.rows)) return;
+    const { list } = this.context;
     const seen = { before: page.rows[0]?.key, after: again.page.rows[0]?.key };
-    throw doubt(
-      this.context.list,
-      'PAGE_DIFFERS',
-      'the source shows other rows behind the same cursor',
-      seen,
-    );
+    throw doubt(list, 'PAGE_DIFFERS', 'the source shows other rows behind the same cursor', seen);
+  }
+
+  /** Which of these rows are held. */
+  locate(keys: readonly string[], countingTo?: bigint): ReturnType<SyncContext['session']['locate']> {
+    return this.context.session.locate(this.generation, keys, countingTo);
   }
 
   /**
@@ -128,13 +121,13 @@ export class Reader {
     await this.#verify();
     const last = this.lastGroup;
     // Nothing can be shown again where a page holds one row.
-    if (this.#clamp === 1 && last !== undefined) return this.#askTight(last);
+    if (this.point.clamp === 1 && last !== undefined) return this.#askTight(last);
     const found = await this.#askOverlapping();
     const { asked } = found;
     if (found.fresh.length > 0) return this.#take(found);
     if (isPressed) await this.#verify(asked);
     else if (this.hasRoom(asked) || !asked.page.hasNextPage) return NOTHING;
-    return last === undefined ? NOTHING : this.#squeeze(asked, last);
+    return last === undefined ? NOTHING : this.#askTight(last);
   }
 
   async #take({ asked, fresh, groups }: Overlapping): Promise<Step> {
@@ -144,46 +137,38 @@ export class Reader {
     if (found !== undefined) throw found;
     checkCeiling(context, 'rows', Number(this.generation.rows) + fresh.length);
     if (context.list === 'checkpoints') await this.#verifyTwins(asked, fresh);
+    let { clamp } = this.point;
     // A page that could not show all there was is as long as pages of this source get.
-    if (fresh.length > 0 && this.#shortLength !== undefined) {
-      this.#clamp = Math.max(this.#shortLength, this.#clamp ?? 0);
-    }
+    if (fresh.length > 0 && this.#shortLength !== undefined) clamp = Math.max(this.#shortLength, clamp ?? 0);
     this.#shortLength = undefined;
-    if (this.#clamp !== undefined) this.#clamp = Math.max(this.#clamp, page.rows.length);
+    if (clamp !== undefined) clamp = Math.max(clamp, page.rows.length);
+    this.point = { ...this.point, clamp };
     if (page.hasNextPage) await this.#verify(asked);
     else this.#unverified = asked;
-    this.#groups = keepGroups(groups);
-    await this.#commit(page, fresh);
+    await this.#commit(page, fresh, keepGroups(groups));
     return { fresh, promisesMore: page.hasNextPage };
   }
 
-  async #commit({ blockHeight: height, blockTime: time }: Page, rows: readonly ListedRow[]): Promise<void> {
-    const { deps, session, tally, resumePoints } = this.context;
-    const sequence = this.sequence + 1n;
-    const resumePoint: ResumePoint = {
-      generationId: `${this.generation.generationId}`,
-      sequence: `${sequence}`,
-      groups: this.#groups,
-      sizeMax: this.#sizeMax,
-      clamp: this.#clamp,
-    };
-    await deps.failpoint?.('committing');
-    const committed = await session.append(this.generation, { rows, resumePoint, height, time });
+  async #commit(page: Page, rows: readonly ListedRow[], groups: readonly Group[]) {
+    const { failpoint, session, tally, resumePoints } = this.context;
+    const resumePoint = { ...this.point, sequence: `${BigInt(this.point.sequence) + 1n}`, groups };
+    await failpoint?.('committing');
+    const committed = await session.append(this.generation, { ...page, rows, resumePoint });
     if (committed === undefined) throw new StaleResumePoint();
-    await deps.failpoint?.('committed');
+    await failpoint?.('committed');
     this.generation = committed;
-    this.sequence = sequence;
+    this.point = resumePoint;
     this.pages += 1;
     tally.pages += 1;
     tally.newRows += rows.length;
     resumePoints.write(resumePoint);
     reportProgress(this.context);
-    await deps.failpoint?.('remembered');
+    await failpoint?.('remembered');
   }
 
   /** The page behind what is held, with the groups that it must show again. */
   async #askOverlapping(): Promise<Overlapping> {
-    const held = this.#groups;
+    const held = this.point.groups;
     if (held.length === 0) {
       const asked = await this.#ask(undefined, this.#size);
       const fresh = this.#withoutNetwork(asked.page);
@@ -200,8 +185,8 @@ export class Reader {
   }
 
   async #askBehind(back: number): Promise<Overlapping | undefined> {
-    const sent = this.#groups.at(-1 - back);
-    const expected = this.#groups.slice(-back);
+    const { groups } = this.point;
+    const [sent, expected] = [groups.at(-1 - back), groups.slice(-back)];
     for (let size = this.#sizeBehind(sent, expected); ; size = Math.min(size * 2, SIZE_MAX)) {
       const asked = await this.#ask(sent?.cursor, size).catch((error: unknown) => {
         if (errorCode(error) !== 'CURSOR_REFUSED') throw error;
@@ -211,14 +196,14 @@ export class Reader {
       const overlap = classifyOverlap(rows, sent, expected);
       if (overlap.kind === 'missing') return undefined;
       if (overlap.kind === 'shown') {
-        return { asked, fresh: overlap.fresh, groups: [...this.#groups.slice(0, -back), ...overlap.groups] };
+        return { ...overlap, asked, groups: [...groups.slice(0, -back), ...overlap.groups] };
       }
       // The largest page still cuts the group: the page behind it may show what is missing.
       const isLargest = rows.length < asked.size || size === SIZE_MAX || asked.size < size;
       if (!isLargest) continue;
       await this.#verify(asked);
       if (this.hasRoom(asked) && !asked.page.hasNextPage) return undefined;
-      return { asked, fresh: [], groups: this.#groups };
+      return { asked, fresh: [], groups };
     }
   }
 
@@ -229,27 +214,12 @@ export class Reader {
   }
 
   /**
-   * A full page that shows nothing behind what is held: larger ones first, then the page behind the very last
-   * group, which must show the rest of it, or, where each row has a cursor of its own, be the same twice.
+   * The page behind the very last group, where none behind an older one shows more: it must show the rest of the
+   * group, or, where each row has a cursor of its own, be the same twice.
    */
-  async #squeeze(full: Asked, last: Group): Promise<Step> {
-    const sent = this.#groups.at(-2);
-    for (let asked = full; asked.page.rows.length === asked.size && asked.size < SIZE_MAX;) {
-      const larger = await this.#ask(sent?.cursor, asked.size * 2);
-      if (larger.size <= asked.size) break;
-      asked = larger;
-      const overlap = classifyOverlap(this.#withoutNetwork(asked.page), sent, [last]);
-      if (overlap.kind !== 'shown') break;
-      const { fresh, groups } = overlap;
-      if (fresh.length > 0)
-        return this.#take({ asked, fresh, groups: [...this.#groups.slice(0, -1), ...groups] });
-    }
-    return this.#askTight(last);
-  }
-
   async #askTight(behind: Group): Promise<Step> {
     let last = behind;
-    const before = this.#groups.slice(0, -1);
+    const before = this.point.groups.slice(0, -1);
     const found: ListedRow[] = [];
     for (let attempt = 1; attempt <= TIGHT_ATTEMPTS_MAX; attempt += 1) {
       const asked = await this.#ask(last.cursor, this.#size);
@@ -276,7 +246,7 @@ export class Reader {
   async #verify(short = this.#unverified): Promise<void> {
     this.#unverified = undefined;
     const length = short?.page.rows.length ?? 0;
-    if (short === undefined || length === 0 || length === short.size || length === this.#clamp) return;
+    if (short === undefined || length === 0 || length === short.size || length === this.point.clamp) return;
     const again = await this.#ask(short.after, length);
     if (!isSameRows(short.page.rows, again.page.rows)) {
       const seen = { rows: length, again: again.page.rows.length };

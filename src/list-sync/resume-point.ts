@@ -62,42 +62,35 @@ export function chooseResumePoint(
   return isUsable ? { point: state, from: 'resume state' } : { point: row, from: 'list row' };
 }
 
+export interface ResumePoints extends AsyncDisposable {
+  /** @returns undefined where there is none, or its store is away: Postgres has the same, and the store logs its outage */
+  read(): Promise<unknown>;
+  write(point: ResumePoint): void;
+}
+
 /**
  * The resume state of a list. Written after the commits: one write at a time, the newest wins, and a slow or
- * unreachable store delays no sync.
+ * unreachable store delays no sync. Disposing of it waits for the last write.
  */
-export class ResumePoints implements AsyncDisposable {
-  readonly #store: ResumePointStore;
-  readonly #key: string;
-  #next: ResumePoint | undefined;
-  #writing: Promise<void> | undefined;
+export function openResumePoints(store: ResumePointStore, list: ListName): ResumePoints {
+  const key = `list-sync:${list}`;
+  let next: ResumePoint | undefined;
+  let writing: Promise<void> | undefined;
 
-  constructor(store: ResumePointStore, list: ListName) {
-    this.#store = store;
-    this.#key = `list-sync:${list}`;
-  }
-
-  /** @returns undefined where there is none, or its store is away: Postgres has the same, and the store logs its outage */
-  read(): Promise<unknown> {
-    return this.#store.get(this.#key).catch(() => undefined);
-  }
-
-  write(point: ResumePoint): void {
-    this.#next = point;
-    this.#writing ??= this.#drain();
-  }
-
-  async #drain(): Promise<void> {
-    while (this.#next !== undefined) {
-      const point = this.#next;
-      this.#next = undefined;
-      await this.#store.set(this.#key, point, RESUME_POINT_TTL_MS).catch(() => undefined);
+  async function drain() {
+    for (let point = next; point !== undefined; point = next) {
+      next = undefined;
+      await store.set(key, point, RESUME_POINT_TTL_MS).catch(() => undefined);
     }
-    this.#writing = undefined;
+    writing = undefined;
   }
 
-  /** Waits for the last write. */
-  async [Symbol.asyncDispose](): Promise<void> {
-    await this.#writing;
-  }
+  return {
+    read: () => store.get(key).catch(() => undefined),
+    write(point) {
+      next = point;
+      writing ??= drain();
+    },
+    [Symbol.asyncDispose]: async () => writing,
+  };
 }

@@ -6,35 +6,16 @@ import { heightOf } from '../core/ids.ts';
 import { RetryableError } from '../core/errors.ts';
 import type { VerdictWithEvidence } from '../core/verdict.ts';
 import { waitFor } from '../core/waiting.ts';
-import {
-  askPage,
-  describeSync,
-  Tally,
-  type Standing,
-  type SyncContext,
-  type SyncDeps,
-  type SyncMode,
-} from './context.ts';
+import { askPage, describeSync, Tally, type SyncContext, type SyncDeps } from './context.ts';
 import { readToEnd } from './list-end.ts';
 import { doubt, DoubtSeen, EndNotShown, OverlapMissing } from './guards.ts';
-import type { ListName } from './ports.ts';
+import type { ListName, SyncRequest } from './ports.ts';
 import { Reader } from './reader.ts';
-import { chooseResumePoint, ResumePoints, StaleResumePoint } from './resume-point.ts';
+import { chooseResumePoint, openResumePoints, StaleResumePoint } from './resume-point.ts';
+import type { AuditReport } from './store/audit.ts';
 import type { Generation } from './store/generations.ts';
-import type { ListSession, ListSituation } from './store/list-store.ts';
-
-export interface SyncRequest {
-  readonly list: ListName;
-  /** Of a row in `mirror.runs` that is not finished; its verdict is recorded here. */
-  readonly runId: string;
-  /** Reads everything again. */
-  readonly isAudit: boolean;
-  readonly pageSize: number;
-  /** A person has confirmed that the source shows a new network, of which no row is held. */
-  readonly acceptNewNetwork?: boolean | undefined;
-  /** A person has confirmed that the list lost many rows. */
-  readonly acceptShrunk?: boolean | undefined;
-}
+import type { ListSituation } from './store/list-state.ts';
+import type { ListSession } from './store/list-store.ts';
 
 /** An outdated resume point costs one page; the second attempt takes Postgres's. */
 const STALE_MAX = 3;
@@ -52,15 +33,12 @@ export async function syncList(
   deps: SyncDeps,
   signal: AbortSignal,
 ): Promise<VerdictWithEvidence> {
-  const { list, runId, pageSize, acceptNewNetwork = false, acceptShrunk = false } = request;
-  const session = await openSession(deps.store, list, runId, signal);
-  await using resumePoints = new ResumePoints(deps.resumePoints, list);
+  const session = await openSession(deps.store, request.list, request.runId, signal);
+  await using resumePoints = openResumePoints(deps.resumePoints, request.list);
   await using lease = session.keepLease();
   const signals = AbortSignal.any([signal, lease.signal]);
-  const accepted = { newNetwork: acceptNewNetwork, shrunk: acceptShrunk };
-  const shared = { deps, session, resumePoints, list, pageSize, accepted };
   try {
-    return await run({ ...shared, signal: signals, tally: new Tally() }, request.isAudit);
+    return await run({ ...deps, ...request, session, resumePoints, signal: signals, tally: new Tally() });
   } catch (error) {
     if (lease.signal.aborted) throw lease.signal.reason;
     throw error;
@@ -85,10 +63,10 @@ export function openSession(
   );
 }
 
-async function run(context: SyncContext, isAskedFor: boolean): Promise<VerdictWithEvidence> {
+async function run(context: SyncContext): Promise<VerdictWithEvidence> {
   const { session, tally, list } = context;
   const found = await session.situation();
-  tally.mode = await chooseMode(context, found, isAskedFor);
+  tally.mode = await chooseMode(context, found);
   const kind = tally.mode.kind === 'audit' ? 'audit' : 'current';
   let generation = found[kind] ?? (await session.begin(kind, found.epoch));
   for (let stale = 0; ;) {
@@ -119,14 +97,12 @@ async function run(context: SyncContext, isAskedFor: boolean): Promise<VerdictWi
 }
 
 /** Whether everything is to be read again, and why. */
-async function chooseMode(
-  context: SyncContext,
-  { current, audit, doubts: [open], gaps }: ListSituation,
-  isAskedFor: boolean,
-): Promise<SyncMode> {
+async function chooseMode(context: SyncContext, found: ListSituation): Promise<Tally['mode']> {
+  const { current, audit, gaps } = found;
+  const [open] = found.doubts;
   if (current === undefined) return { kind: 'first reading' };
   const kind = 'audit';
-  if (isAskedFor) return { kind, because: 'asked for' };
+  if (context.isAudit) return { kind, because: 'asked for' };
   if (open !== undefined) return { kind, because: `open doubt: ${open.code}` };
   if (gaps.some(({ isConfirmed }) => !isConfirmed))
     return { kind, because: 'a gap that no audit has confirmed' };
@@ -141,67 +117,53 @@ async function chooseMode(
 }
 
 /** @throws DoubtSeen, EndNotShown, StaleResumePoint */
-async function readAndClaim(
-  context: SyncContext,
-  generation: Generation,
-  byPostgres: boolean,
-): Promise<VerdictWithEvidence> {
-  const { session, deps, tally, list } = context;
-  const remembered = byPostgres ? undefined : await context.resumePoints.read();
+async function readAndClaim(context: SyncContext, generation: Generation, byPostgres: boolean) {
+  const { session, failpoint, tally, list, resumePoints } = context;
+  const remembered = byPostgres ? undefined : await resumePoints.read();
   const { point, from } = chooseResumePoint(generation, remembered);
   tally.resumedFrom ??= from;
   const reader = new Reader(context, generation, point);
   const newestKeys = await readToEnd(reader);
-  const { height, time } = tally;
-  if (generation.headHeight !== null && height !== undefined && height < BigInt(generation.headHeight)) {
-    throw doubt(list, 'HEIGHT_WENT_DOWN', "the source's last block lies below an earlier one", {
-      before: generation.headHeight,
-      now: `${height}`,
-    });
+  const [before, now] = [generation.headHeight, tally.head.blockHeight];
+  if (before !== null && now !== undefined && now < BigInt(before)) {
+    const state = "the source's last block lies below an earlier one";
+    throw doubt(list, 'HEIGHT_WENT_DOWN', state, { before, now: `${now}` });
   }
-  const describe = (
-    claimed: Pick<Standing, 'audit' | 'gaps' | 'missing'>,
-  ): VerdictWithEvidence['evidence'] => {
-    const epoch = generation.epoch + (claimed.audit?.finding === 'new network' ? 1 : 0);
-    const { auditedAt } = generation;
-    return describeSync(context, { rows: reader.generation.rows, auditedAt, doubts: [], ...claimed, epoch });
-  };
-  await deps.failpoint?.('claiming');
+  await failpoint?.('claiming');
   const claimed = await session.claim({
+    ...tally.head,
     generation,
-    sequence: reader.sequence,
+    sequence: BigInt(reader.point.sequence),
     newestKeys,
-    height,
-    time,
-    accepted: context.accepted,
-    evidence: (audit, gaps) => describe({ audit, gaps, missing: [] }),
+    accepted: context,
+    evidence: (standing, audit) => describeSync(context, standing, [], audit),
   });
-  await deps.failpoint?.('claimed');
+  await failpoint?.('claimed');
   if (claimed.kind === 'stale') throw new StaleResumePoint();
   if (claimed.kind === 'doubt') return refuse(context, generation.epoch, claimed.doubt);
-  if (claimed.kind === 'complete') return { verdict: 'complete', evidence: { ...claimed.evidence } };
-  const gap = claimed.gaps.find(({ isConfirmed }) => !isConfirmed);
-  const missing = gap
-    ? { code: 'KNOWN_GAP', belowKey: gap.belowKey, aboveKey: gap.aboveKey }
-    : { code: 'NOT_PROVEN' };
-  const evidence = describe({ ...claimed, missing: [missing] });
-  await session.settle('incomplete', evidence);
-  return { verdict: 'incomplete', evidence };
+  if (claimed.kind === 'refused') return refuse(context, generation.epoch, undefined, claimed.audit);
+  return { verdict: 'complete' as const, evidence: { ...claimed.evidence } };
 }
 
-/** Records a doubt, or that the source shows no end, and the verdict that follows. */
+/**
+ * Records what stands between the list and `complete`, and the verdict that follows.
+ * @param error absent where the tables refused the claim
+ */
 async function refuse(
   context: SyncContext,
   epochRead: number,
-  error: DoubtSeen | EndNotShown,
+  error?: DoubtSeen | EndNotShown,
+  audit?: AuditReport,
 ): Promise<VerdictWithEvidence> {
   const { session } = context;
   const verdict = error instanceof DoubtSeen ? 'suspicious' : 'incomplete';
   if (error instanceof DoubtSeen) await session.openDoubt(epochRead, error);
-  const { current, epoch, gaps, doubts } = await session.situation();
-  const { rows = 0n, auditedAt } = current ?? {};
-  const missing = [{ code: error.code, message: error.message, ...error.meta }];
-  const evidence = describeSync(context, { epoch, rows, auditedAt, missing, gaps, doubts });
+  const found = await session.situation();
+  const gap = found.gaps.find(({ isConfirmed }) => !isConfirmed);
+  let missing: object = { code: 'NOT_PROVEN' };
+  if (gap !== undefined) missing = { code: 'KNOWN_GAP', belowKey: gap.belowKey, aboveKey: gap.aboveKey };
+  if (error !== undefined) missing = { code: error.code, message: error.message, ...error.meta };
+  const evidence = describeSync(context, found, [missing], audit);
   await session.settle(verdict, evidence);
   return { verdict, evidence };
 }

@@ -16,7 +16,7 @@ import type { NightlyStore } from './store/nightly/nightly-store.ts';
 import type { Database } from '../postgres/database.ts';
 import type { Completeness } from './store/completeness.ts';
 import type { Run, RunStore } from './store/run-store.ts';
-import type { SyncRequest } from '../list-sync/sync.ts';
+import type { SyncRequest } from '../list-sync/ports.ts';
 
 export type ReportProgress = (lines: readonly ProgressLine[]) => void;
 

@@ -5,7 +5,7 @@ import type { Claim } from '../../src/list-sync/store/claim.ts';
 import { ListStore, type ListSession } from '../../src/list-sync/store/list-store.ts';
 import type { Generation } from '../../src/list-sync/store/generations.ts';
 import { freshDatabase } from '../support/database.ts';
-import { ListDouble, parties, party } from './list-double.ts';
+import { checkpoints, ListDouble, parties, party } from './list-double.ts';
 import { newRun, openMigrated, SyncWorld } from './sync-world.ts';
 import { verdictOf } from '../support/mirror-state.ts';
 
@@ -36,8 +36,8 @@ async function append(
   const held = await session.append(generation, {
     rows,
     resumePoint: { generationId: `${generation.generationId}`, sequence: `${sequence}`, groups: [] },
-    height: 7n,
-    time: undefined,
+    blockHeight: 7n,
+    blockTime: undefined,
   });
   return held !== undefined;
 }
@@ -47,9 +47,9 @@ function claimOf({ generation }: Opened, newestKeys: readonly string[], sequence
     generation,
     sequence,
     newestKeys,
-    height: undefined,
-    time: undefined,
-    accepted: { newNetwork: false, shrunk: false },
+    blockHeight: undefined,
+    blockTime: undefined,
+    accepted: {},
     evidence: () => ({}),
   };
 }
@@ -162,4 +162,32 @@ test('a party that was looked up proves nothing and gets its position when it is
   const { verdict, evidence } = await world.sync(double, { list: 'parties' });
   expect({ verdict, rows: evidence['rows'] }).toEqual({ verdict: 'complete', rows: '60' });
   expect(await world.held('parties')).toEqual(double.lists.parties.map(({ row }) => row.key));
+});
+
+test.each([
+  // Heights 10, 20, …: the gap reaches from height 20 to where the source's oldest row was.
+  ['is confirmed where the source still serves no row below', 6, { above: '60', isConfirmed: true }],
+  [
+    'is confirmed, and narrower, where some of its rows are served again',
+    4,
+    { above: '40', isConfirmed: true },
+  ],
+  ['is closed where rows of below are served again', 2, undefined],
+] as const)('a gap in the checkpoints %s', async (_, firstServed, expected) => {
+  const double = new ListDouble();
+  const all = checkpoints(30, { ties: 1 });
+  double.lists.checkpoints = all.slice(0, 2);
+  expect((await world.sync(double, { list: 'checkpoints' })).verdict).toBe('complete');
+  double.lists.checkpoints = all.slice(5);
+  const lost = await world.sync(double, { list: 'checkpoints', isAudit: true });
+  expect(lost).toMatchObject({ verdict: 'incomplete', evidence: { missing: [{ code: 'KNOWN_GAP' }] } });
+  double.lists.checkpoints = all.slice(firstServed - 1);
+  const { verdict, evidence } = await world.sync(double, { list: 'checkpoints' });
+  expect({ verdict, evidence }).toMatchObject({
+    verdict: 'complete',
+    evidence: { because: 'a gap that no audit has confirmed' },
+  });
+  const { rows } = await world.pool.query(`select split_part(above_key, '/', 1) as above,
+    confirmed_by_run is not null as "isConfirmed" from mirror.list_gaps where closed_at is null`);
+  expect(rows).toEqual(expected === undefined ? [] : [expected]);
 });

@@ -90,12 +90,11 @@ describe('the guard of audits', () => {
         isAllNewer: isAllNewer && common === 0n,
       };
     });
-  const NOTHING = { newNetwork: false, shrunk: false };
 
   it('reports a list that has lost more than two rows and a tenth', () => {
     fc.assert(
       fc.property(fc.constantFrom('parties' as const, 'checkpoints' as const), totals, (list, found) => {
-        const finding = judgeAudit(list, found, NOTHING);
+        const finding = judgeAudit(list, found, {});
         // Old checkpoints fall out of the source's retention.
         const lost = list === 'parties' ? found.gone + found.pruned : found.gone;
         const isFew = (lost <= 2n || lost * 10n <= found.confirmed) && found.common > 0n;
@@ -108,7 +107,7 @@ describe('the guard of audits', () => {
     fc.assert(
       fc.property(totals, fc.boolean(), fc.boolean(), (found, newNetwork, shrunk) => {
         for (const list of ['parties', 'checkpoints'] as const) {
-          const finding = judgeAudit(list, found, { newNetwork, shrunk });
+          const finding = judgeAudit(list, found, { acceptNewNetwork: newNetwork, acceptShrunk: shrunk });
           const code = finding instanceof DoubtSeen ? finding.code : undefined;
           const kind = finding instanceof DoubtSeen ? 'doubt' : finding;
           const isRight = {

@@ -1,11 +1,57 @@
-/** An audit's rows, compared with what is held, and put in its place. */
+/** An audit's rows, compared with what is held, judged, and put in its place. */
 import { sql, type RawBuilder } from 'kysely';
+import { heightOf } from '../../core/ids.ts';
 import { evidenceJson } from '../../core/json-value.ts';
-import type { AuditTotals } from '../guards.ts';
+import { DoubtSeen, judgeAudit, type Accepted, type AuditFinding, type AuditTotals } from '../guards.ts';
 import type { Database } from '../../postgres/database.ts';
-import { LISTS, placeRows, theOnly, type Generation } from './generations.ts';
+import { readRow } from '../../postgres/transaction.ts';
+import { LISTS, placeRows, type Generation } from './generations.ts';
+import type { ListSituation } from './list-state.ts';
 
 const REMOVED_SHOWN = 20;
+
+export interface AuditReport extends AuditTotals {
+  readonly finding: Exclude<AuditFinding, DoubtSeen>;
+  readonly removed: readonly string[];
+}
+
+/** Puts the audit in the place of what is held, where nothing speaks against it, and settles what spoke against the list. */
+export async function replaceCurrent(
+  tx: Database,
+  runId: string,
+  found: ListSituation,
+  accepted: Accepted,
+): Promise<DoubtSeen | { readonly epoch: number; readonly audit: AuditReport }> {
+  const { current, audit, epoch, gaps, doubts } = found;
+  if (current === undefined || audit === undefined)
+    throw new TypeError('an audit needs a current generation');
+  const { list } = audit;
+  const { lastHeld, firstServed, ...totals } = await compareAudit(tx, current, audit);
+  const finding = judgeAudit(list, totals, accepted);
+  if (finding instanceof DoubtSeen) return finding;
+  let removed: readonly string[] = [];
+  const isNewNetwork = finding === 'new network';
+  if (isNewNetwork) {
+    // The audit is the next epoch's first reading: nothing of it was ever held. The other list's sync may have begun it.
+    const { isAllNewer: _, ...counts } = totals;
+    await sql`insert into mirror.networks (epoch, evidence)
+      values (${epoch + 1}, ${evidenceJson({ ...counts, list, runId })}) on conflict do nothing`.execute(tx);
+    await makeCurrent(tx, audit, epoch + 1);
+  } else {
+    // Rows between confirmed rows, without a doubt: the source inserts rows, and will do so again.
+    const isInserted = totals.missed > 0n && current.isClaimed && gaps.length === 0 && doubts.length === 0;
+    removed = await replaceWithAudit(tx, current, audit, current.isAppendOnly && !isInserted);
+    if (gaps.length > 0) await settleGaps(tx, runId, audit, firstServed);
+  }
+  if (finding === 'gap') {
+    await sql`insert into mirror.list_gaps (list, epoch, below_key, above_key, run_id)
+      values (${list}, ${epoch}, ${lastHeld}, ${firstServed}, ${runId})`.execute(tx);
+  }
+  await sql`update mirror.doubts set closed_at = clock_timestamp(), closed_by_run = ${runId},
+      seen = seen || ${JSON.stringify(removed.length === 0 ? {} : { removed })}::jsonb
+    where subject = ${list} and epoch = ${epoch} and closed_at is null`.execute(tx);
+  return { epoch: isNewNetwork ? epoch + 1 : epoch, audit: { ...totals, finding, removed } };
+}
 
 /** Rows with a place that are served, as far as is known. */
 function held({ list, epoch }: Generation): RawBuilder<unknown> {
@@ -14,18 +60,11 @@ function held({ list, epoch }: Generation): RawBuilder<unknown> {
     where epoch = ${epoch} and pos is not null and gone_since is null`;
 }
 
-export interface AuditComparison extends AuditTotals {
-  readonly lastHeld: string | null;
-  readonly firstServed: string | null;
-}
-
-export async function compareAudit(
-  tx: Database,
-  current: Generation,
-  audit: Generation,
-): Promise<AuditComparison> {
+async function compareAudit(tx: Database, current: Generation, audit: Generation) {
   const height = current.list === 'checkpoints' ? sql`split_part(key, '/', 1)::numeric` : sql`null::numeric`;
-  const { rows } = await sql<AuditComparison>`
+  const statement = sql<
+    AuditTotals & { readonly lastHeld: string | null; readonly firstServed: string | null }
+  >`
     with held as (${held(current)}),
     served as (select key, pos from mirror.audit_rows where generation_id = ${audit.generationId}),
     both_sides as (select held.pos as held_pos, served.pos as served_pos, ${height} as block, held.key is not null as is_held, served.key is not null as is_served,
@@ -42,8 +81,8 @@ export async function compareAudit(
       coalesce(min(block) filter (where is_served) > max(block) filter (where is_confirmed), false) as "isAllNewer",
       (select key from held order by pos desc limit 1) as "lastHeld",
       (select key from served order by pos limit 1) as "firstServed"
-    from both_sides, ends`.execute(tx);
-  return theOnly(rows);
+    from both_sides, ends`;
+  return readRow(tx, 'compare an audit', statement);
 }
 
 /**
@@ -51,22 +90,16 @@ export async function compareAudit(
  * are marked, rows that were never confirmed are removed. Rows that keep their place are not touched.
  * @returns the first of the removed rows
  */
-export async function replaceWithAudit(
-  tx: Database,
-  current: Generation,
-  audit: Generation,
-  isAppendOnly: boolean,
-): Promise<readonly string[]> {
+async function replaceWithAudit(tx: Database, current: Generation, audit: Generation, isAppendOnly: boolean) {
   const { list, epoch } = current;
   const { table, key } = LISTS[list];
   await sql`set constraints all deferred`.execute(tx);
-  const { rows: shifts } = await sql<{ shift: bigint | null; older: bigint | null }>`
+  const { rows: shifts } = await sql<{ shift: bigint; older: bigint }>`
     with held as (${held(current)})
     select held.pos - served.pos as shift, served.pos - 1 as older from mirror.audit_rows served join held using (key)
     where generation_id = ${audit.generationId} order by served.pos limit 1`.execute(tx);
   // Where nothing is in common, the new rows follow the held ones.
-  const shift = shifts[0]?.shift ?? current.lastPos;
-  const older = shifts[0]?.older ?? 0n;
+  const [{ shift, older } = { shift: current.lastPos, older: 0n }] = shifts;
   const isServed = sql`exists (select from mirror.audit_rows served where generation_id = ${audit.generationId} and key = ${key})`;
   const removed = await sql<{ key: string }>`
     delete from ${table} where epoch = ${epoch} and pos > ${current.claimedPos} and gone_since is null and not ${isServed}
@@ -77,31 +110,37 @@ export async function replaceWithAudit(
     where epoch = ${epoch} and pos is not null and not ${isServed}
       and (gone_since is null or pos > ${shift} or ${older}::bigint > 0)`.execute(tx);
   await sql`delete from mirror.generations where generation_id = ${current.generationId}`.execute(tx);
-  await makeCurrent(tx, audit, { epoch, shift, isAppendOnly });
+  await makeCurrent(tx, audit, epoch, shift, isAppendOnly);
   return removed.rows.slice(0, REMOVED_SHOWN).map((row) => row.key);
 }
 
-/** Moves the audit into the next epoch, as its first reading: nothing of it was ever held. */
-export async function beginEpoch(tx: Database, audit: Generation, evidence: object): Promise<number> {
-  const epoch = audit.epoch + 1;
-  // The sync of the other list may have seen it first.
-  await sql`insert into mirror.networks (epoch, evidence) values (${epoch}, ${evidenceJson(evidence)})
-    on conflict do nothing`.execute(tx);
-  await makeCurrent(tx, audit, { epoch, shift: 0n, isAppendOnly: true });
-  return epoch;
-}
-
-/** @param as its rows' places are shifted, where older rows are held before them */
-async function makeCurrent(
-  tx: Database,
-  { list, generationId }: Generation,
-  as: { readonly epoch: number; readonly shift: bigint; readonly isAppendOnly: boolean },
-): Promise<void> {
-  const rows = sql`select key, copies, pos + ${as.shift}::bigint as pos, extra from mirror.audit_rows
+/** @param shift of its rows' places, where older rows are held before them */
+async function makeCurrent(tx: Database, audit: Generation, epoch: number, shift = 0n, isAppendOnly = true) {
+  const { list, generationId } = audit;
+  const rows = sql`select key, copies, pos + ${shift}::bigint as pos, extra from mirror.audit_rows
     where generation_id = ${generationId}`;
-  await placeRows(list, as.epoch, rows).execute(tx);
+  await placeRows(list, epoch, rows).execute(tx);
   await sql`update mirror.generations
-    set kind = 'current', epoch = ${as.epoch}, last_pos = last_pos + ${as.shift}::bigint, is_append_only = ${as.isAppendOnly}
+    set kind = 'current', epoch = ${epoch}, last_pos = last_pos + ${shift}::bigint, is_append_only = ${isAppendOnly}
     where generation_id = ${generationId}`.execute(tx);
   await sql`delete from mirror.audit_rows where generation_id = ${generationId}`.execute(tx);
+}
+
+/** Known gaps in the light of an audit: closed where rows below are served again, confirmed where not. */
+async function settleGaps(
+  tx: Database,
+  runId: string,
+  { list, epoch }: Generation,
+  firstServed: string | null,
+) {
+  const served = sql`${firstServed === null ? null : heightOf(firstServed)}::numeric`;
+  const [below, above] = [
+    sql`split_part(below_key, '/', 1)::numeric`,
+    sql`split_part(above_key, '/', 1)::numeric`,
+  ];
+  await sql`update mirror.list_gaps
+    set closed_at = case when ${served} <= ${below} then clock_timestamp() end,
+      confirmed_by_run = case when ${served} <= ${below} then confirmed_by_run else ${runId}::uuid end,
+      above_key = case when ${served} > ${below} and ${served} < ${above} then ${firstServed} else above_key end
+    where list = ${list} and epoch = ${epoch} and closed_at is null`.execute(tx);
 }

@@ -1,8 +1,7 @@
 /** Generations: what is held of a list, written page by page, each page one transaction. */
 import { sql, type RawBuilder } from 'kysely';
-import { formatInstant, type Micros } from '../../core/time.ts';
-import type { Database } from '../../postgres/database.ts';
-import type { ListedRow, ListName } from '../ports.ts';
+import { formatInstant } from '../../core/time.ts';
+import type { ListedRow, ListName, Page } from '../ports.ts';
 
 export interface Generation {
   readonly generationId: bigint;
@@ -23,24 +22,15 @@ export interface Generation {
 }
 
 /** The source's last block, where it said so. */
-export interface SourceHead {
-  readonly height: bigint | undefined;
-  readonly time: Micros | undefined;
-}
+export type SourceHead = Pick<Page, 'blockHeight' | 'blockTime'>;
 
 export const COLUMNS = sql`generation_id as "generationId", list, epoch, kind, sequence, resume_point as "resumePoint",
   last_pos as "lastPos", rows, claimed_pos as "claimedPos", head_height as "headHeight",
   is_append_only as "isAppendOnly", claimed_at is not null as "isClaimed", audited_at as "auditedAt"`;
 
-export async function readGenerations(db: Database, list: ListName, epoch: number): Promise<Generation[]> {
-  const { rows } = await sql<Generation>`
-    select ${COLUMNS} from mirror.generations where list = ${list} and epoch = ${epoch}`.execute(db);
-  return rows;
-}
-
-export function setHead({ height, time }: SourceHead): RawBuilder<unknown> {
-  return sql`head_height = greatest(head_height, ${height ?? null}::numeric),
-    head_time = greatest(head_time, ${time === undefined ? null : formatInstant(time)}::timestamptz)`;
+export function setHead({ blockHeight, blockTime }: SourceHead): RawBuilder<unknown> {
+  return sql`head_height = greatest(head_height, ${blockHeight ?? null}::numeric),
+    head_time = greatest(head_time, ${blockTime === undefined ? null : formatInstant(blockTime)}::timestamptz)`;
 }
 
 /** A page of a generation, in the order shown. A party is listed once. A checkpoint may be listed several times, next to each other. */
@@ -129,10 +119,4 @@ export function rowsOf(of: Generation): Rows & { readonly isHeld: RawBuilder<unk
   }
   const [table, copies, isAsked] = [sql`mirror.audit_rows`, sql`copies`, sql`held.key = asked.key`];
   return { table, copies, isAsked, isHeld: sql`generation_id = ${of.generationId}` };
-}
-
-export function theOnly<Row>(rows: readonly Row[]): Row {
-  const [row] = rows;
-  if (row === undefined) throw new TypeError('a statement that always gives a row gave none');
-  return row;
 }
