@@ -1,6 +1,6 @@
 /**
- * The Postgres binaries as npm's platform packages ship them: links left out (a tarball holds none,
- * and install scripts are denied), and perhaps below a folder that the server's user cannot enter.
+ * The Postgres program, and as whom it runs. npm's platform packages ship the binaries with links left out (a tarball
+ * holds none, and install scripts are denied), and perhaps below a folder that the server's user cannot enter.
  */
 import { spawnSync } from 'node:child_process';
 import * as fs from 'node:fs';
@@ -8,7 +8,6 @@ import { createRequire } from 'node:module';
 import { homedir } from 'node:os';
 import { dirname, join, relative } from 'node:path';
 import { PermanentError, errorCode } from '../core/errors.ts';
-import type { Account } from './account.ts';
 
 export interface Binaries {
   /** Folder of `initdb` and `postgres`. */
@@ -121,4 +120,48 @@ function copyOnce(packageDir: string): string {
 /** Root's copy lies where only root can write, since another user executes it. */
 function cacheRoot(): string {
   return process.getuid?.() === 0 ? '/var/cache/ledger-mirror' : join(homedir(), '.cache', 'ledger-mirror');
+}
+
+/** What `spawn` needs to become that user; empty where we already are. */
+export interface Account {
+  readonly uid?: number;
+  readonly gid?: number;
+}
+
+/**
+ * Who runs the server as root's stand-in, first found first. `games` is on every system and runs nothing.
+ * Not `nobody`: whatever else runs as the same user can read the server's memory and its files.
+ */
+const STAND_INS = ['ledger-mirror', 'postgres', 'games'];
+
+/**
+ * Postgres refuses to run as root, and initdb refuses a user without a name.
+ * @param ownerUid who owns the server's data folder: root goes on as that user
+ * @throws PermanentError `EMBEDDED_ACCOUNT` where there is no user fit to run it
+ */
+export function serverAccount(
+  ownUid: number,
+  ownerUid: number,
+  passwd = parsePasswd(fs.readFileSync('/etc/passwd', 'utf8')),
+): Account {
+  if (ownUid !== 0) {
+    if (passwd.some((entry) => entry.uid === ownUid)) return {};
+    throw new PermanentError(
+      `Cannot start the embedded Postgres as uid ${ownUid}: it has no entry in /etc/passwd, which Postgres demands; add one or set DATABASE_URL`,
+      { code: 'EMBEDDED_ACCOUNT', meta: { uid: ownUid } },
+    );
+  }
+  const standIn =
+    passwd.find((entry) => entry.uid === ownerUid && entry.uid !== 0) ??
+    STAND_INS.map((name) => passwd.find((entry) => entry.name === name)).find((entry) => entry !== undefined);
+  if (standIn !== undefined) return { uid: standIn.uid, gid: standIn.gid };
+  throw new PermanentError(
+    `Cannot start the embedded Postgres as root: /etc/passwd has none of ${STAND_INS.join(', ')} to run it as; add one, run as another user, or set DATABASE_URL`,
+    { code: 'EMBEDDED_ACCOUNT', meta: { uid: ownUid } },
+  );
+}
+
+export function parsePasswd(text: string): Readonly<Record<'uid' | 'gid', number> & { name: string }>[] {
+  const entries = text.matchAll(/^([^:\n]+):[^:\n]*:(\d+):(\d+):/gm);
+  return [...entries].map(([, name = '', uid, gid]) => ({ name, uid: Number(uid), gid: Number(gid) }));
 }

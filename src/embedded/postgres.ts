@@ -7,24 +7,22 @@
  * `holders` exclusively is the last. A server whose holders were all killed runs on, and the next
  * command takes it over.
  */
-import { randomBytes } from 'node:crypto';
 import * as fs from 'node:fs';
-import { dirname, join, resolve } from 'node:path';
+import { join } from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { PermanentError, errorCode } from '../core/errors.ts';
-import { makeFolders } from '../core/folders.ts';
+import { PermanentError, RetryableError } from '../core/errors.ts';
 import type { Log } from '../core/log.ts';
-import { serverAccount } from './account.ts';
-import { findBinaries } from './binaries.ts';
-import { type Cluster, ensureData, ensureServer, giveTo, stopServer, SUPERUSER } from './cluster.ts';
-import { takeLock, waitForLock } from './file-lock.ts';
-import { findServer } from './server-processes.ts';
+import { waitFor } from '../core/waiting.ts';
+import { type Cluster, ensureData, openCluster, SUPERUSER } from './data-folder.ts';
+import { ensureServer, findServer, stopServer } from './server.ts';
 
 /** Longer than the longest start or stop of another command. */
 const TURN_TIMEOUT_MS = 120_000;
 const LOOK_EVERY_MS = 2_000;
 const NEVER = new AbortController().signal;
-const PASSWORD_BYTES = 24;
+const LOCK_POLL_MS = 20;
+const SQLITE_BUSY = 5;
 const DATABASE = 'postgres';
 
 type Said = Pick<Log, 'info' | 'warn'>;
@@ -50,16 +48,14 @@ export interface EmbeddedPostgres extends AsyncDisposable {
  * @throws RetryableError `EMBEDDED_START`, `EMBEDDED_BUSY`; the signal's reason when aborted
  */
 export async function startEmbeddedPostgres(options: EmbeddedPostgresOptions): Promise<EmbeddedPostgres> {
-  const { log, signal = NEVER } = options;
-  const cluster = await openCluster(options);
+  const { dataDir, log, signal = NEVER, durable = true } = options;
+  const cluster = await openCluster(dataDir, durable);
   return inTurn(cluster, signal, async () => {
     // Only somebody's turn takes it exclusively, and this is ours.
     const hold = takeLock(holdersLock(cluster), 'shared');
     if (hold === undefined) throw new Error(`${holdersLock(cluster)} is locked outside of a turn`);
     try {
-      const passwordFile = join(cluster.home, 'password');
-      const password = ensurePassword(cluster, passwordFile);
-      ensureData(cluster, passwordFile);
+      const password = await ensureData(cluster);
       const { pid, port } = await ensureServer(cluster, signal);
       log.info({ serverPid: pid, port, dir: cluster.dir }, 'Embedded Postgres ready');
       const stop = new AbortController();
@@ -80,53 +76,37 @@ export async function startEmbeddedPostgres(options: EmbeddedPostgresOptions): P
   });
 }
 
-async function openCluster({ dataDir, durable = true }: EmbeddedPostgresOptions): Promise<Cluster> {
-  const home = join(resolve(dataDir), 'postgres');
-  const ownUid = process.getuid?.() ?? 0;
-  const account = serverAccount(ownUid, await ownerOf(home, ownUid));
-  const binaries = findBinaries(account);
-  return { home, dir: join(home, 'cluster'), account, binaries, isDurable: durable };
+async function inTurn<Result>({ home }: Cluster, signal: AbortSignal, work: () => Promise<Result>) {
+  const path = join(home, 'turn.lock');
+  const limits = { waitMs: TURN_TIMEOUT_MS, stepMinMs: LOCK_POLL_MS, stepMaxMs: LOCK_POLL_MS, signal };
+  const message = `Cannot lock ${path}: another command has held it for ${TURN_TIMEOUT_MS / 1000} s; try again when it is done`;
+  const busy = () => new RetryableError(message, { code: 'EMBEDDED_BUSY', meta: { path } });
+  using held = new DisposableStack();
+  held.use(await waitFor(async () => takeLock(path, 'exclusive'), limits, busy));
+  return await work();
 }
 
 /**
- * Makes `home` where it is missing. Only we may change what lies in it: where another could, root would write
- * through whatever that one puts there.
- * @returns the uid that the data in it belongs to
+ * A lock that the kernel takes back from a process however it ends, kill -9 included. Node has no flock; SQLite's own
+ * locks on an empty database file are such locks, and need no stale-file rules.
+ * Any number of shared locks, or one exclusive lock, on the file (made where missing), until it is disposed of.
+ * @returns undefined while somebody else holds it in a way that excludes this
+ * @throws PermanentError `EMBEDDED_LOCK` where the file cannot be locked at all
  */
-async function ownerOf(home: string, ownUid: number): Promise<number> {
+function takeLock(path: string, mode: 'shared' | 'exclusive'): Disposable | undefined {
+  let database: DatabaseSync | undefined;
   try {
-    await makeFolders(dirname(home));
-    await makeFolders(home, 0o700);
-    const isOurs =
-      ownUid === 0
-        ? isOnlyRoots(fs.statSync(dirname(home)), true) && isOnlyRoots(fs.lstatSync(home), false)
-        : fs.statSync(home).uid === ownUid;
-    if (isOurs) return fs.lstatSync(join(home, 'cluster'), { throwIfNoEntry: false })?.uid ?? ownUid;
+    database = new DatabaseSync(path, { timeout: 0 });
+    database.exec(mode === 'exclusive' ? 'BEGIN EXCLUSIVE' : 'BEGIN; SELECT count(*) FROM sqlite_schema');
+    return database;
   } catch (error) {
-    throw notOurs(home, error);
+    database?.close();
+    if (error instanceof Error && 'errcode' in error && error.errcode === SQLITE_BUSY) return undefined;
+    throw new PermanentError(
+      `Cannot lock ${path}: the file cannot be opened and locked by this user; run as the user who made it, on a local disk`,
+      { code: 'EMBEDDED_LOCK', meta: { path }, cause: error },
+    );
   }
-  throw notOurs(home);
-}
-
-const STICKY = 0o1000;
-
-/** @param isParent where others may make files, as in /tmp, but not rename ours */
-function isOnlyRoots(found: fs.Stats, isParent: boolean): boolean {
-  const isClosed = (found.mode & 0o022) === 0 || (isParent && (found.mode & STICKY) !== 0);
-  return found.isDirectory() && found.uid === 0 && isClosed;
-}
-
-function notOurs(home: string, cause?: unknown): PermanentError {
-  return new PermanentError(
-    `Cannot use ${home} for the embedded Postgres: it belongs to another user, others may write it, or it cannot be written (${cause === undefined ? 'EACCES' : errorCode(cause)}); run as its owner, or set DATA_DIR`,
-    { code: 'EMBEDDED_NOT_OURS', meta: { home }, cause },
-  );
-}
-
-async function inTurn<Result>({ home }: Cluster, signal: AbortSignal, work: () => Promise<Result>) {
-  using held = new DisposableStack();
-  held.use(await waitForLock(join(home, 'turn.lock'), TURN_TIMEOUT_MS, signal));
-  return await work();
 }
 
 /**
@@ -160,32 +140,4 @@ async function leave(cluster: Cluster, hold: Disposable, log: Said): Promise<voi
   if (last === undefined || !fs.existsSync(cluster.dir)) return;
   if (await stopServer(cluster)) log.info({ dir: cluster.dir }, 'Embedded Postgres stopped');
   else log.warn({ dir: cluster.dir }, 'Embedded Postgres does not stop');
-}
-
-/** Made once, before the data folder that is made with it. Other users of the machine stay out. */
-function ensurePassword({ dir, home, account }: Cluster, path: string): string {
-  if (fs.existsSync(dir)) return readPassword(home, path);
-  const password = randomBytes(PASSWORD_BYTES).toString('base64url');
-  // Left by a start that was killed before there was any data.
-  fs.rmSync(path, { force: true });
-  // Exclusive, so it follows no link.
-  const file = fs.openSync(path, 'wx', 0o600);
-  fs.writeSync(file, password);
-  // initdb opens it again, as the server's user; nobody else enters the folder.
-  giveTo(account, file);
-  fs.fsyncSync(file);
-  fs.closeSync(file);
-  return password;
-}
-
-function readPassword(home: string, path: string): string {
-  try {
-    return fs.readFileSync(path, 'utf8').trim();
-  } catch (error) {
-    if (errorCode(error) !== 'ENOENT') throw notOurs(home, error);
-    throw new PermanentError(
-      `Cannot open the embedded Postgres in ${home}: its file 'password' is missing; put it back, or move the folder away to begin anew`,
-      { code: 'EMBEDDED_PASSWORD', meta: { home }, cause: error },
-    );
-  }
 }

@@ -1,32 +1,18 @@
 /**
- * One Postgres data folder and the server on it: made whole or not at all, started, recognised again
- * whoever started it, stopped. Callers hold the folder's lock (see postgres.ts) around every change.
- *
- * The server's user may be unable to enter the folders above (a checkout below /root), so server and
- * initdb are started inside the data folder and know it only as `/proc/self/cwd`.
+ * The server on a data folder: started, stopped, and recognised from the outside, whoever started it. Callers hold the
+ * folder's lock (see postgres.ts) around every change.
  */
-import { spawn, spawnSync } from 'node:child_process';
+import { spawn } from 'node:child_process';
+import { createHash } from 'node:crypto';
 import * as fs from 'node:fs';
 import { once } from 'node:events';
 import { createServer, type AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { PermanentError, RetryableError, errorCode } from '../core/errors.ts';
-import type { Account } from './account.ts';
-import { type Binaries, SERVER_ENV } from './binaries.ts';
-import {
-  type Server,
-  clusterName,
-  findServer,
-  readPidFile,
-  sendSignal,
-  serverPids,
-} from './server-processes.ts';
+import { RetryableError, errorCode } from '../core/errors.ts';
+import { SERVER_ENV } from './binaries.ts';
+import { type Cluster, HERE } from './data-folder.ts';
 
-export const SUPERUSER = 'ledger_mirror';
-
-const HERE = '/proc/self/cwd';
-const INITDB_TIMEOUT_MS = 60_000;
 /** Recovery after a crash replays at most a few checkpoints of WAL. */
 const START_TIMEOUT_MS = 60_000;
 const POLL_MS = 10;
@@ -51,57 +37,12 @@ const SERVER_SETTINGS = {
   log_min_messages: 'log',
 };
 
-export interface Cluster {
-  /** Holds the data folder, its password and the server's log. */
-  readonly home: string;
-  readonly dir: string;
-  readonly account: Account;
-  readonly binaries: Binaries;
-  /** false only for throw-away data: a killed server keeps it, a power cut does not. */
-  readonly isDurable: boolean;
-}
-
-/**
- * Makes the data folder where there is none. A crash on the way leaves only a staging folder, which the next call clears.
- * @throws PermanentError `EMBEDDED_INITDB`, `EMBEDDED_VERSION`
- */
-export function ensureData({ home, dir, account, binaries, isDurable }: Cluster, passwordFile: string): void {
-  const { major, binDir } = binaries;
-  clearStaging(home);
-  if (fs.existsSync(dir)) {
-    const found = fs.readFileSync(join(dir, 'PG_VERSION'), 'utf8').trim();
-    if (found === major) return;
-    throw new PermanentError(
-      `Cannot start the embedded Postgres on ${dir}: its data is of version ${found}, the binaries are ${major}; use the release that made it, or move the folder away to begin anew`,
-      { code: 'EMBEDDED_VERSION', meta: { dir, found, expected: major } },
-    );
-  }
-  const staging = fs.mkdtempSync(join(home, 'initdb-'));
-  withFolder(staging, (handle) => giveTo(account, handle));
-  const password = fs.openSync(passwordFile, 'r');
-  const args = ['-D', HERE, '-U', SUPERUSER, '--auth=scram-sha-256', '--pwfile=/proc/self/fd/3'];
-  args.push('--encoding=UTF8', '--locale=C', '--no-instructions', ...(isDurable ? [] : ['--no-sync']));
-  const ended = spawnSync(join(binDir, 'initdb'), args, {
-    ...account,
-    cwd: staging,
-    env: SERVER_ENV,
-    encoding: 'utf8',
-    stdio: ['ignore', 'ignore', 'pipe', password],
-    timeout: INITDB_TIMEOUT_MS,
-    killSignal: 'SIGKILL',
-  });
-  fs.closeSync(password);
-  if (ended.status !== 0) {
-    const stderr = (ended.stderr ?? '').slice(-LOG_TAIL_CHARS);
-    const end = ended.status ?? ended.signal ?? errorCode(ended.error);
-    const reason = stderr.trim().split('\n').at(-1) || `initdb ended with ${end}`;
-    throw new PermanentError(
-      `Cannot make the embedded Postgres's data folder in ${home}: ${reason}; free space or rights may be missing`,
-      { code: 'EMBEDDED_INITDB', meta: { home, stderr }, cause: ended.error },
-    );
-  }
-  fs.renameSync(staging, dir);
-  withFolder(home, fs.fsyncSync);
+/** What a server writes about itself. */
+interface Server {
+  readonly pid: number;
+  readonly port: number;
+  /** `starting`, `ready` or `stopping`. */
+  readonly status: string;
 }
 
 /**
@@ -201,17 +142,6 @@ export async function stopServer({ dir }: Cluster): Promise<boolean> {
   return serverPids(dir).length === 0;
 }
 
-/** What killed first starts left. An initdb that outlived its parent may still write: then the next start clears. */
-function clearStaging(home: string): void {
-  for (const name of fs.readdirSync(home).filter((entry) => entry.startsWith('initdb-'))) {
-    try {
-      fs.rmSync(join(home, name), { recursive: true, force: true });
-    } catch (error) {
-      if (!['ENOTEMPTY', 'ENOENT'].includes(errorCode(error))) throw error;
-    }
-  }
-}
-
 /** @param wanted taken where it is free */
 async function findFreePort(wanted = 0): Promise<number> {
   const server = createServer();
@@ -226,19 +156,59 @@ async function findFreePort(wanted = 0): Promise<number> {
   return port;
 }
 
-/** What root has just made, for the server's user; by handle, so that it is what was made. */
-export function giveTo({ uid, gid }: Account, handle: number): void {
-  if (uid !== undefined && gid !== undefined) fs.fchownSync(handle, uid, gid);
+/**
+ * Marks this folder's processes in their command lines, which any user may read (the working
+ * directory of another user's process needs a capability that containers do not have).
+ */
+function clusterName(dir: string): string {
+  const { dev, ino } = fs.statSync(dir, { bigint: true });
+  return `ledger_mirror_${createHash('sha256').update(`${dev}:${ino}`).digest('hex').slice(0, 12)}`;
 }
 
-function withFolder(path: string, work: (handle: number) => void): void {
-  const handle = fs.openSync(
-    path,
-    fs.constants.O_RDONLY | fs.constants.O_DIRECTORY | fs.constants.O_NOFOLLOW,
-  );
+/** Pids of every process of this folder's server. A zombie has no command line, so it is not counted. */
+function serverPids(dir: string): number[] {
+  const name = clusterName(dir);
+  return fs
+    .readdirSync('/proc')
+    .filter((entry) => /^\d+$/.test(entry) && isServing(entry, name))
+    .map(Number);
+}
+
+/** The server that runs on this data folder, whoever started it, ready or not. */
+export function findServer(dir: string): Server | undefined {
+  const file = readPidFile(dir);
+  return file !== undefined && isServing(String(file.pid), clusterName(dir)) ? file : undefined;
+}
+
+function isServing(pid: string, name: string): boolean {
   try {
-    work(handle);
-  } finally {
-    fs.closeSync(handle);
+    return (
+      fs.readFileSync(`/proc/${pid}/comm`, 'utf8') === 'postgres\n' &&
+      fs.readFileSync(`/proc/${pid}/cmdline`, 'utf8').includes(name)
+    );
+  } catch {
+    return false; // It ended in between.
+  }
+}
+
+/** `postmaster.pid`: pid, folder, start, port, socket, address, shared memory, status, a line each. */
+function readPidFile(dir: string): Server | undefined {
+  let lines: string[];
+  try {
+    lines = fs.readFileSync(join(dir, 'postmaster.pid'), 'utf8').split('\n');
+  } catch (error) {
+    if (errorCode(error) === 'ENOENT') return undefined;
+    throw error;
+  }
+  const [pid, port] = [Number(lines[0]), Number(lines[3])];
+  return pid > 0 && port > 0 ? { pid, port, status: (lines[7] ?? '').trim() } : undefined;
+}
+
+/** To a process that may have ended already. */
+function sendSignal(pid: number, signal: NodeJS.Signals): void {
+  try {
+    process.kill(pid, signal);
+  } catch (error) {
+    if (errorCode(error) !== 'ESRCH') throw error;
   }
 }
