@@ -12,7 +12,7 @@ const sandbox: Sandbox = await startSandbox(options, async (...asked) => {
 process.stdout.write(`${sandbox.url}\n`);
 // Each line is a duration in milliseconds to move the network ahead by; the end of input is the end.
 for await (const line of createInterface({ input: process.stdin })) {
-  sandbox.advance(Number(line));
+  sandbox.network.advance(Number(line));
   process.stdout.write('advanced\n');
 }
 await sandbox.stop();

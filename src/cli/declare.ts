@@ -2,7 +2,7 @@
 import { Argument, type Command, InvalidArgumentError, Option } from 'commander';
 import { integer } from '../config/value-forms.ts';
 import type { QueryFormat } from '../lake/query/query.ts';
-import { RELEASE_NAMES } from '../sandbox/release-names.ts';
+import { RELEASE_NAMES } from '../sandbox/options.ts';
 import { completionScript, SHELLS } from './completion.ts';
 import type { Handler } from './context.ts';
 

@@ -32,7 +32,7 @@ export async function expectLists(pool: Pool, network: Truth): Promise<void> {
 
 /** One line for each distinct checkpoint with how often it is listed; ties by their hash. */
 function checkpointLines(network: Truth): string[] {
-  const copies = new Map<string, { height: bigint; text: string; copies: number }>();
+  const copies = new Map<string, { height: number; text: string; copies: number }>();
   for (const { atBlock, hash, blockHash } of network.checkpoints()) {
     const text = `${atBlock} ${hash} ${blockHash}`;
     const found = copies.get(text) ?? { height: atBlock, text, copies: 0 };

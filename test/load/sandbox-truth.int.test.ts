@@ -13,7 +13,7 @@ import { verifyLake } from '../../src/lake/verify/verify-lake.ts';
 import { loadAll } from '../../src/load/load-all.ts';
 import type { LakeCheck } from '../../src/load/ports.ts';
 import { verify, type VerifyReport } from '../../src/load/verify.ts';
-import { RELEASE_NAMES } from '../../src/sandbox/release-names.ts';
+import { RELEASE_NAMES } from '../../src/sandbox/options.ts';
 import { type Sandbox, startSandbox } from '../support/sandbox.ts';
 import { openWarehouse, type Warehouse } from '../../src/postgres/database.ts';
 import { LakeStore } from '../../src/lake/store/lake-store.ts';

@@ -3,9 +3,9 @@ import { get } from 'node:http';
 import { gunzipSync } from 'node:zlib';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { parseInstant } from '../../src/core/time.ts';
-import { ACCOUNT_TYPE, NETWORK, type Account } from '../../src/sandbox/network/cycle.ts';
+import { ACCOUNT_TYPE, NETWORK, type Account } from '../../src/sandbox/network/ledger.ts';
 import { openNetwork } from '../../src/sandbox/network/network.ts';
-import { sandboxSettings } from '../../src/sandbox/options.ts';
+import { Settings } from '../../src/sandbox/options.ts';
 import { startSandbox, type Sandbox } from '../support/sandbox.ts';
 import { ask, exportOf, rowsOf } from './client.ts';
 
@@ -131,15 +131,15 @@ describe('what an export holds', () => {
 
 describe('money', () => {
   it('is conserved: each movement shows the balances it leads to, and no account goes below zero', () => {
-    const network = openNetwork(sandboxSettings({ parties: 60, historyMs: 6 * 3_600_000, entriesMean: 200 }));
+    const network = openNetwork(new Settings({ parties: 60, historyMs: 6 * 3_600_000, entriesMean: 200 }));
     let movements = 0;
     for (let party = 0; party < 60; party += 2) {
-      const pair = [...network.ledger.movementsOfPair(party, { from: 1, to: network.head().block })];
+      const pair = [...network.movementsOfPair(party, { from: 1, to: network.head().block })];
       const balances = new Map<string, bigint>();
       const wrong: string[] = [];
       const post = (account: Account, asset: number, amount: bigint, shown: bigint): void => {
         const key = `${account.owner} ${account.type} ${account.market} ${asset}`;
-        const outside = account.type === ACCOUNT_TYPE.external;
+        const outside = account.type === 'EXTERNAL';
         const balance = outside ? 0n : (balances.get(key) ?? 0n) + amount;
         balances.set(key, balance);
         if (balance < 0n || balance !== shown) wrong.push(`${key}: ${balance}, shown ${shown}`);
@@ -173,7 +173,7 @@ describe('money', () => {
     expect(sums.reduce((sum, { entries }) => sum + entries, 0)).toBe(rows.length);
     const general = sandbox.truth
       .balances(whale)
-      .filter(({ accountType }) => accountType === ACCOUNT_TYPE.general);
+      .filter(({ accountType }) => accountType === ACCOUNT_TYPE.GENERAL);
     expect(general.map(({ assetId }) => assetId).toSorted()).toEqual(sandbox.truth.assetIds().toSorted());
     expect(general.every(({ balance }) => balance > 0n)).toBe(true);
   });

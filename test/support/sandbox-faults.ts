@@ -54,7 +54,7 @@ const ROUTES = new Map<string, Route>([
   ['/api/v2/checkpoints', 'checkpoints'],
   ['/api/v2/ledgerentry/export', 'export'],
 ]);
-const JSON_TYPE = ['Content-Type', 'application/json'] as const;
+const JSON_TYPE = { 'Content-Type': 'application/json' };
 const FAILURE = new ServiceError('Internal', {
   code: 260002,
   message: 'failed to export ledger entries',
@@ -100,22 +100,22 @@ export function spoiltExport(
   { errorAfterBytes }: Misbehaviour,
 ): Answer | undefined {
   const isInMessages = form === 'messages';
-  const refuse = (error: ServiceError, headers: Answer['headers'] = []): Answer => ({
+  const refuse = (error: ServiceError, headers: Answer['headers'] = {}): Answer => ({
     status: error.status,
-    headers: [...headers, JSON_TYPE],
-    body: [Buffer.from(isInMessages ? error.body() : enveloped(error))],
+    headers: { ...headers, ...JSON_TYPE },
+    body: [Buffer.from(isInMessages ? error.body : enveloped(error))],
   });
   const isServed = answer === undefined || answer.status === 200;
   const hasAsset = query.has('assetId') || query.has('asset_id');
   if (assetRequired && isServed && !hasAsset) return refuse(ASSET_MISSING);
   if (answer === undefined || answer.status !== 200 || typeof answer.body === 'string') return answer;
-  const named = answer.headers.filter(([name]) => name !== 'Content-Type');
+  const { 'Content-Type': _type, ...named } = answer.headers;
   // Before the first byte an error has a status of its own.
   if (errorAfterBytes === 0) return refuse(FAILURE, named);
   const whole = errorAfterBytes === undefined ? answer.body : piecesUpTo(answer.body, errorAfterBytes);
   const sent = isInMessages ? asMessages(whole) : whole;
   const body = errorAfterBytes === undefined ? sent : endingInError(sent, isInMessages ? '\n' : '');
-  return isInMessages ? { ...answer, headers: [...named, JSON_TYPE], body } : { ...answer, body };
+  return isInMessages ? { ...answer, headers: { ...named, ...JSON_TYPE }, body } : { ...answer, body };
 }
 
 function* piecesUpTo(pieces: Iterable<Buffer>, atByte: number): Generator<Buffer> {
@@ -145,7 +145,7 @@ function* endingInError(pieces: Iterable<Buffer>, lineEnd: string): Generator<Bu
 }
 
 function enveloped(error: ServiceError): string {
-  return `{"error":${error.body()}}`;
+  return `{"error":${error.body}}`;
 }
 
 /** Sends an answer up to a byte; then the connection breaks, or falls silent until the client goes away. */
@@ -157,7 +157,7 @@ export async function sendBroken(
   signal: AbortSignal,
 ): Promise<void> {
   response.statusCode = status;
-  for (const [name, value] of headers) response.setHeader(name, value);
+  response.setHeaders(new Map(Object.entries(headers)));
   const isPacked = /gzip/i.test(request.headers['accept-encoding'] ?? '');
   const gzip = isPacked ? createGzip({ level: constants.Z_BEST_SPEED }) : undefined;
   if (gzip !== undefined) {

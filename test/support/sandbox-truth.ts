@@ -4,16 +4,17 @@
  */
 import { createHash } from 'node:crypto';
 import { DAY_MICROS, formatInstant, type Micros } from '../../src/core/time.ts';
-import type { CheckpointRow } from '../../src/sandbox/network/checkpoints.ts';
 import {
+  ACCOUNT_TYPE,
   ASSET_UNITS,
   NETWORK,
   NO_MARKET,
   type Account,
   type Movement,
-} from '../../src/sandbox/network/cycle.ts';
+} from '../../src/sandbox/network/ledger.ts';
+import type { CheckpointRow, Network } from '../../src/sandbox/network/network.ts';
 import { KIND } from '../../src/sandbox/network/seeded.ts';
-import type { Network } from '../../src/sandbox/network/network.ts';
+import { openRowWriter } from '../../src/sandbox/release.ts';
 
 /** Which entries: `[from, to)` of their time, and one asset or all. */
 export interface TruthWindow {
@@ -60,7 +61,7 @@ export class Truth {
   /** The newest block's height and the instant the network has reached. */
   head(): { height: bigint; time: Micros } {
     const { block, time } = this.#network.head();
-    return { height: this.#network.chain.heightOf(block), time };
+    return { height: BigInt(block), time };
   }
 
   /** How many parties there are, `network` not counted. */
@@ -75,8 +76,7 @@ export class Truth {
 
   /** Every checkpoint that is served, oldest first, each as often as it is listed. */
   *checkpoints(): Generator<CheckpointRow> {
-    const { block, time } = this.#network.head();
-    const { from, to } = this.#network.checkpoints.visible(block, time);
+    const { from, to } = this.#network.checkpoints.visible(this.#network.head());
     for (let position = from; position < to; position += 1) yield this.#network.checkpoints.row(position);
   }
 
@@ -119,7 +119,7 @@ export class Truth {
       balances.set(key, balance);
     };
     const blocks = { from: 1, to: this.#network.head().block };
-    for (const { from, to, asset, quantity } of this.#network.ledger.movementsOfPair(party, blocks)) {
+    for (const { from, to, asset, quantity } of this.#network.movementsOfPair(party, blocks)) {
       post(from, asset, -quantity);
       post(to, asset, quantity);
     }
@@ -127,13 +127,14 @@ export class Truth {
   }
 
   #writerFor(partyId: string): (movement: Movement) => string {
-    return this.#network.release.rowWriter(this.#network, this.#indexOf(partyId) ?? NETWORK);
+    return openRowWriter(this.#network, this.#indexOf(partyId) ?? NETWORK);
   }
 
   *#exported(partyId: string, window: TruthWindow): Generator<Movement> {
     const party = this.#indexOf(partyId);
     if (party === undefined) return;
-    const asset = window.assetId === undefined ? undefined : this.#network.assetOf(window.assetId);
+    const asset =
+      window.assetId === undefined ? undefined : this.#network.ids.indexOf(KIND.asset, window.assetId);
     if (window.assetId !== undefined && asset === undefined) return;
     const { chain } = this.#network;
     const { block: head } = this.#network.head();
@@ -141,7 +142,7 @@ export class Truth {
       from: window.from === undefined ? 1 : chain.firstFrom(window.from),
       to: window.to === undefined ? head : Math.min(head, chain.firstFrom(window.to) - 1),
     };
-    for (const movement of this.#network.ledger.movementsOfPair(party, blocks)) {
+    for (const movement of this.#network.movementsOfPair(party, blocks)) {
       // 0.71.4 means to export what leaves the party, later releases what comes in as well.
       const isMeant = this.#network.settings.release !== '0.71.4' && movement.to.owner === party;
       if (movement.from.owner !== party && !isMeant) continue;
@@ -169,7 +170,7 @@ export class Truth {
     return {
       assetId: ids.id(KIND.asset, asset),
       marketId: account.market === NO_MARKET ? undefined : ids.id(KIND.market, account.market),
-      accountType: account.type,
+      accountType: ACCOUNT_TYPE[account.type],
       balance: 0n,
     };
   }

@@ -25,6 +25,8 @@ export interface SandboxOptions extends ServedOptions, ExportHabits {
 }
 
 export interface Sandbox extends Served {
+  /** Moves the network ahead: blocks are made, and whatever happens in them is served from now on. */
+  readonly advance: (durationMs: number) => void;
   readonly truth: Truth;
   readonly requests: RequestCounts;
   readonly faults: Faults;
@@ -52,7 +54,7 @@ export async function startSandbox(options: SandboxOptions = {}): Promise<Sandbo
     function answerSpoilt(): Answer | undefined {
       if (misbehaviour.answer !== undefined) {
         const { status, body, headers = { 'Content-Type': 'application/json' } } = misbehaviour.answer;
-        return { status, headers: Object.entries(headers), body };
+        return { status, headers, body };
       }
       const answer = answerTo();
       const isExport = asked.route === 'export' && asked.method === 'GET';
@@ -76,7 +78,8 @@ export async function startSandbox(options: SandboxOptions = {}): Promise<Sandbo
     }
   });
   const truth = new Truth(served.network);
-  return { ...served, truth, requests, faults, fatalQuestions: () => fatalQuestions };
+  const { advance } = served.network;
+  return { ...served, advance, truth, requests, faults, fatalQuestions: () => fatalQuestions };
 }
 
 /** Asked in the order they were added; the first answer counts. */

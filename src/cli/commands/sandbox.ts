@@ -5,12 +5,11 @@ import { dirname, join } from 'node:path';
 import { makeFolders } from '../../core/folders.ts';
 import { DAY_MICROS, formatInstant, nowMicros, type Micros } from '../../core/time.ts';
 import { startSandbox } from '../../sandbox/http/server.ts';
-import type { SandboxOptions } from '../../sandbox/options.ts';
+import type { Settings } from '../../sandbox/options.ts';
 import type { Handler } from '../context.ts';
 import { commandOn } from '../typed.ts';
 
-type Options = Pick<SandboxOptions, 'host' | 'port' | 'seed' | 'release'> & {
-  readonly parties: number;
+type Options = Pick<Settings, 'host' | 'port' | 'seed' | 'release' | 'parties'> & {
   readonly entries: number;
 };
 

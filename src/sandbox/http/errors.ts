@@ -1,7 +1,7 @@
-/** What the service answers, and its errors: a status, a body of three fields, in one of two shapes. */
+/** What the service answers, and its errors: a status, a body of three fields. */
 
 /** Several values of one name become several lines. */
-export type Headers = readonly (readonly [string, string | readonly string[]])[];
+export type Headers = Readonly<Record<string, string | string[]>>;
 
 export interface Answer {
   readonly status: number;
@@ -22,40 +22,30 @@ const STATUS = {
 
 export type StatusName = keyof typeof STATUS;
 
-/** Its code is the service's own number of the error. */
-export type ErrorDetail = Readonly<Record<'message' | 'inner', string> & { code: number }>;
-
-/**
- * A failure that the service answers. Errors of the gateway (`origin`) never reached a handler, so they
- * carry none of a handler's headers and, on the export, no envelope.
- */
+/** A failure that the service answers. */
 export class ServiceError extends Error {
   readonly status: number;
-  readonly origin: 'handler' | 'gateway';
-  readonly #members: readonly string[];
+  readonly body: string;
 
+  /** @param detail its code is the service's own number of the error */
   constructor(
     name: StatusName,
-    detail: ErrorDetail | undefined,
+    detail?: Readonly<Record<'message' | 'inner', string> & { code: number }>,
     message: string = STATUS[name].message,
-    origin: 'handler' | 'gateway' = 'handler',
   ) {
-    super(detail === undefined ? message : `${message}: ${detail.message}: ${detail.inner}`);
-    this.name = 'ServiceError';
+    super(message);
     this.status = STATUS[name].http;
-    this.origin = origin;
-    const details = detail && { '@type': 'type.googleapis.com/vega.ErrorDetail', ...detail };
-    const members = { code: STATUS[name].grpc, message, details: details === undefined ? [] : [details] };
-    this.#members = Object.entries(members).map(([key, value]) => `"${key}":${JSON.stringify(value)}`);
-  }
-
-  /** @param separator the export's own JSON writer puts spaces in */
-  body(separator: ',' | ', ' = ','): string {
-    return `{${this.#members.join(separator)}}`;
+    const details = detail && [{ '@type': 'type.googleapis.com/vega.ErrorDetail', ...detail }];
+    this.body = JSON.stringify({ code: STATUS[name].grpc, message, details: details ?? [] });
   }
 }
 
-/** An error of the gateway itself: a parameter it cannot read, an unknown path, a wrong method. */
-export function gatewayError(name: StatusName, message?: string): ServiceError {
-  return new ServiceError(name, undefined, message, 'gateway');
+/**
+ * An error of the gateway itself: a parameter it cannot read, an unknown path, a wrong method. It never reached a
+ * handler, so it carries none of a handler's headers and, on the export, no envelope.
+ */
+export class GatewayError extends ServiceError {
+  constructor(name: StatusName, message?: string) {
+    super(name, undefined, message);
+  }
 }

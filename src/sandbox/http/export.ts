@@ -3,9 +3,10 @@
  * about a MiB as the service sends them. Nothing is sent before the first piece is full, or all is read.
  */
 import { floorSecond, type Micros } from '../../core/time.ts';
-import type { Network } from '../network/network.ts';
-import { rfc3339Nano } from '../network/chain.ts';
-import { ServiceError, type Answer } from './errors.ts';
+import { rfc3339Nano, type Network } from '../network/network.ts';
+import { KIND } from '../network/seeded.ts';
+import { openRowWriter, RELEASES } from '../release.ts';
+import { GatewayError, ServiceError, type Answer } from './errors.ts';
 import { Query } from './query.ts';
 
 /** The service sends what it has as soon as it has this much. */
@@ -14,39 +15,33 @@ const ID = /^[0-9a-f]{64}$/i;
 /** One that is asked for and that nobody has. */
 const NO_ASSET = -1;
 
-/** Its range is half-open, on whole seconds: what is below a second is cut off, of both. */
-type ExportRequest = ReturnType<typeof exportRequest>;
-
 /**
  * @param call the number of this call
  * @returns undefined where the question kills a node of this release
  */
 export function answerExport(network: Network, queryText: string, call: number): Answer | undefined {
   try {
-    const asked = exportRequest(new Query(queryText));
-    if (network.release.dies && asked.from === undefined && asked.to !== undefined) return undefined;
-    const name = ['Content-Disposition', disposition(asked)] as const;
-    return {
-      status: 200,
-      headers: [name, ['Content-Type', 'text/csv']],
-      body: csvPieces(network, asked, call),
-    };
+    const asked = readRequest(new Query(queryText));
+    const { dies } = RELEASES[network.settings.release];
+    if (dies && asked.from === undefined && asked.to !== undefined) return undefined;
+    const headers = { 'Content-Disposition': disposition(asked), 'Content-Type': 'text/csv' };
+    return { status: 200, headers, body: csvPieces(network, asked, call) };
   } catch (error) {
     if (!(error instanceof ServiceError)) throw error;
-    const isOfGateway = error.origin === 'gateway';
-    // In pieces, as the service does: without a length.
-    const body = isOfGateway ? error.body(', ') : [Buffer.from(`{"error":${error.body()}}`)];
-    return { status: error.status, headers: [['Content-Type', 'application/json']], body };
+    const headers = { 'Content-Type': 'application/json' };
+    // The gateway's own JSON writer puts spaces in here; a handler's error comes in pieces, without a length.
+    const isOfGateway = error instanceof GatewayError;
+    const body = isOfGateway ? error.body.replaceAll(',"', ', "') : [Buffer.from(`{"error":${error.body}}`)];
+    return { status: error.status, headers, body };
   }
 }
 
-/**
- * What an export is asked for.
- * @throws ServiceError 400: a parameter that cannot be read, or is missing, or is no id
- */
-function exportRequest(query: Query) {
-  const from = query.int64('date_range.start_timestamp');
-  const to = query.int64('date_range.end_timestamp');
+/** Its range is half-open, on whole seconds: what is below a second is cut off, of both. */
+type ExportRequest = ReturnType<typeof readRequest>;
+
+/** @throws ServiceError 400: a parameter that cannot be read, or is missing, or is no id */
+function readRequest(query: Query) {
+  const [from, to] = [query.int64('date_range.start_timestamp'), query.int64('date_range.end_timestamp')];
   const partyId = query.text('party_id') ?? '';
   const assetId = query.text('asset_id');
   if (partyId === '') throw invalid(10014, 'missing party id');
@@ -74,16 +69,15 @@ function disposition({ partyId, assetId, from, to }: ExportRequest): string {
 }
 
 /** The CSV in pieces that end on a row. */
-function* csvPieces(network: Network, asked: ExportRequest, call: number): Generator<Buffer> {
-  const { release, ledger, chain } = network;
+function* csvPieces(network: Network, { partyId, assetId, from, to }: ExportRequest, call: number) {
+  const { header, select } = RELEASES[network.settings.release];
   const { block: headBlock } = network.head();
-  const { partyId, assetId, ...range } = asked;
   const party = network.parties.indexOf(partyId, headBlock);
-  let piece = release.header;
+  let piece = header;
   if (party !== undefined) {
-    const asset = assetId === undefined ? undefined : (network.assetOf(assetId) ?? NO_ASSET);
-    const write = release.rowWriter(network, party);
-    for (const movement of release.select(ledger, chain, { ...range, party, asset, headBlock, call })) {
+    const asset = assetId === undefined ? undefined : (network.ids.indexOf(KIND.asset, assetId) ?? NO_ASSET);
+    const write = openRowWriter(network, party);
+    for (const movement of select(network, { party, asset, from, to, headBlock, call })) {
       piece += write(movement);
       if (piece.length < PIECE_BYTES) continue;
       yield Buffer.from(piece, 'latin1');

@@ -1,24 +1,58 @@
-/**
- * The two lists as the head sees them, and their JSON. Edges are written as text: a page of a thousand is
- * a few milliseconds' work.
- */
+/** The two lists as the head sees them, and what the service answers of them. */
 import { z } from 'zod';
 import { errorLine } from '../../core/errors.ts';
 import { canonicalId, NETWORK_PARTY } from '../../core/ids.ts';
 import { parseInstant } from '../../core/time.ts';
-import { rfc3339Nano } from '../network/chain.ts';
-import type { Head, Network } from '../network/network.ts';
-import type { PartyRow } from '../network/parties.ts';
-import { ServiceError, type StatusName } from './errors.ts';
-import type { Edge, Listing, Page } from './paging.ts';
+import { rfc3339Nano, type Head, type Network, type PartyRow } from '../network/network.ts';
+import { GatewayError, ServiceError, type Answer, type Headers, type StatusName } from './errors.ts';
+import { openPage, readPageParameters, type Edge, type Listing, type Page } from './paging.ts';
+import { Query } from './query.ts';
+import type { Admission } from './rate-limit.ts';
 
+const JSON_TYPE: Headers = { 'Content-Type': 'application/json' };
+/** The handlers' own headers carry gRPC's content type along; so an error has two. */
+const JSON_AND_GRPC: Headers = { 'Content-Type': ['application/json', 'application/grpc'] };
 /** The row that every network begins with; it has no time, so no cursor compares with it. */
-const NETWORK_EDGE: Edge = writePartyEdge(NETWORK_PARTY, '01', 'null');
+const NETWORK_EDGE = partyEdge(NETWORK_PARTY, '01', null);
 /** An edge of a party, and of a checkpoint, in the service's own encoding: about that much. */
 const PARTY_EDGE_BYTES = 330;
 const CHECKPOINT_EDGE_BYTES = 180;
 /** Ids of any length are looked up; that nobody has a short one is another matter. */
 const HEX = /^(?:[0-9a-f]{2})*$/i;
+
+/** @param admit asks the rate limit, which sits behind the gateway */
+export function answerList(
+  network: Network,
+  list: 'parties' | 'checkpoints',
+  queryText: string,
+  admit: () => Admission,
+): Answer {
+  const head = network.head();
+  let headers: Headers = {};
+  try {
+    const query = new Query(queryText);
+    const partyId = query.text('party_id') ?? '';
+    const parameters = readPageParameters(query);
+    const { refused, headers: ofLimit } = admit();
+    const micros = head.block === 0 ? 0n : network.chain.timeOf(head.block);
+    headers = { ...ofLimit, 'X-Block-Height': `${head.block}`, 'X-Block-Timestamp': `${micros * 1000n}` };
+    if (refused !== undefined) throw refused;
+    const cutPage = openPage(parameters);
+    const open = list === 'parties' ? openPartyList : openCheckpointList;
+    const isLookup = list === 'parties' && partyId !== '';
+    const page = isLookup ? pageOfParty(network, partyId, head) : cutPage(open(network, head));
+    const { edges: found, ...flags } = page;
+    const edges = found.map(({ node, cursor }) => ({ node, cursor: Buffer.from(cursor).toString('base64') }));
+    const ends = { startCursor: edges[0]?.cursor ?? '', endCursor: edges.at(-1)?.cursor ?? '' };
+    const json = { [list]: { edges, pageInfo: { ...flags, ...ends } } };
+    const body = JSON.stringify(json, undefined, query.has('pretty') ? 1 : 0);
+    return { status: 200, headers: { ...JSON_TYPE, ...headers }, body };
+  } catch (error) {
+    if (!(error instanceof ServiceError)) throw error;
+    const type = error instanceof GatewayError ? JSON_TYPE : JSON_AND_GRPC;
+    return { status: error.status, headers: { ...type, ...headers }, body: error.body };
+  }
+}
 
 export function openPartyList({ parties, chain }: Network, head: Head): Listing {
   const count = parties.countBy(head.block);
@@ -47,56 +81,12 @@ export function openPartyList({ parties, chain }: Network, head: Head): Listing 
   };
 }
 
-export function openCheckpointList({ checkpoints, chain }: Network, head: Head): Listing {
-  return {
-    ...checkpoints.visible(head.block, head.time),
-    nullRows: 0,
-    edgeBytes: CHECKPOINT_EDGE_BYTES,
-    failed: checkpointsFailed,
-    edges: (from, to, { isDescending, isCursored }) => {
-      const turn = (isDescending ? 1 : 0) + (isCursored ? 2 : 0);
-      return Array.from({ length: to - from }, (_, nth) => {
-        const { hash, blockHash, atBlock } = checkpoints.row(from + nth, turn);
-        return {
-          node: `{"hash":"${hash}","blockHash":"${blockHash}","atBlock":"${atBlock}"}`,
-          cursor: `{"blockHeight":${atBlock}}`,
-        };
-      });
-    },
-    place: (cursor) => {
-      const { blockheight = 0n } = readCursor(checkpointCursor, cursor, checkpointsFailed);
-      if (blockheight === 0n) return 'empty';
-      const block = chain.blockOf(blockheight);
-      return { floor: checkpoints.floor(block), ceil: checkpoints.floor(block + 1) };
-    },
-  };
-}
-
-/** The JSON of a page: compact, in the service's order of fields. */
-export function pageJson(list: 'parties' | 'checkpoints', page: Page): string {
-  const cursors = page.edges.map((edge) => Buffer.from(edge.cursor, 'utf8').toString('base64'));
-  const edges = page.edges.map((edge, nth) => `{"node":${edge.node},"cursor":"${cursors[nth]}"}`);
-  return (
-    `{"${list}":{"edges":[${edges.join(',')}],"pageInfo":{"hasNextPage":${page.hasNextPage},` +
-    `"hasPreviousPage":${page.hasPreviousPage},"startCursor":"${cursors[0] ?? ''}",` +
-    `"endCursor":"${cursors.at(-1) ?? ''}"}}}`
-  );
-}
-
-function partiesFailed(inner: string, status: StatusName = 'Internal'): ServiceError {
-  return new ServiceError(status, { code: 50001, message: 'failed to get parties', inner });
-}
-
-function checkpointsFailed(inner: string): ServiceError {
-  return new ServiceError('Internal', { code: 290001, message: 'failed to get checkpoints', inner });
-}
-
 /**
  * The page of a list that was filtered by party id: one edge, whatever page was asked for.
  * @throws ServiceError 400 where `partyId` is no id, 404 where nobody has it
  */
-export function pageOfParty({ parties }: Network, partyId: string, head: Head): Page {
-  const page = (edge: Edge): Page => ({ edges: [edge], hasNextPage: false, hasPreviousPage: false });
+function pageOfParty({ parties }: Network, partyId: string, head: Head): Page {
+  const page = (edge: Edge) => ({ edges: [edge], hasNextPage: false, hasPreviousPage: false });
   const isId = canonicalId(partyId) === partyId;
   if (!isId && !HEX.test(partyId)) {
     const inner = `decoding '${partyId}': not a valid hex id (or well known exception)`;
@@ -109,36 +99,57 @@ export function pageOfParty({ parties }: Network, partyId: string, head: Head): 
 }
 
 function describeParty({ id, txHash, firstSeen }: PartyRow): Edge {
-  return writePartyEdge(id, txHash, `"${rfc3339Nano(firstSeen)}"`);
+  return partyEdge(id, txHash, rfc3339Nano(firstSeen));
 }
 
-function writePartyEdge(id: string, txHash: string, vegaTime: string): Edge {
-  return { node: `{"id":"${id}"}`, cursor: `{"ID":"${id}","TxHash":"${txHash}","VegaTime":${vegaTime}}` };
+function partyEdge(id: string, txHash: string, vegaTime: string | null): Edge {
+  return { node: { id }, cursor: JSON.stringify({ ID: id, TxHash: txHash, VegaTime: vegaTime }) };
+}
+
+function partiesFailed(inner: string, status: StatusName = 'Internal'): ServiceError {
+  return new ServiceError(status, { code: 50001, message: 'failed to get parties', inner });
+}
+
+export function openCheckpointList({ checkpoints }: Network, head: Head): Listing {
+  return {
+    ...checkpoints.visible(head),
+    nullRows: 0,
+    edgeBytes: CHECKPOINT_EDGE_BYTES,
+    failed: checkpointsFailed,
+    edges: (from, to, { isDescending, isCursored }) => {
+      const turn = (isDescending ? 1 : 0) + (isCursored ? 2 : 0);
+      return Array.from({ length: to - from }, (_, nth) => {
+        const { atBlock, ...node } = checkpoints.row(from + nth, turn);
+        const cursor = JSON.stringify({ blockHeight: atBlock });
+        return { node: { ...node, atBlock: `${atBlock}` }, cursor };
+      });
+    },
+    place: (cursor) => {
+      const { blockheight = 0 } = readCursor(checkpointCursor, cursor, checkpointsFailed);
+      if (blockheight === 0) return 'empty';
+      return { floor: checkpoints.floor(blockheight), ceil: checkpoints.floor(blockheight + 1) };
+    },
+  };
+}
+
+function checkpointsFailed(inner: string): ServiceError {
+  return new ServiceError('Internal', { code: 290001, message: 'failed to get checkpoints', inner });
 }
 
 const cursorJson = z.record(z.string(), z.unknown()).nullable();
 const partyCursor = z.object({ id: z.string(), txhash: z.string(), vegatime: z.string() }).partial();
-const checkpointCursor = z.object({ blockheight: z.int64() }).partial();
+const checkpointCursor = z.object({ blockheight: z.int() }).partial();
 
 /**
  * Reads a cursor's JSON as Go does: names in any case, unknown fields skipped, null as absent.
  * @throws ServiceError 500: the cursor is only read when the query is built
  */
-function readCursor<Fields>(
-  shape: z.ZodType<Fields>,
-  text: string,
-  failed: (inner: string) => ServiceError,
-): Fields {
+function readCursor<Fields>(shape: z.ZodType<Fields>, text: string, failed: Listing['failed']): Fields {
   try {
-    const json = cursorJson.parse(JSON.parse(text, exactIntegers)) ?? {};
-    const given = Object.entries(json).filter(([, value]) => value !== null);
-    return shape.parse(Object.fromEntries(given.map(([name, value]) => [name.toLowerCase(), value])));
+    const given = Object.entries(cursorJson.parse(JSON.parse(text)) ?? {});
+    const present = given.filter(([, value]) => value !== null);
+    return shape.parse(Object.fromEntries(present.map(([name, value]) => [name.toLowerCase(), value])));
   } catch (error) {
     throw failed(errorLine(error));
   }
-}
-
-function exactIntegers(_name: string, value: unknown, context?: { source?: string }): unknown {
-  const source = context?.source;
-  return typeof value === 'number' && source !== undefined && /^-?\d+$/.test(source) ? BigInt(source) : value;
 }

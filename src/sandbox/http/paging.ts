@@ -20,22 +20,12 @@ export interface PageParameters {
   readonly newestFirst?: boolean | undefined;
 }
 
-/** A request for a page, checked. */
-export interface PageRequest {
-  readonly isBackward: boolean;
-  /** undefined: every row. */
-  readonly rowsMax: number | undefined;
-  /** The JSON text that a cursor is base64 of. */
-  readonly cursor: string | undefined;
-  readonly newestFirst: boolean;
-}
-
 /**
  * Where a cursor stands among the positions of a list. `empty`: it has no value, so the query gets no predicate.
  * `null`: its value is NULL, with which no row compares. `floor`: the first position not before it; `ceil`:
  * the first behind it.
  */
-export type CursorPlace = 'empty' | 'null' | { readonly floor: number; readonly ceil: number };
+type CursorPlace = 'empty' | 'null' | { readonly floor: number; readonly ceil: number };
 
 /** A list by position, oldest first. Rows that no cursor can reach stand at the end. */
 export interface Listing {
@@ -57,8 +47,7 @@ export interface Listing {
 }
 
 export interface Edge {
-  /** The node's JSON. */
-  readonly node: string;
+  readonly node: Readonly<Record<string, string>>;
   /** The cursor's JSON text, not yet base64. */
   readonly cursor: string;
 }
@@ -79,9 +68,17 @@ export function readPageParameters(query: Query): PageParameters {
   };
 }
 
-/** Checks the parameters; what does not belong together is mostly ignored, as the service does. */
-export function pageRequest(given: PageParameters): PageRequest {
-  const { first, after, last, before } = given;
+/**
+ * Checks the parameters; what does not belong together is mostly ignored, as the service does.
+ * @returns cuts the page that was asked for out of a list
+ */
+export function openPage({
+  first,
+  after,
+  last,
+  before,
+  newestFirst,
+}: PageParameters): (list: Listing) => Page {
   if (after !== undefined && before !== undefined) {
     throw invalidPagination('cannot set both a before and after cursor');
   }
@@ -90,12 +87,46 @@ export function pageRequest(given: PageParameters): PageRequest {
   const [rows, text] = isBackward ? [last, before] : [first, after];
   const cursor = text === undefined ? undefined : decodeCursor(isBackward ? 'before' : 'after', text);
   // Nothing at all gets a default page; only an order gets every row there is.
-  const isUnlimited = rows === undefined && text === undefined && given.newestFirst !== undefined;
-  const rowsMax = isUnlimited ? undefined : (rows ?? PAGE_ROWS_DEFAULT);
-  if (rowsMax !== undefined && rowsMax <= 0) {
-    throw invalidPagination('pagination limit must be greater than 0');
+  const isUnlimited = rows === undefined && text === undefined && newestFirst !== undefined;
+  const rowsMax = isUnlimited ? Infinity : (rows ?? PAGE_ROWS_DEFAULT);
+  if (rowsMax <= 0) throw invalidPagination('pagination limit must be greater than 0');
+  const [isDescending, isCursored] = [isBackward !== (newestFirst ?? true), cursor !== undefined];
+
+  /** The positions that the cursor leaves of a list. */
+  function findRange(list: Listing) {
+    const { from, to, nullRows } = list;
+    const at = cursor === undefined ? 'empty' : list.place(cursor);
+    if (at === 'empty') return { from, to };
+    if (at === 'null') return { from, to: from };
+    return isDescending
+      ? { from, to: Math.min(to - nullRows, at.ceil) }
+      : { from: Math.max(from, at.floor), to: to - nullRows };
   }
-  return { isBackward, rowsMax, cursor, newestFirst: given.newestFirst ?? true };
+
+  return (list) => {
+    const limit = rowsMax + (isCursored ? 2 : 1);
+    if (!isUnlimited && limit > INT32_MAX) throw list.failed('LIMIT must not be negative (SQLSTATE 2201W)');
+    const { from, to } = findRange(list);
+    const count = Math.max(0, Math.min(limit, to - from));
+    const answerBytes = count * list.edgeBytes;
+    if (answerBytes > ANSWER_BYTES_MAX) {
+      const message = `grpc: received message larger than max (${answerBytes} vs. ${ANSWER_BYTES_MAX})`;
+      throw new ServiceError('ResourceExhausted', undefined, message);
+    }
+    const start = isDescending ? to - count : from;
+    const found = list.edges(start, start + count, { isDescending, isCursored });
+    const edges = isDescending ? found.toReversed() : found;
+
+    // Drops the rows that were read beyond the page, judging by how many came. With a cursor the first row is taken for
+    // the cursor's own and dropped unseen: where that row is gone, a real one is lost.
+    const isLongest = count === rowsMax + 2;
+    const isAhead = isLongest || (count === rowsMax + 1 && !isCursored);
+    const isBehind = isLongest || (isCursored && (count === rowsMax + 1 || edges[0]?.cursor === cursor));
+    const shown = edges.slice(isBehind ? 1 : 0, isAhead ? -1 : undefined);
+    return isBackward
+      ? { edges: shown.toReversed(), hasNextPage: isBehind, hasPreviousPage: isAhead }
+      : { edges: shown, hasNextPage: isAhead, hasPreviousPage: isBehind };
+  };
 }
 
 function invalidPagination(inner: string): ServiceError {
@@ -113,40 +144,4 @@ function decodeCursor(name: 'after' | 'before', value: string): string {
     throw invalidPagination(`${failed}: failed to decode cursor: illegal base64 data at input byte ${at}`);
   }
   return Buffer.from(text, 'base64').toString('utf8');
-}
-
-/** One page of a list. @param request its cursor must be a cursor of this list */
-export function pageOf(listing: Listing, { isBackward, rowsMax, cursor, newestFirst }: PageRequest): Page {
-  const [isDescending, isCursored] = [isBackward !== newestFirst, cursor !== undefined];
-  const limit = (rowsMax ?? 0) + (isCursored ? 2 : 1);
-  if (limit > INT32_MAX) throw listing.failed('LIMIT must not be negative (SQLSTATE 2201W)');
-
-  let { from, to } = listing;
-  const place = cursor === undefined ? 'empty' : listing.place(cursor);
-  if (place === 'null') to = from;
-  else if (place !== 'empty') {
-    to -= listing.nullRows;
-    if (isDescending) to = Math.min(to, place.ceil);
-    else from = Math.max(from, place.floor);
-  }
-  const count = Math.max(0, rowsMax === undefined ? to - from : Math.min(limit, to - from));
-  const answerBytes = count * listing.edgeBytes;
-  if (answerBytes > ANSWER_BYTES_MAX) {
-    const message = `grpc: received message larger than max (${answerBytes} vs. ${ANSWER_BYTES_MAX})`;
-    throw new ServiceError('ResourceExhausted', undefined, message);
-  }
-  const start = isDescending ? to - count : from;
-  const found = listing.edges(start, start + count, { isDescending, isCursored });
-  const edges = isDescending ? found.toReversed() : found;
-  if (rowsMax === undefined) return { edges, hasNextPage: false, hasPreviousPage: false };
-
-  // Drops the rows that were read beyond the page, judging by how many came. With a cursor the first row is taken for
-  // the cursor's own and dropped unseen: where that row is gone, a real one is lost.
-  const isLongest = count === rowsMax + 2;
-  const isAhead = isLongest || (count === rowsMax + 1 && !isCursored);
-  const isBehind = isLongest || (isCursored && (count === rowsMax + 1 || edges[0]?.cursor === cursor));
-  const shown = edges.slice(isBehind ? 1 : 0, isAhead ? -1 : undefined);
-  return isBackward
-    ? { edges: shown.toReversed(), hasNextPage: isBehind, hasPreviousPage: isAhead }
-    : { edges: shown, hasNextPage: isAhead, hasPreviousPage: isBehind };
 }

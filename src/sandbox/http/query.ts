@@ -3,21 +3,21 @@
  * value parsed as Go parses it, and the gateway's own words where it cannot.
  */
 import { unescape as unescapePercent } from 'node:querystring';
-import { gatewayError } from './errors.ts';
+import { GatewayError } from './errors.ts';
 
 /** Parameters that only have members; a value of their own cannot be read. */
 const MESSAGES = { pagination: 'datanode.api.v2.Pagination', date_range: 'datanode.api.v2.DateRange' };
-const TRUE = new Set(['1', 't', 'T', 'true', 'TRUE', 'True']);
-const FALSE = new Set(['0', 'f', 'F', 'false', 'FALSE', 'False']);
+const TRUE = ['1', 't', 'T', 'true', 'TRUE', 'True'];
+const FALSE = ['0', 'f', 'F', 'false', 'FALSE', 'False'];
 
 /** The parameters of one request, asked by their name in the service's definitions (`pagination.newest_first`). */
 export class Query {
   readonly #values = new Map<string, string[]>();
 
-  /** @throws ServiceError 400 where the text is no query string */
+  /** @throws GatewayError 400 where the text is no query string */
   constructor(text: string) {
     for (const part of text.split('&').filter((given) => given !== '')) {
-      if (part.includes(';')) throw gatewayError('InvalidArgument', 'invalid semicolon separator in query');
+      if (part.includes(';')) throw refuse('invalid semicolon separator in query');
       const [, name = '', value = ''] = /^([^=]*)=?(.*)$/s.exec(part)?.map(unescapeText) ?? [];
       // `a[b]=c` is read as the two values b and c of a.
       const [, outer, member] = /^(.*)\[(.*)\]$/.exec(name) ?? [];
@@ -37,33 +37,28 @@ export class Query {
   text(name: string): string | undefined {
     const values = this.#values.get(name) ?? [];
     if (values.length < 2) return values[0];
-    const text = `too many values for field "${lastPart(name)}": ${values.join(', ')}`;
-    throw gatewayError('InvalidArgument', text);
+    throw refuse(`too many values for field "${lastPart(name)}": ${values.join(', ')}`);
   }
 
   int32(name: string): number | undefined {
-    const value = this.#integer(name, 32);
+    const value = this.int64(name, 32);
     return value === undefined ? undefined : Number(value);
   }
 
-  int64(name: string): bigint | undefined {
-    return this.#integer(name, 64);
-  }
-
-  boolean(name: string): boolean | undefined {
-    const text = this.text(name);
-    if (text === undefined) return undefined;
-    if (!TRUE.has(text) && !FALSE.has(text)) throw unparsed(name, 'ParseBool', text, 'invalid syntax');
-    return TRUE.has(text);
-  }
-
-  #integer(name: string, bits: number): bigint | undefined {
+  int64(name: string, bits = 64): bigint | undefined {
     const text = this.text(name);
     if (text === undefined) return undefined;
     if (!/^[+-]?\d+$/.test(text)) throw unparsed(name, 'ParseInt', text, 'invalid syntax');
     const value = BigInt(text.replace('+', ''));
     if (BigInt.asIntN(bits, value) === value) return value;
     throw unparsed(name, 'ParseInt', text, 'value out of range');
+  }
+
+  boolean(name: string): boolean | undefined {
+    const text = this.text(name);
+    if (text === undefined) return undefined;
+    if (TRUE.includes(text) || FALSE.includes(text)) return TRUE.includes(text);
+    throw unparsed(name, 'ParseBool', text, 'invalid syntax');
   }
 }
 
@@ -72,7 +67,7 @@ function unparsed(name: string, parser: string, text: string, reason: string): E
 }
 
 function unreadable(name: string, reason: string): Error {
-  return gatewayError('InvalidArgument', `parsing field "${lastPart(name)}": ${reason}`);
+  return refuse(`parsing field "${lastPart(name)}": ${reason}`);
 }
 
 /** What errors name a field by. */
@@ -82,6 +77,10 @@ function lastPart(name: string): string {
 
 function unescapeText(text: string): string {
   const bad = /%(?![0-9a-fA-F]{2}).{0,2}/.exec(text);
-  if (bad !== null) throw gatewayError('InvalidArgument', `invalid URL escape ${JSON.stringify(bad[0])}`);
+  if (bad !== null) throw refuse(`invalid URL escape ${JSON.stringify(bad[0])}`);
   return unescapePercent(text.replaceAll('+', ' '));
+}
+
+function refuse(message: string): Error {
+  return new GatewayError('InvalidArgument', message);
 }

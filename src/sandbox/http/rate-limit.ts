@@ -3,21 +3,15 @@
  * that were refused. Who empties that as well is banned, and learns for how long.
  */
 import type { RateLimit } from '../options.ts';
-import { ServiceError } from './errors.ts';
+import { ServiceError, type Headers } from './errors.ts';
 
 /** Beyond these, the clients that were silent the longest are forgotten. */
 const CLIENTS_MAX = 10_000;
 
-interface Bucket {
-  tokens: number;
-  refilledMs: number;
-}
-
 /** A call's verdict; the headers go with the answer, whichever it is. */
-export interface Admission {
-  readonly headers: [string, string][];
-  readonly refused?: ServiceError;
-}
+export type Admission = Readonly<{ headers: Headers; refused?: ServiceError }>;
+
+type Bucket = Record<'tokens' | 'refilledMs', number>;
 
 /**
  * Judges the calls of each client, by its address.
@@ -27,10 +21,11 @@ export function openRateLimiter(
   limit: RateLimit | 'none',
   now: () => number = () => performance.now(),
 ): (address: string) => Admission {
-  if (limit === 'none') return () => ({ headers: [] });
+  if (limit === 'none') return () => ({ headers: {} });
+  const { perSecond, burst, banMs } = limit;
   const clients = new Map<string, { calls: Bucket; refusals: Bucket; bannedUntilMs: number }>();
 
-  function takeFrom(bucket: Bucket, { perSecond, burst }: RateLimit, nowMs: number): boolean {
+  function takeFrom(bucket: Bucket, nowMs: number) {
     const refill = ((nowMs - bucket.refilledMs) / 1000) * perSecond;
     bucket.tokens = Math.min(burst, bucket.tokens + refill);
     bucket.refilledMs = nowMs;
@@ -40,31 +35,32 @@ export function openRateLimiter(
   }
 
   return (address) => {
-    const nowMs = now();
-    const full = (): Bucket => ({ tokens: limit.burst, refilledMs: nowMs });
+    // Whole: the difference of two fractions can be a little more than a ban.
+    const nowMs = Math.floor(now());
+    const full = () => ({ tokens: burst, refilledMs: nowMs });
     const client = clients.get(address) ?? { calls: full(), refusals: full(), bannedUntilMs: 0 };
     // Moved to the end: the map's first key is then the client that was silent the longest.
     clients.delete(address);
     clients.set(address, client);
     const [oldest] = clients.keys();
     if (clients.size > CLIENTS_MAX && oldest !== undefined) clients.delete(oldest);
-    const headers = (remaining: number): [string, string][] => [
-      ['Ratelimit-Limit', `${limit.perSecond}`],
-      ['Ratelimit-Remaining', `${remaining}`],
-      ['Ratelimit-Request-Remote-Addr', address],
-      ['Ratelimit-Reset', '1'],
-    ];
+    const headers = (remaining: number) => ({
+      'Ratelimit-Limit': `${perSecond}`,
+      'Ratelimit-Remaining': `${remaining}`,
+      'Ratelimit-Request-Remote-Addr': address,
+      'Ratelimit-Reset': '1',
+    });
     if (client.bannedUntilMs <= nowMs) {
-      if (takeFrom(client.calls, limit, nowMs)) return { headers: headers(Math.floor(client.calls.tokens)) };
+      if (takeFrom(client.calls, nowMs)) return { headers: headers(Math.floor(client.calls.tokens)) };
       // No details, but a handler's headers: the limit sits behind the gateway.
       const exceeded = new ServiceError('ResourceExhausted', undefined, 'api request rate limit exceeded');
-      if (takeFrom(client.refusals, limit, nowMs)) return { headers: headers(0), refused: exceeded };
-      client.bannedUntilMs = nowMs + limit.banMs;
+      if (takeFrom(client.refusals, nowMs)) return { headers: headers(0), refused: exceeded };
+      client.bannedUntilMs = nowMs + banMs;
     }
     const leftSeconds = Math.ceil((client.bannedUntilMs - nowMs) / 1000);
     const message = 'temporarily banned for continuing to request while rate limited';
     return {
-      headers: [...headers(0), ['Ratelimit-Retry-After', `${leftSeconds}`]],
+      headers: { ...headers(0), 'Ratelimit-Retry-After': `${leftSeconds}` },
       refused: new ServiceError('PermissionDenied', undefined, message),
     };
   };

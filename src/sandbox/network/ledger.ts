@@ -1,86 +1,93 @@
 /**
- * The ledger: when each pair of twins was active, and from there its movements. Activity is heavy-tailed
- * as in a market: a few pairs make most entries, most make next to none.
+ * The ledger: when each pair of twins was active, and what the two do with each other's money. Activity is
+ * heavy-tailed as in a market, and comes in cycles: a trade, a transfer, margin moved to and fro. A cycle begins
+ * at balances that follow from the seed and ends by paying in or out what leads to the next cycle's, so any
+ * cycle can be computed without those before it, and every balance is exact.
+ *
+ * The network's accounts are passed through: what enters one leaves it in the same block, so its balance
+ * is known however many parties use it. Outside the network there are no balances: that account shows 0.
  */
-import {
-  CYCLE_BLOCKS_MAX,
-  cycleMovements,
-  openingMovements,
-  ROWS_PER_CYCLE,
-  type Movement,
-} from './cycle.ts';
-import type { Foundation } from './chain.ts';
-import type { Parties } from './parties.ts';
-import { fraction, noise, STREAM } from './seeded.ts';
+import type { Settings } from '../options.ts';
+import { fraction, noise, scramble, STREAM } from './seeded.ts';
 
-/** Parties arrive all along, so that on the average they are there for half of the history. */
-const LATE_ARRIVAL = 2;
+/** The owner of the network's own accounts, where a party's number stands otherwise. */
+export const NETWORK = -1;
+/** An account that belongs to no market. */
+export const NO_MARKET = -1;
+/** Account types and the service's numbers of them. */
+export const ACCOUNT_TYPE = { SETTLEMENT: 2, MARGIN: 3, GENERAL: 4, FEES_MAKER: 7, EXTERNAL: 10 } as const;
+
+export interface Account {
+  /** A party's number, or `NETWORK`. */
+  readonly owner: number;
+  readonly type: keyof typeof ACCOUNT_TYPE;
+  /** A market's number, or `NO_MARKET`. */
+  readonly market: number;
+}
+
+/** One entry of the ledger. */
+export interface Movement {
+  readonly block: number;
+  readonly type: string;
+  readonly asset: number;
+  readonly from: Account;
+  readonly to: Account;
+  readonly quantity: bigint;
+  /** The balances after it. */
+  readonly fromBalance: bigint;
+  readonly toBalance: bigint;
+}
 
 /** Blocks, both inclusive. */
-export interface BlockRange {
-  readonly from: number;
-  readonly to: number;
-}
+export type BlockRange = Readonly<Record<'from' | 'to', number>>;
 
-interface Pair {
-  readonly number: number;
-  readonly startBlock: number;
-  /** Blocks between two cycles; Infinity where there are none. */
-  readonly spacing: number;
-  /** Where within `spacing` the first cycle lies: 0 to 1. */
-  readonly phase: number;
-}
+/** The scale of each asset's amounts: from what fits a 64-bit integer to more than 30 digits. */
+export const ASSET_UNITS = [1_000n, 10n ** 13n, 10n ** 25n] as const;
+const MARKETS = 5;
+/** What a party exports of one cycle, on the average: rates are reckoned with it. */
+const ROWS_PER_CYCLE = 2.9;
+/** The most blocks that one cycle spreads over. */
+const CYCLE_BLOCKS_MAX = 6;
+/** Parties arrive all along, so that on the average they are there for half of the history. */
+const LATE_ARRIVAL = 2;
+/** Balances start a cycle at 2^32 units or more, and a cycle moves less than that. */
+const LEVEL_UNITS = 2 ** 32;
 
-export interface Ledger {
-  /** Every movement of the pair that `party` belongs to, both sides, in the order they happened. */
-  movementsOfPair(party: number, blocks: BlockRange): Generator<Movement>;
-}
-
-export function openLedger({ seed, settings, chain }: Foundation, parties: Parties): Ledger {
-  const { entriesMean, entriesMax, partiesMax, whaleEntries, historyMs } = settings;
+/**
+ * @returns yields every movement of the pair that `party` belongs to, both sides, in the order they happened
+ * @param historyBlocks in which as many entries are made as the settings say
+ */
+export function openLedger(
+  seed: number,
+  { entriesMean, entriesMax, partiesMax, whaleEntries }: Settings,
+  historyBlocks: number,
+  arrivalBlock: (party: number) => number,
+): (party: number, blocks: BlockRange) => Generator<Movement> {
   const typicalEntries = findTypicalEntries(LATE_ARRIVAL * entriesMean, entriesMax);
-
-  /** Twins begin together, when the later of them arrives; the last of an odd number has none. */
-  function pairOf(party: number): Pair | undefined {
-    const number = Math.floor(party / 2);
-    if (number * 2 + 1 >= partiesMax) return undefined;
-    const chance = fraction(noise(seed, STREAM.activity, number));
+  return function* movementsOfPair(party, { from, to }) {
+    // Twins begin together, when the later of them arrives; the last of an odd number has none.
+    const pair = Math.floor(party / 2);
+    if (pair * 2 + 1 >= partiesMax) return;
+    const startBlock = arrivalBlock(pair * 2 + 1);
+    const chance = fraction(noise(seed, STREAM.activity, pair));
     const byChance = Math.min(entriesMax, typicalEntries * (1 / chance - 1));
-    const entries = number === 0 && whaleEntries > 0 ? whaleEntries : byChance;
-    return {
-      number,
-      startBlock: parties.arrivalBlock(number * 2 + 1),
-      spacing: (chain.blocksIn(historyMs) * ROWS_PER_CYCLE) / entries,
-      phase: fraction(noise(seed, STREAM.phase, number)),
-    };
-  }
+    const entries = pair === 0 && whaleEntries > 0 ? whaleEntries : byChance;
+    // Blocks between two cycles; Infinity where there are none.
+    const spacing = (historyBlocks * ROWS_PER_CYCLE) / entries;
+    // Where within `spacing` the first cycle lies: 0 to 1.
+    const phase = fraction(noise(seed, STREAM.phase, pair));
+    const isAsked = ({ block }: Movement): boolean => block >= from && block <= to;
 
-  return {
-    *movementsOfPair(party, blocks) {
-      const pair = pairOf(party);
-      if (pair === undefined) return;
-      const isAsked = ({ block }: { readonly block: number }): boolean =>
-        block >= blocks.from && block <= blocks.to;
-      if (isAsked({ block: pair.startBlock })) yield* openingMovements(seed, pair.number, pair.startBlock);
-      // A cycle ends before the next begins, unless blocks hold several.
-      const length = Math.min(CYCLE_BLOCKS_MAX, Math.floor(pair.spacing));
-      for (let cycle = firstCycle(pair, blocks.from); ; cycle += 1) {
-        const span = { block: cycleBlock(pair, cycle), blocks: length };
-        if (span.block > blocks.to) return;
-        yield* cycleMovements(seed, pair.number, cycle, span).filter(isAsked);
-      }
-    },
+    yield* openingMovements(seed, pair, startBlock).filter(isAsked);
+    // A cycle ends before the next begins, unless blocks hold several.
+    const blocks = Math.min(CYCLE_BLOCKS_MAX, Math.floor(spacing));
+    const earliest = Math.floor((from - CYCLE_BLOCKS_MAX - startBlock - 1) / spacing - phase) - 1;
+    for (let cycle = Math.max(0, earliest); ; cycle += 1) {
+      const block = startBlock + 1 + Math.floor((cycle + phase) * spacing);
+      if (block > to) return;
+      yield* cycleMovements(seed, pair, cycle, { block, blocks }).filter(isAsked);
+    }
   };
-}
-
-/** The first block of a cycle; Infinity where there are none. */
-function cycleBlock({ startBlock, phase, spacing }: Pair, cycle: number): number {
-  return startBlock + 1 + Math.floor((cycle + phase) * spacing);
-}
-
-/** The first cycle that may have movements in `block` or later. */
-function firstCycle({ startBlock, phase, spacing }: Pair, block: number): number {
-  return Math.max(0, Math.floor((block - CYCLE_BLOCKS_MAX - startBlock - 1) / spacing - phase) - 1);
 }
 
 /**
@@ -95,4 +102,125 @@ function findTypicalEntries(mean: number, max: number): number {
     else high = scale;
   }
   return (low + high) / 2;
+}
+
+/** The money that enters when a pair begins: the first level of each asset, for both. */
+function openingMovements(seed: number, pair: number, block: number): Movement[] {
+  return ASSET_UNITS.flatMap((_, asset) => {
+    const { movements, settle } = openCycle(asset, block);
+    for (const party of [pair * 2, pair * 2 + 1]) {
+      settle(openPurse(party, 'GENERAL', NO_MARKET), levelOf(seed, party, asset));
+    }
+    return movements;
+  });
+}
+
+/**
+ * All movements of one cycle of a pair, in order.
+ * @param span its first block and how many blocks it may use
+ */
+function cycleMovements(seed: number, pair: number, cycle: number, span: Record<'block' | 'blocks', number>) {
+  const asset = assetOfCycle(cycle);
+  const ledger = openCycle(asset, span.block);
+  const { move, settle } = ledger;
+  const first = noise(noise(seed, STREAM.pair, pair), STREAM.pair, cycle);
+  const market = (first >>> 1) % MARKETS;
+  const general = (party: number) => openPurse(party, 'GENERAL', NO_MARKET, levelOf(seed, party, cycle));
+  const [payer, taker] = [general(pair * 2 + (first & 1)), general(pair * 2 + 1 - (first & 1))];
+  const marginOf = ({ account }: Purse) => openPurse(account.owner, 'MARGIN', market);
+  const [payerMargin, takerMargin] = [marginOf(payer), marginOf(taker)];
+  const settlement = openPurse(NETWORK, 'SETTLEMENT', market);
+  const fees = openPurse(NETWORK, 'FEES_MAKER', market);
+  // Of any magnitude, less than a quarter of what a balance has at least.
+  const third = scramble(scramble(first));
+  const fourth = scramble(third);
+  const amount = amountOfUnits(asset, scramble(first) >>> (2 + (third % 20)), fourth);
+
+  /** Both put up margin, the payer pays the maker's fee and a loss, the rest is released. */
+  function trade() {
+    const fee = amount / 500n;
+    const loss = (amount * BigInt(scramble(fourth) % 1000)) / 1000n;
+    move('MARGIN_LOW', payer, payerMargin, amount);
+    move('MARGIN_LOW', taker, takerMargin, amount);
+    move('MAKER_FEE_PAY', payer, fees, fee);
+    move('MAKER_FEE_RECEIVE', fees, taker, fee);
+    ledger.block = span.block + Math.floor(span.blocks / 3);
+    move('MTM_LOSS', payerMargin, settlement, loss);
+    move('MTM_WIN', settlement, takerMargin, loss);
+    ledger.block = span.block + Math.floor((span.blocks * 2) / 3);
+    move('MARGIN_HIGH', payerMargin, payer, payerMargin.balance);
+    move('MARGIN_HIGH', takerMargin, taker, takerMargin.balance);
+  }
+
+  /** Margin there and back, twice, within one block: rows one and three are the same to the last letter. */
+  function churn() {
+    for (let round = 0; round < 2; round += 1) {
+      move('MARGIN_LOW', payer, payerMargin, amount);
+      move('MARGIN_HIGH', payerMargin, payer, amount);
+    }
+  }
+
+  /** A settlement of nothing, which the service records each time. */
+  function settleNothing() {
+    for (let time = 0; time < 2; time += 1) move('MTM_LOSS', payerMargin, settlement, 0n);
+  }
+
+  const kind = (first >>> 8) % 20;
+  if (kind < 11) trade();
+  else if (kind < 14) churn();
+  else if (kind < 16) settleNothing();
+  else move('TRANSFER_FUNDS_SEND', payer, taker, amount);
+
+  ledger.block = span.block + Math.max(0, span.blocks - 1);
+  const next = cycle + ASSET_UNITS.length;
+  for (const purse of [payer, taker]) settle(purse, levelOf(seed, purse.account.owner, next));
+  return ledger.movements;
+}
+
+/** The movements of a cycle as they are made, and the block they are made in. */
+function openCycle(asset: number, firstBlock: number) {
+  const movements: Movement[] = [];
+  const ledger = { block: firstBlock, movements, move, settle };
+
+  function move(type: string, from: Purse, to: Purse, quantity: bigint) {
+    from.balance -= quantity;
+    to.balance += quantity;
+    const [fromBalance, toBalance] = [from.balance, to.balance];
+    const accounts = { from: from.account, to: to.account };
+    movements.push({ block: ledger.block, type, asset, ...accounts, quantity, fromBalance, toBalance });
+  }
+
+  /** Pays in or out what is missing to `level`, or too much. */
+  function settle(purse: Purse, level: bigint) {
+    const missing = level - purse.balance;
+    // Its balance after the movement is 0, as it is always.
+    const outside = openPurse(NETWORK, 'EXTERNAL', NO_MARKET, missing);
+    if (missing > 0n) move('DEPOSIT', outside, purse, missing);
+    else if (missing < 0n) move('WITHDRAW', purse, outside, -missing);
+  }
+
+  return ledger;
+}
+
+type Purse = ReturnType<typeof openPurse>;
+
+function openPurse(owner: number, type: Account['type'], market: number, balance = 0n) {
+  return { account: { owner, type, market }, balance };
+}
+
+/** The assets take turns. */
+function assetOfCycle(cycle: number): number {
+  return cycle % ASSET_UNITS.length;
+}
+
+/** The balance of a party's general account as a cycle begins; the asset is that of the cycle. */
+function levelOf(seed: number, party: number, cycle: number): bigint {
+  const word = noise(noise(seed, STREAM.level, party), STREAM.level, cycle);
+  return amountOfUnits(assetOfCycle(cycle), LEVEL_UNITS + word, scramble(word));
+}
+
+/** So many units of an asset and, by `word`, a part of one with digits everywhere. */
+function amountOfUnits(asset: number, units: number, word: number): bigint {
+  const unit = ASSET_UNITS[asset] ?? 1n;
+  return BigInt(units) * unit + ((BigInt(word) * unit) >> 32n);
 }

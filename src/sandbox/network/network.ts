@@ -1,57 +1,228 @@
-/** A whole network from one seed: its chain, parties, checkpoints and ledger, and how far it has come. */
-import type { Micros } from '../../core/time.ts';
+/**
+ * A whole network from one seed, and how far it has come: which block was made when, who arrived in it, and which
+ * checkpoints there are. Everything happens in blocks; they are counted from 1 at genesis.
+ */
+import { DAY_MICROS, formatInstant, type Micros } from '../../core/time.ts';
 import type { Settings } from '../options.ts';
-import { RELEASES, type Release } from '../release.ts';
-import { openChain, type Foundation } from './chain.ts';
-import { type Checkpoints, openCheckpoints } from './checkpoints.ts';
-import { ASSET_UNITS } from './cycle.ts';
-import { type Ledger, openLedger } from './ledger.ts';
-import { openParties, type Parties } from './parties.ts';
-import { KIND, openIds, seedWord } from './seeded.ts';
+import { openLedger } from './ledger.ts';
+import { KIND, noise, openIds, seedWord, STREAM } from './seeded.ts';
 
+export type Network = ReturnType<typeof assembleNetwork>;
 /** The newest block, and the instant the network has reached. */
 export interface Head {
   readonly block: number;
   readonly time: Micros;
 }
-
-export interface Network extends Foundation {
-  readonly release: Release;
-  readonly parties: Parties;
-  readonly checkpoints: Checkpoints;
-  readonly ledger: Ledger;
-  /** How far the network has come. It never goes back, even where its clock does. */
-  head(): Head;
-  /** Moves the network ahead of its clock. */
-  advance(durationMs: number): void;
-  /** The number of an asset, or undefined where there is none of that id. */
-  assetOf(id: string): number | undefined;
-}
+export type PartyRow = ReturnType<Network['parties']['row']>;
+export type CheckpointRow = ReturnType<Network['checkpoints']['row']>;
 
 export function openNetwork(settings: Settings): Network {
+  return assembleNetwork(settings);
+}
+
+function assembleNetwork(settings: Settings) {
   const seed = seedWord(settings.seed);
   const ids = openIds(settings.seed);
   const chain = openChain(seed, settings);
-  const foundation = { seed, settings, ids, chain };
-  const parties = openParties(foundation);
+  const parties = openParties(seed, settings, ids, chain);
+  const checkpoints = openCheckpoints(seed, settings, ids, chain);
+  const historyBlocks = chain.blocksIn(settings.historyMs);
+  const movementsOfPair = openLedger(seed, settings, historyBlocks, parties.arrivalBlock);
   let [aheadMicros, reached] = [0n, settings.genesis];
-  return {
-    ...foundation,
-    release: RELEASES[settings.release],
-    parties,
-    checkpoints: openCheckpoints(foundation),
-    ledger: openLedger(foundation, parties),
-    head() {
-      const now = settings.clock() + aheadMicros;
-      if (now > reached) reached = now;
-      return { block: chain.newestAt(reached), time: reached };
-    },
-    advance(durationMs) {
-      aheadMicros += BigInt(Math.round(durationMs * 1000));
-    },
-    assetOf(id) {
-      const asset = ids.indexOf(KIND.asset, id);
-      return asset !== undefined && asset < ASSET_UNITS.length ? asset : undefined;
-    },
-  };
+
+  /** How far the network has come. It never goes back, even where its clock does. */
+  function head(): Head {
+    const now = settings.clock() + aheadMicros;
+    if (now > reached) reached = now;
+    return { block: chain.newestAt(reached), time: reached };
+  }
+
+  /** Moves the network ahead of its clock. */
+  function advance(durationMs: number) {
+    aheadMicros += BigInt(Math.round(durationMs * 1000));
+  }
+
+  return { settings, ids, chain, parties, checkpoints, movementsOfPair, head, advance };
+}
+
+type Ids = ReturnType<typeof openIds>;
+type Chain = ReturnType<typeof openChain>;
+
+function openChain(seed: number, { genesis, blockIntervalMs }: Settings) {
+  /** The mean; each block is up to this much late. */
+  const intervalMicros = blockIntervalMs * 1000;
+
+  /** Exact: a network of 200 years still lies below 2^53 µs. The delay keeps the blocks' order. */
+  function sinceGenesis(block: number) {
+    const word = noise(seed, STREAM.blockTime, block);
+    // One block in eight is on time, so that times with and without a fraction occur.
+    return block * intervalMicros + (word % 8 === 0 ? 0 : word % intervalMicros);
+  }
+
+  const timeOf = (block: number): Micros => genesis + BigInt(sinceGenesis(block));
+
+  /** The newest block that was made by `instant`; 0 where there was none. */
+  function newestAt(instant: Micros) {
+    const passed = Number(instant - genesis);
+    const candidate = Math.floor(passed / intervalMicros);
+    if (candidate < 1) return 0;
+    return sinceGenesis(candidate) <= passed ? candidate : candidate - 1;
+  }
+
+  /** The first block that was made at `instant` or later. */
+  const firstFrom = (instant: Micros) => newestAt(instant - 1n) + 1;
+
+  /** Blocks per duration, for rates. */
+  const blocksIn = (durationMs: number) => Math.max(1, Math.floor((durationMs * 1000) / intervalMicros));
+
+  return { timeOf, newestAt, firstFrom, blocksIn };
+}
+
+/** Ties of parties are laid out in runs of this many. */
+const RUN_PARTIES = 8;
+
+/**
+ * Who takes part, and in which order. Parties are numbered as they arrive; several may arrive in one
+ * block, and then the list orders them by id, as the service does (vega_time, id).
+ */
+function openParties(seed: number, settings: Settings, ids: Ids, chain: Chain) {
+  const { parties, partiesMax } = settings;
+  const historyBlocks = chain.blocksIn(settings.historyMs);
+
+  /** The row of a party who has arrived: its first block's time, its id, and the transaction it appeared in. */
+  function row(index: number) {
+    const [id, txHash] = [ids.id(KIND.party, index), ids.id(KIND.partyTx, index)];
+    return { id, txHash, firstSeen: chain.timeOf(arrivalBlock(index)) };
+  }
+
+  /** The block in which a party appears; never falls with the party's number. */
+  function arrivalBlock(index: number) {
+    // Runs are laid so that one begins at number `parties`: no tie reaches across the end of the history.
+    const shifted = index + RUN_PARTIES - (parties % RUN_PARTIES);
+    const within = shifted % RUN_PARTIES;
+    const word = noise(seed, STREAM.partyTies, Math.floor(shifted / RUN_PARTIES));
+    // In each run, `tied` parties from `leader` on come in one block.
+    const leader = word % RUN_PARTIES;
+    const tied = 1 + ((word >>> 8) % 4);
+    const follows = within > leader && within < leader + tied;
+    const place = Math.max(0, index - (follows ? within - leader : 0));
+    return 1 + Math.floor((place * historyBlocks) / parties);
+  }
+
+  /** How many parties have arrived by `block`. */
+  function countBy(block: number) {
+    if (block < 1) return 0;
+    const guess = Math.min(partiesMax, Math.floor((block * parties) / historyBlocks));
+    let arrived = Math.max(0, guess - 1);
+    while (arrived < partiesMax && arrivalBlock(arrived) <= block) arrived += 1;
+    return arrived;
+  }
+
+  /** Those who arrived in `block`, in list order. */
+  function arrivedIn(block: number) {
+    const first = countBy(block - 1);
+    const rows = Array.from({ length: countBy(block) - first }, (_, nth) => row(first + nth));
+    return rows.toSorted((a, b) => (a.id < b.id ? -1 : 1));
+  }
+
+  /** The party's number, or undefined where `id` is nobody who arrived by `block`. */
+  function indexOf(id: string, block: number) {
+    const index = ids.indexOf(KIND.party, id);
+    return index !== undefined && index < countBy(block) ? index : undefined;
+  }
+
+  /**
+   * Rows of the list by position, oldest first. Whole blocks only are visible, so positions count from
+   * the same beginning for ever.
+   */
+  function* rows(from: number, to: number) {
+    let first = countBy(arrivalBlock(from) - 1);
+    while (first < to) {
+      const arrived = arrivedIn(arrivalBlock(first));
+      yield* arrived.slice(Math.max(0, from - first), to - first);
+      first += arrived.length;
+    }
+  }
+
+  return { row, arrivalBlock, countBy, arrivedIn, indexOf, rows };
+}
+
+/** Heights of checkpoints are laid out in stretches of this many, each with the same number of rows. */
+const STRETCH_HEIGHTS = 32;
+/** More rows of one height than any page the tests ask for. */
+const TIE_ROWS_MAX = 1000;
+
+/**
+ * The checkpoints: one row every so many blocks, and now and then several rows of one height (a
+ * withdrawal makes one too), some of them the same to the last letter.
+ */
+function openCheckpoints(seed: number, settings: Settings, ids: Ids, chain: Chain) {
+  const { tieRows, checkpointRetentionMs } = settings;
+  /** Between two checkpoint heights. */
+  const spacingBlocks = chain.blocksIn(settings.checkpointIntervalMs);
+  /** Each tied height lies somewhere in a section of its own of the stretch. */
+  const sectionHeights = Math.floor(STRETCH_HEIGHTS / tieRows.length);
+  const stretchRows = tieRows.reduce((sum, rows) => sum + rows - 1, STRETCH_HEIGHTS);
+
+  function rowsOf(nthHeight: number) {
+    const within = nthHeight % STRETCH_HEIGHTS;
+    const section = Math.floor(within / sectionHeights);
+    const word = noise(seed, STREAM.checkpointTies, nthHeight - within + section);
+    const isTied = within === section * sectionHeights + (word % sectionHeights);
+    return (isTied ? tieRows[section] : undefined) ?? 1;
+  }
+
+  /** How many rows the heights before the nth have. */
+  function rowsBefore(nth: number) {
+    const within = nth % STRETCH_HEIGHTS;
+    let rows = Math.floor(nth / STRETCH_HEIGHTS) * stretchRows;
+    for (let height = nth - within; height < nth; height += 1) rows += rowsOf(height);
+    return rows;
+  }
+
+  /** The first position at `block` or later. */
+  const floor = (block: number) => rowsBefore(Math.max(0, Math.ceil(block / spacingBlocks) - 1));
+
+  /** Which of a height's different checkpoints its nth row shows: half of the tied rows repeat the one before. */
+  function distinct(nthHeight: number, nth: number) {
+    const word = noise(seed, STREAM.checkpointTwins, nthHeight);
+    let shown = nth;
+    while (shown > 0 && ((word >>> (shown % 32)) & 1) === 1) shown -= 1;
+    return shown;
+  }
+
+  /** Positions that are served at a head: from inclusive, to exclusive. */
+  function visible({ block, time }: Head) {
+    const to = rowsBefore(Math.floor(block / spacingBlocks));
+    if (checkpointRetentionMs === Infinity) return { from: 0, to };
+    const oldest = time - BigInt(checkpointRetentionMs) * 1000n;
+    return { from: Math.min(to, floor(chain.firstFrom(oldest - (oldest % DAY_MICROS)))), to };
+  }
+
+  /**
+   * The row at a position.
+   * @param turn shifts the rows within one height: the service leaves their order open, and it differs
+   *   from one query plan to the next
+   */
+  function row(position: number, turn = 0) {
+    let height = Math.floor(position / stretchRows) * STRETCH_HEIGHTS;
+    let before = rowsBefore(height);
+    for (; before + rowsOf(height) <= position; height += 1) before += rowsOf(height);
+    const atBlock = (height + 1) * spacingBlocks;
+    const nth = distinct(height, (position - before + turn) % rowsOf(height));
+    const hash = ids.id(KIND.state, atBlock * TIE_ROWS_MAX + nth);
+    return { hash, blockHash: ids.id(KIND.block, atBlock), atBlock };
+  }
+
+  return { floor, visible, row };
+}
+
+/** `2023-05-01T10:00:00.1234Z`, as Go writes it: without trailing zeros. */
+export function rfc3339Nano(instant: Micros): string {
+  return formatInstant(instant).replace(/\.?0*Z$/, 'Z');
+}
+
+/** `2023-05-01 10:00:00.1234+00`, as Postgres writes a timestamptz. */
+export function timestamptz(instant: Micros): string {
+  return rfc3339Nano(instant).replace('T', ' ').replace('Z', '+00');
 }

@@ -7,7 +7,7 @@ import { RetryableError } from '../../../src/core/errors.ts';
 import { openFileStore } from '../../../src/objects/file-store.ts';
 import type { ObjectStore } from '../../../src/objects/object-store.ts';
 import type { ExportDeps } from '../../../src/export/request.ts';
-import type { ReleaseName } from '../../../src/sandbox/release-names.ts';
+import type { ReleaseName } from '../../../src/sandbox/options.ts';
 import { type Sandbox, startSandbox } from '../../support/sandbox.ts';
 import { freshDatabase } from '../../support/database.ts';
 import { runScript } from '../../support/process.ts';

@@ -10,7 +10,7 @@ import { tidyStore } from '../../../src/export/publish/janitor.ts';
 import { catchUpWithStore, rebuildIfEmpty, type RebuildResult } from '../../../src/load/store/rebuild.ts';
 import { ExportArchiveStore } from '../../../src/export/store/export-archive.ts';
 import { openWarehouse } from '../../../src/postgres/database.ts';
-import type { ReleaseName } from '../../../src/sandbox/release-names.ts';
+import type { ReleaseName } from '../../../src/sandbox/options.ts';
 import { signal, World } from '../../export/export-world.ts';
 import { clockAt } from '../../export/ledger-double.ts';
 import { expectTruth, type Night, openNights } from '../../export/sandbox-nightly.ts';
