@@ -1,11 +1,10 @@
 /** What no version of a table names any more goes when its time is over: files, commits and moments. */
 import { type Micros, nowMicros } from '../core/time.ts';
 import type { ListedObject } from '../objects/object-store.ts';
+import type { TableStates, Workshop } from './build/workshop.ts';
 import type { TableState } from './delta/actions.ts';
 import { fileKey, logAmong, logPrefix } from './delta/listing.ts';
-import type { LakeAccess } from './local/duckdb.ts';
 import { momentsAmong } from './moment.ts';
-import type { LakeTable } from './tables/columns.ts';
 import { rootOf } from './tables/tables.ts';
 
 /**
@@ -14,10 +13,8 @@ import { rootOf } from './tables/tables.ts';
  * @param states of its tables, at what was listed or later
  * @returns how many objects it removed
  */
-export async function removeUnnamed(
-  { objects, retentionMs, listed, signal }: LakeAccess & { readonly retentionMs: number },
-  states: ReadonlyMap<LakeTable, TableState>,
-): Promise<number> {
+export async function removeUnnamed(shop: Workshop, states: TableStates): Promise<number> {
+  const { objects, retentionMs, listed, signal } = shop;
   const before = nowMicros() - BigInt(retentionMs) * 1000n;
   const isOver = (at: Micros): boolean => at < before;
   const unnamedFiles = (root: string, { live, gone }: TableState): readonly ListedObject[] => {

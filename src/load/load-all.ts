@@ -125,11 +125,32 @@ function judge({ quarantinedCount, failedCount, heldBack, effectsContradicted }:
  * @throws RetryableError where the warehouse or the store failed; what was committed stays
  */
 export async function loadParty(partyId: string, deps: LoadDeps, signal: AbortSignal): Promise<PartyLoad> {
+  const { repository, objects } = deps;
   const sums = nothingLoaded();
   const quarantined: FaultySegment[] = [];
+
+  /** @returns undefined where the manifest has changed meanwhile. @throws SegmentFault */
+  async function replaceOne(replacement: Replacement, readingsLeft = READINGS_MAX) {
+    const replaced = { ...nothingLoaded(), segments: replacement.load.length };
+    const copy: Parameters<LoadStore['replace']>[2] = async (segment, sink) => {
+      const loaded = await copySegment(objects, segment, sink, signal);
+      replaced.rows += loaded.rows;
+      replaced.effectsContradicted += loaded.effectsContradicted;
+      return loaded;
+    };
+    try {
+      const removedRows = await repository.replace(partyId, replacement, copy, signal);
+      return removedRows === undefined ? undefined : { ...replaced, removedRows };
+    } catch (error) {
+      const isRead = error instanceof SegmentFault && error.code !== 'OBJECT_MISSING';
+      if (!isRead || readingsLeft === 1) throw error;
+      return replaceOne(replacement, readingsLeft - 1);
+    }
+  }
+
   for (let plan = 0; plan < PLANS_MAX; plan += 1) {
     signal.throwIfAborted();
-    const { pending, stale } = await deps.repository.toLoad(partyId);
+    const { pending, stale } = await repository.toLoad(partyId);
     const faulty = new Set(quarantined.map(({ segmentId }) => segmentId));
     const work = planReplacements(pending, stale, faulty);
     if (work.length === 0) {
@@ -139,7 +160,7 @@ export async function loadParty(partyId: string, deps: LoadDeps, signal: AbortSi
     for (const replacement of work) {
       signal.throwIfAborted();
       try {
-        const replaced = await replaceOne(partyId, replacement, deps, signal);
+        const replaced = await replaceOne(replacement);
         // The manifest moved on: it is planned again with what it says now.
         if (replaced === undefined) break;
         add(sums, replaced);
@@ -147,7 +168,7 @@ export async function loadParty(partyId: string, deps: LoadDeps, signal: AbortSi
         if (!(error instanceof SegmentFault)) throw error;
         const { code, message } = error;
         const { segmentId, objectKey } = error.segment;
-        await deps.repository.quarantine(segmentId, { code, message });
+        await repository.quarantine(segmentId, { code, message });
         quarantined.push({ code, message, segmentId, objectKey });
       }
     }
@@ -156,29 +177,4 @@ export async function loadParty(partyId: string, deps: LoadDeps, signal: AbortSi
     `Cannot load ${partyId}: its segments changed ${PLANS_MAX} times meanwhile; load it when its exports have ended`,
     { code: 'LOAD_UNSETTLED', meta: { partyId } },
   );
-}
-
-/** @returns undefined where the manifest has changed meanwhile. @throws SegmentFault */
-async function replaceOne(
-  partyId: string,
-  replacement: Replacement,
-  { repository, objects }: LoadDeps,
-  signal: AbortSignal,
-) {
-  for (let reading = 1; ; reading += 1) {
-    const sums = { ...nothingLoaded(), segments: replacement.load.length };
-    const copy: Parameters<LoadStore['replace']>[2] = async (segment, sink) => {
-      const loaded = await copySegment(objects, segment, sink, signal);
-      sums.rows += loaded.rows;
-      sums.effectsContradicted += loaded.effectsContradicted;
-      return loaded;
-    };
-    try {
-      const removedRows = await repository.replace(partyId, replacement, copy, signal);
-      return removedRows === undefined ? undefined : { ...sums, removedRows };
-    } catch (error) {
-      const isRead = error instanceof SegmentFault && error.code !== 'OBJECT_MISSING';
-      if (!isRead || reading >= READINGS_MAX) throw error;
-    }
-  }
 }

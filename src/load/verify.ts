@@ -85,11 +85,8 @@ function nothingChecked() {
   };
 }
 
-function openVerification(
-  { repository, objects, lake }: VerifyDeps,
-  signal: AbortSignal,
-  onProgress: VerifyOptions['onProgress'],
-) {
+function openVerification(deps: VerifyDeps, signal: AbortSignal, onProgress: VerifyOptions['onProgress']) {
+  const { repository, objects, lake } = deps;
   const checked = nothingChecked();
   const problems: Problem[] = [];
   const found = { checked, problemCount: 0, problems };

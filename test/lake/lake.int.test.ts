@@ -5,7 +5,7 @@ import { Writable } from 'node:stream';
 import { fileURLToPath } from 'node:url';
 import { beforeEach, describe, expect, it, onTestFinished } from 'vitest';
 import { buildLake, type LakeDeps } from '../../src/lake/build/build.ts';
-import { LAKE_TABLES } from '../../src/lake/tables/columns.ts';
+import { LAKE_TABLES, SUMMARY_TABLES } from '../../src/lake/tables/columns.ts';
 import { openLake } from '../../src/lake/query/lake.ts';
 import { trim } from '../../src/lake/local-files.ts';
 import { runQuery, type QueryOptions } from '../../src/lake/query/query.ts';
@@ -17,7 +17,6 @@ import {
   readyQuestion,
 } from '../../src/lake/query/questions.ts';
 import { describeLake } from '../../src/lake/overview.ts';
-import { SUMMARY_TABLES } from '../../src/lake/tables/summaries.ts';
 import { verifyLake } from '../../src/lake/verify/verify-lake.ts';
 import { loadAll } from '../../src/load/load-all.ts';
 import type { ObjectStore } from '../../src/objects/object-store.ts';

@@ -11,7 +11,7 @@ import { fileFacts } from '../local/scratch.ts';
 import { builderPath } from '../local-files.ts';
 import { hasStatistics, type LakeTable } from '../tables/columns.ts';
 import { copyStatement, newMetaData, rootOf, SHAPES, withNewColumns } from '../tables/tables.ts';
-import { APP_PREFIX, SPOOL_PREFIX, type Workshop } from './workshop.ts';
+import { APP_PREFIX, SPOOL_PREFIX, type TableStates, type Workshop } from './workshop.ts';
 
 const COMMITS_BETWEEN_CHECKPOINTS = 30;
 
@@ -124,17 +124,14 @@ async function writeFile(
 }
 
 function schemaActions(table: LakeTable, state: TableState | undefined, retentionMs: number): Action[] {
-  if (state === undefined)
-    return [
-      { protocol: { minReaderVersion: 1, minWriterVersion: 2 } },
-      { metaData: newMetaData(table, retentionMs) },
-    ];
+  const protocol = { minReaderVersion: 1, minWriterVersion: 2 };
+  if (state === undefined) return [{ protocol }, { metaData: newMetaData(table, retentionMs) }];
   const metaData = withNewColumns(table, state.metaData);
   return metaData === undefined ? [] : [{ metaData }];
 }
 
 /** Tables that never had a commit are left out. */
-export function statesOf(writers: readonly TableWriter[]): ReadonlyMap<LakeTable, TableState> {
+export function statesOf(writers: readonly TableWriter[]): TableStates {
   return new Map(writers.flatMap(({ table, state }) => (state === undefined ? [] : [[table, state]])));
 }
 

@@ -46,6 +46,9 @@ export async function inWorkshop<Result>(
 
 type Shop = LakeDeps & Engine & { readonly warehouse: WarehouseReader; readonly signal: AbortSignal };
 
+/** Of tables that had a commit. */
+export type TableStates = ReadonlyMap<LakeTable, TableState>;
+
 export type Workshop = Awaited<ReturnType<typeof setUp>>;
 
 /** @param decidedBy what the store was found to honour when it was tried out */
@@ -76,17 +79,15 @@ export function appIdOf(mirrorId: string): string {
 }
 
 /** Makes these versions of the tables the lake, where they are not. @returns the moment's number */
-export async function publishTables(
-  { objects, repository, warehouse: { mirrorId }, buildNumber, signal, appId, before }: Workshop,
-  states: ReadonlyMap<LakeTable, TableState>,
-): Promise<number> {
+export async function publishTables(shop: Workshop, states: TableStates): Promise<number> {
+  const { repository, warehouse, buildNumber, appId, before } = shop;
   const tables = Object.fromEntries(
     [...states].map(([table, { metaData, version }]) => [table, { id: metaData.id, version }]),
   );
   if (before !== undefined && isDeepStrictEqual(tables, before.tables)) return before.moment;
   const moment = await buildNumber();
   const builtAt = new Date().toISOString();
-  await publishMoment({ objects, signal }, { moment, mirrorId, builtAt, tables });
+  await publishMoment(shop, { moment, mirrorId: warehouse.mirrorId, builtAt, tables });
   const recorded = [...states].map(([table, { metaData, version, txns }]) => {
     const build = txns.get(appId)?.version ?? moment;
     return { table, tableId: metaData.id, version, build };

@@ -108,19 +108,17 @@ function versionNamed(hint: string): number {
   }
 }
 
+type Broken = Readonly<Record<'key' | 'state', string>>;
+
 /**
  * What makes a table unreadable although its commits are there: checkpoints that cannot be read, and a hint that
  * names none that can. The hint comes first, so that nobody follows it to a checkpoint that was taken away.
  * @param after only checkpoints of later versions are read
  */
-export async function findBrokenCheckpoints(
-  access: LakeAccess,
-  root: string,
-  after = -1,
-): Promise<readonly { readonly key: string; readonly state: string }[]> {
+export async function findBrokenCheckpoints(access: LakeAccess, root: string, after = -1): Promise<Broken[]> {
   const checkpoints = logAmong(root, access.listed).filter(({ kind }) => kind === 'checkpoint');
   const usable = new Set(checkpoints.map(({ version }) => version));
-  const found: { readonly key: string; readonly state: string }[] = [];
+  const found: Broken[] = [];
   for (const { key, version } of checkpoints) {
     if (version <= after || (await readCheckpoint(access, key)) !== undefined) continue;
     usable.delete(version);

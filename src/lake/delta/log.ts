@@ -32,8 +32,8 @@ export async function readTable(
     throw notTold(root, 'LAKE_TABLE_OLDER', last, `ends with ${newest}; load brings the table up to date`);
   const actions: (readonly Action[])[] = [];
   let checkpoint = -1;
-  for (const { kind, key, version: number } of log.toReversed()) {
-    if (kind === 'commit' || number > last) continue;
+  const checkpoints = log.filter(({ kind, version: number }) => kind === 'checkpoint' && number <= last);
+  for (const { key, version: number } of checkpoints.toReversed()) {
     const held = await readCheckpoint(access, key);
     if (held === undefined) continue;
     actions.push(held);

@@ -13,10 +13,7 @@ const written = z.object({
 });
 
 /** @param columns those that have statistics */
-export function statisticsJson(
-  row: unknown,
-  columns: readonly { readonly name: string; readonly type: string }[],
-): string {
+export function statisticsJson(row: unknown, columns: readonly Record<'name' | 'type', string>[]): string {
   const { count, column_statistics } = written.parse(row);
   const known = new Map(column_statistics.map(({ key, value }) => [key.replaceAll(/^"|"$/g, ''), value]));
   const part = (fact: string, write: (value: string, type: string) => string | undefined): string => {

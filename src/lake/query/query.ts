@@ -3,12 +3,7 @@ import { createReadStream } from 'node:fs';
 import { join } from 'node:path';
 import type { Writable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
-import {
-  type DuckDBConnection,
-  type DuckDBPreparedStatement,
-  type DuckDBResult,
-  StatementType,
-} from '@duckdb/node-api';
+import { type DuckDBConnection, type DuckDBResult, StatementType } from '@duckdb/node-api';
 import { PermanentError, UsageError } from '../../core/errors.ts';
 import { interruptible, literal, openDuckDb } from '../local/duckdb.ts';
 import type { Lake } from './lake.ts';
@@ -49,12 +44,16 @@ export async function runQuery(
   const limit = AbortSignal.any([signal, timeout]);
   try {
     using stack = new DisposableStack();
-    const statement = stack.adopt(await prepareOne(lake.connection, sql), (prepared) =>
-      prepared.destroySync(),
-    );
+    const statement = stack.adopt(await prepareOne(lake.connection, sql), (one) => one.destroySync());
     if (statement.statementType !== StatementType.SELECT)
       throw new UsageError(['SQL: it does more than read; a query is one SELECT (or DESCRIBE, SHOW)']);
-    bind(statement, parameters);
+    for (let index = 1; index <= statement.parameterCount; index += 1) {
+      const name = statement.parameterName(index);
+      const value = parameters[name];
+      if (value === undefined) throw new UsageError([`SQL: the parameter $${name} has no value`]);
+      if (value === null) statement.bindNull(index);
+      else statement.bindVarchar(index, value);
+    }
     return await interruptible(lake.connection, 'answer the query', limit, async () => {
       const result = await statement.stream();
       if (format === 'parquet') return sendParquet(result, folder, output, limit);
@@ -68,16 +67,6 @@ export async function runQuery(
       `Cannot answer the query: it was not done after ${timeoutMs / 1000} s; bound vega_time, or raise the limit`,
       { code: 'QUERY_TIMEOUT', cause: error },
     );
-  }
-}
-
-function bind(statement: DuckDBPreparedStatement, parameters: Readonly<Record<string, string | null>>): void {
-  for (let index = 1; index <= statement.parameterCount; index += 1) {
-    const name = statement.parameterName(index);
-    const value = parameters[name];
-    if (value === undefined) throw new UsageError([`SQL: the parameter $${name} has no value`]);
-    if (value === null) statement.bindNull(index);
-    else statement.bindVarchar(index, value);
   }
 }
 
@@ -134,7 +123,7 @@ async function sendParquet(
 }
 
 /** @throws UsageError where the SQL is wrong, or more than one statement */
-async function prepareOne(connection: DuckDBConnection, sql: string): Promise<DuckDBPreparedStatement> {
+async function prepareOne(connection: DuckDBConnection, sql: string) {
   try {
     const statements = await connection.extractStatements(sql);
     if (statements.count === 1) return await statements.prepare(0);

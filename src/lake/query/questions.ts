@@ -6,7 +6,8 @@ import type { DuckDBConnection } from '@duckdb/node-api';
 import { UsageError } from '../../core/errors.ts';
 import { CANDIDATES_MAX, chooseById, splitCutId } from '../../core/ids.ts';
 import { formatInstant, type Micros, parseInstant } from '../../core/time.ts';
-import { type InstantRange, type SummaryTable, summaryWithin } from '../tables/summaries.ts';
+import type { SummaryTable } from '../tables/columns.ts';
+import { type InstantRange, summaryWithin } from '../tables/summaries.ts';
 
 export interface ReadyQuestion {
   readonly name: string;
@@ -140,9 +141,8 @@ function instant(name: QuestionParameter, value: string | undefined): Micros | u
   if (value === undefined) return undefined;
   const parsed = parseInstant(value);
   if (parsed !== undefined) return parsed;
-  throw new UsageError([
-    `--${name}: ${JSON.stringify(value)} is not accepted; give a time as 2023-05-01T00:00:00Z, or a day`,
-  ]);
+  const given = `--${name}: ${JSON.stringify(value)} is not accepted`;
+  throw new UsageError([`${given}; give a time as 2023-05-01T00:00:00Z, or a day`]);
 }
 
 /** What is asked of the lake to tell which party a beginning means. */

@@ -8,7 +8,7 @@ import { LINE_COLUMNS } from '../../ledger/canonical.ts';
 import { takeLock } from '../../postgres/advisory-lock.ts';
 import { copyOut } from '../../postgres/copy-out.ts';
 import type { Database } from '../../postgres/database.ts';
-import { mapDatabaseError } from '../../postgres/transaction.ts';
+import { mapDatabaseError, readRow } from '../../postgres/transaction.ts';
 import type { LakeTable } from '../tables/columns.ts';
 
 /** A table as the last build left it. */
@@ -155,11 +155,9 @@ export class LakeStore {
 
 /** Whether a build has met that this store lets two writers put one commit. */
 export async function isLakeDecidedHere(db: Database, store: string): Promise<boolean> {
-  return mapDatabaseError('ask who decides the commits of the lake', async () => {
-    const found = await sql<{ is: boolean }>`
-      select exists (select from mirror.lake_commits where store = ${store}) as is`.execute(db);
-    return found.rows[0]?.is === true;
-  });
+  const asked = sql<{ is: boolean }>`
+    select exists (select from mirror.lake_commits where store = ${store}) as is`;
+  return (await readRow(db, 'ask who decides the commits of the lake', asked)).is;
 }
 
 const ACTION = 'read the warehouse for the lake';

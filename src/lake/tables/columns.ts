@@ -28,15 +28,19 @@ export function hasStatistics({ type }: LakeColumn): boolean {
 
 export const AMOUNT = 'DECIMAL(38,0)';
 export const TIME = 'TIMESTAMP WITH TIME ZONE';
+export const SUMMARY_TABLES = [
+  'daily_flows',
+  'monthly_fees',
+  'monthly_balances',
+  'monthly_activity',
+] as const;
+export type SummaryTable = (typeof SUMMARY_TABLES)[number];
 export const LAKE_TABLES = [
   'ledger_entries',
   'parties',
   'checkpoints',
   'coverage',
-  'daily_flows',
-  'monthly_fees',
-  'monthly_balances',
-  'monthly_activity',
+  ...SUMMARY_TABLES,
 ] as const;
 export type LakeTable = (typeof LAKE_TABLES)[number];
 

@@ -8,22 +8,14 @@ import {
   AMOUNT,
   amount,
   type LakeColumn,
-  type LakeTable,
   namesOf,
   plain,
   selected,
+  type SummaryTable,
   text,
   TIME,
 } from './columns.ts';
 import { literal } from '../local/duckdb.ts';
-
-export const SUMMARY_TABLES = [
-  'daily_flows',
-  'monthly_fees',
-  'monthly_balances',
-  'monthly_activity',
-] as const satisfies readonly LakeTable[];
-export type SummaryTable = (typeof SUMMARY_TABLES)[number];
 
 /** To be raised with any change of what a summary holds: all are then made anew. */
 export const SUMMARY_FORM = 2;

@@ -19,7 +19,7 @@ import { literal } from '../local/duckdb.ts';
 import { SUMMARIES } from './summaries.ts';
 
 export const LAKE_PREFIX = 'lake/';
-const MONTH_COMMENT = 'Month of vega_time in UTC, as 2023-05: the partition';
+const MONTH = text('month', 'Month of vega_time in UTC, as 2023-05: the partition');
 
 interface TableShape {
   readonly description: string;
@@ -46,7 +46,7 @@ export const SHAPES: Readonly<Record<LakeTable, TableShape>> = {
 /** Of a table, its partition included. */
 function columnsOf(table: LakeTable): readonly LakeColumn[] {
   const { columns, isWhole } = SHAPES[table];
-  return isWhole ? columns : [...columns, text('month', MONTH_COMMENT)];
+  return isWhole ? columns : [...columns, MONTH];
 }
 
 /** What does not stand in the files of entries. */

@@ -6,7 +6,7 @@ import { canonicalText, ENTRY_COLUMNS, extraFromJson, isAmountColumn } from '../
 import { hashText, RowDigest } from '../../ledger/digest.ts';
 import { countBySegment, taggedFile } from '../build/build-entries.ts';
 import { type Lake, openLake } from '../query/lake.ts';
-import { SUMMARY_TABLES, summaryDifference } from '../tables/summaries.ts';
+import { summaryDifference } from '../tables/summaries.ts';
 import { errorCode, errorLine, PermanentError } from '../../core/errors.ts';
 import { measure } from '../../core/byte-sums.ts';
 import type { LakeCheckOptions, LakeFindings, Problem } from '../../load/ports.ts';
@@ -16,13 +16,16 @@ import { findBrokenCheckpoints } from '../delta/checkpoint.ts';
 import { listObjects } from '../delta/listing.ts';
 import { readTable } from '../delta/log.ts';
 import { interruptible, type LakeAccess, literal, openEngine, queryRows } from '../local/duckdb.ts';
+import type { StoreAccess } from '../local/scratch.ts';
 import { bringFiles, type StoredFile, storedFile } from '../local-files.ts';
 import { type Moment, MOMENTS_PREFIX, readMoment } from '../moment.ts';
 import type { RecordedTable, SegmentMonth } from '../store/lake-store.ts';
-import { LAKE_TABLES, type LakeTable } from '../tables/columns.ts';
+import { LAKE_TABLES, type LakeTable, SUMMARY_TABLES } from '../tables/columns.ts';
 import { LAKE_PREFIX, rootOf } from '../tables/tables.ts';
 
 const ATTEMPTS_MAX = 3;
+
+type StoredLake = LakeDeps & StoreAccess;
 
 /**
  * Reads the files of the lake, all or those whose turn it is; looks whether the others are there. A lake that lacks
@@ -34,24 +37,19 @@ export async function verifyLake(
   options: LakeCheckOptions,
   signal: AbortSignal,
 ): Promise<LakeFindings> {
-  const access = { objects: deps.objects, signal };
+  const lake = { ...deps, signal };
   for (let attempt = 1; ; attempt += 1) {
-    const moment = await readMoment(access);
-    const findings = await verifyMoment(deps, moment, options, signal);
+    const moment = await readMoment(lake);
+    const findings = await verifyMoment(lake, moment, options);
     // A build may have published another moment meanwhile: then there is a newer lake to look at.
-    const isReplaced = (await readMoment(access))?.moment !== moment?.moment;
+    const isReplaced = (await readMoment(lake))?.moment !== moment?.moment;
     if (findings.problems.length > 0 && isReplaced && attempt < ATTEMPTS_MAX) continue;
     return findings;
   }
 }
 
-async function verifyMoment(
-  deps: LakeDeps,
-  moment: Moment | undefined,
-  options: LakeCheckOptions,
-  signal: AbortSignal,
-): Promise<LakeFindings> {
-  const { repository, objects, scratchDir } = deps;
+async function verifyMoment(lake: StoredLake, moment: Moment | undefined, options: LakeCheckOptions) {
+  const { repository, scratchDir } = lake;
   const recorded = await repository.recorded();
   const problems: Problem[] = [];
   const report: FoundLake['report'] = (code, subject, message) => problems.push({ code, subject, message });
@@ -61,8 +59,8 @@ async function verifyMoment(
     return { files: 0, filesRead: 0, rows: 0n, problems, segmentsBehind: loaded.size };
   }
   await using engine = await openEngine(scratchDir);
-  const listed = await listObjects({ objects, signal }, LAKE_PREFIX);
-  const found = { ...deps, ...engine, signal, listed, moment, recorded, report };
+  const listed = await listObjects(lake, LAKE_PREFIX);
+  const found = { ...lake, ...engine, listed, moment, recorded, report };
   const live = new Map<LakeTable, readonly AddFile[]>();
   for (const table of LAKE_TABLES)
     live.set(table, [...((await checkTable(found, table))?.live.values() ?? [])]);

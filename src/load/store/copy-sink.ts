@@ -96,9 +96,8 @@ export function openCopySink(pool: Pool, client: PoolClient, signal: AbortSignal
  * @param months as `2023-05`
  */
 export async function ensurePartitions(pool: Pool, months: readonly string[]): Promise<void> {
-  await mapDatabaseError('make a partition of the ledger entries', async () => {
-    for (const month of months) await pool.query(partitionStatement(month));
-  });
+  const action = 'make a partition of the ledger entries';
+  for (const month of months) await mapDatabaseError(action, () => pool.query(partitionStatement(month)));
 }
 
 function partitionStatement(month: string): string {

@@ -102,15 +102,12 @@ async function statement<Result>(work: () => Promise<Result>): Promise<Result> {
 }
 
 async function isUpToDate(client: PoolClient, replacement: Replacement): Promise<boolean> {
-  const { rows } = await client.query<{ pending: bigint; stale: bigint }>(
-    `select count(*) filter (where ${PENDING}) as pending, count(*) filter (where ${STALE}) as stale
-       from mirror.segments where segment_id = any($1)`,
-    [[...replacement.load, ...replacement.remove].map((segment) => segment.segmentId)],
+  const [load, remove] = [replacement.load, replacement.remove].map((all) => all.map((one) => one.segmentId));
+  const { rowCount } = await client.query(
+    `select from mirror.segments where segment_id = any($1) and ${PENDING} or segment_id = any($2) and ${STALE}`,
+    [load, remove],
   );
-  return (
-    rows[0]?.pending === BigInt(replacement.load.length) &&
-    rows[0].stale === BigInt(replacement.remove.length)
-  );
+  return rowCount === replacement.load.length + replacement.remove.length;
 }
 
 async function removeRows(client: PoolClient, stale: readonly StaleSegment[]): Promise<bigint> {

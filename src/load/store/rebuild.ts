@@ -159,11 +159,7 @@ async function readKnownObjects(db: Database, keys: readonly string[]): Promise<
 }
 
 /** Some at a time, in the order of their keys; with how many keys there were. */
-async function* unknownObjects(
-  { objects, db }: Known,
-  signal: AbortSignal,
-  prefix = LEDGER_PREFIX,
-): AsyncGenerator<{ readonly listed: number; readonly unknown: readonly UnknownObject[] }> {
+async function* unknownObjects({ objects, db }: Known, signal: AbortSignal, prefix = LEDGER_PREFIX) {
   let page: UnknownObject[] = [];
   const lookUp = async () => {
     const listed = page;
@@ -185,11 +181,8 @@ async function* unknownObjects(
 }
 
 /** @throws PermanentError `OBJECT_MISSING` or `MANIFEST_INVALID` where it cannot be believed */
-async function checkedManifest(
-  { key, manifestBytes, bytes }: UnknownObject,
-  objects: ObjectStore,
-  signal: AbortSignal,
-): Promise<Manifest> {
+async function checkedManifest(listed: UnknownObject, objects: ObjectStore, signal: AbortSignal) {
+  const { key, manifestBytes, bytes } = listed;
   const misplaced = (state: string): PermanentError =>
     new PermanentError(`Cannot use the manifest ${key}: ${state}; its range is asked again`, {
       code: 'MANIFEST_INVALID',
