@@ -10,7 +10,6 @@ import { formatInstant, type Micros, nowMicros } from '../core/time.ts';
 import type { Config } from '../config/environment.ts';
 import { isWrittenOnce } from '../objects/object-store.ts';
 import { describeStore } from './describe-store.ts';
-import type { SourceClock } from '../export/plan/source-clock.ts';
 import { readRow } from '../postgres/transaction.ts';
 import { LIST_RETRIES } from '../source/retry/retry.ts';
 import { openApp, type App, type AppOptions } from './app.ts';
@@ -51,16 +50,9 @@ export async function examine(options: AppOptions): Promise<readonly Finding[]> 
   }
   await using app = opened;
   const limit = AbortSignal.any([options.signal, AbortSignal.timeout(CHECKS_MAX_MS)]);
-  const clock = app.config.sourceUrl && app.jobs.stages.clock(limit);
-  const asked: Asked = {
-    app,
-    clock,
-    database: readRow(app.warehouse.db, 'look at the database', FACTS),
-    limit,
-  };
   // Side by side: one that waits for somebody who is away must not keep the others.
-  const checked = Object.entries(CHECKS).map(([what, work]) => check(what, () => work(asked), limit));
-  return [...findings, ...(await Promise.all(checked))];
+  const checks = Object.entries(checksOf(app, limit)).map(([what, work]) => check(what, work, limit));
+  return [...findings, ...(await Promise.all(checks))];
 }
 
 type Facts = Record<'server' | 'size' | 'role', string> &
@@ -72,79 +64,80 @@ const FACTS = sql<Facts>`
     exists (select from pg_roles where rolname = 'mirror_reader') as "hasReader",
     (extract(epoch from clock_timestamp()) * 1000000)::bigint as micros`;
 
-/** What several checks go by is asked once. */
-interface Asked {
-  readonly app: App;
-  readonly clock: Promise<SourceClock> | undefined;
-  readonly database: Promise<Facts>;
-  readonly limit: AbortSignal;
+function checksOf(app: App, limit: AbortSignal): Readonly<Record<string, () => Promise<Result>>> {
+  const { config, queues, store } = app;
+  // What several checks go by is asked once.
+  const asked = readRow(app.warehouse.db, 'look at the database', FACTS);
+  const clock = config.sourceUrl && app.jobs.stages.clock(limit);
+  return {
+    database: async () => {
+      const { server, size } = await asked;
+      const detail = `${databasePlace(app)}, Postgres ${server}, ${size} large`;
+      if (Number.parseInt(server, 10) < POSTGRES_MAJOR_MIN)
+        return fail(`${detail}: ${POSTGRES_MAJOR_MIN} or later is needed`);
+      const advice = "for trials and single hosts: it gets security fixes later than a system's Postgres";
+      return pass(config.databaseUrl === undefined ? `${detail}; ${advice}` : detail);
+    },
+    // What a load will need, before it needs it: partitions are made and attached, views are granted.
+    rights: async () => {
+      const { role, mayLoad, hasReader } = await asked;
+      if (!mayLoad)
+        return fail(
+          `${role} may not make partitions; let the owner of schema mirror run: alter table mirror.ledger_entries owner to "${role}"; grant create on schema mirror to "${role}"`,
+        );
+      if (hasReader) return pass(`${role} may migrate and load; mirror_reader is there for analysts`);
+      return warn(
+        `${role} may migrate and load, but may not create roles: have an administrator create mirror_reader, and grant it usage on schema mirror and select on its views`,
+      );
+    },
+    queues: async () => {
+      await queues.counts('sync');
+      const advice = await queues.advice();
+      if (advice.length > 0) return warn(advice.join('; '));
+      return pass(config.redisUrl === undefined ? 'in Postgres (no REDIS_URL)' : 'in Redis');
+    },
+    // Writes, reads and removes for real: rights differ by operation.
+    'object store': async () => {
+      if (store.url.startsWith('file:')) {
+        const advice = 'point OBJECT_STORE_URL at a larger disk';
+        const space = await examineSpace(fileURLToPath(store.url), FREE_BYTES_MIN, advice);
+        if (space.state !== 'ok') return space;
+      }
+      const found = await store.tryOut(limit, REACHABLE_MAX_MS);
+      return (isWrittenOnce(found) ? pass : warn)(describeStore(store.url, found));
+    },
+    source: async () => {
+      const told = await clock;
+      if (told === undefined) return { state: 'skipped', detail: 'SOURCE_URL is not set' };
+      if (told.from === 'source') return pass(`answers; its last block is of ${formatInstant(told.seen)}`);
+      return warn(
+        'answers, but does not tell its block time: ranges are closed up to the newest entry that it shows',
+      );
+    },
+    clock: async () => {
+      const databaseMs = aheadMs((await asked).micros);
+      // That the source does not answer is another finding.
+      const told = await clock?.catch(() => undefined);
+      return judgeClock(databaseMs, told?.from === 'source' ? aheadMs(told.seen) : 0);
+    },
+  };
 }
 
-const CHECKS: Readonly<Record<string, (asked: Asked) => Promise<Result>>> = {
-  database: async ({ app, database }) => {
-    const { server, size } = await database;
-    const detail = `${databasePlace(app)}, Postgres ${server}, ${size} large`;
-    if (Number.parseInt(server, 10) < POSTGRES_MAJOR_MIN)
-      return fail(`${detail}: ${POSTGRES_MAJOR_MIN} or later is needed`);
-    const advice = "for trials and single hosts: it gets security fixes later than a system's Postgres";
-    return pass(app.config.databaseUrl === undefined ? `${detail}; ${advice}` : detail);
-  },
-  // What a load will need, before it needs it: partitions are made and attached, views are granted.
-  rights: async ({ database }) => {
-    const { role, mayLoad, hasReader } = await database;
-    if (!mayLoad)
-      return fail(
-        `${role} may not make partitions; let the owner of schema mirror run: alter table mirror.ledger_entries owner to "${role}"; grant create on schema mirror to "${role}"`,
-      );
-    if (hasReader) return pass(`${role} may migrate and load; mirror_reader is there for analysts`);
+/** Leases go by the database's clock, closing by the source's: this machine's must agree with both. */
+function judgeClock(databaseMs: number, headMs: number): Result {
+  if (headMs < -HEAD_AGE_MAX_MS)
     return warn(
-      `${role} may migrate and load, but may not create roles: have an administrator create mirror_reader, and grant it usage on schema mirror and select on its views`,
+      `the source's last block is ${seconds(headMs)} old: it stands still, or this machine's clock runs ahead`,
     );
-  },
-  queues: async ({ app: { queues, config } }) => {
-    await queues.counts('sync');
-    const advice = await queues.advice();
-    if (advice.length > 0) return warn(advice.join('; '));
-    return pass(config.redisUrl === undefined ? 'in Postgres (no REDIS_URL)' : 'in Redis');
-  },
-  // Writes, reads and removes for real: rights differ by operation.
-  'object store': async ({ app: { store }, limit }) => {
-    if (store.url.startsWith('file:')) {
-      const advice = 'point OBJECT_STORE_URL at a larger disk';
-      const space = await examineSpace(fileURLToPath(store.url), FREE_BYTES_MIN, advice);
-      if (space.state !== 'ok') return space;
-    }
-    const found = await store.tryOut(limit, REACHABLE_MAX_MS);
-    return (isWrittenOnce(found) ? pass : warn)(describeStore(store.url, found));
-  },
-  source: async (asked) => {
-    const clock = await asked.clock;
-    if (clock === undefined) return { state: 'skipped', detail: 'SOURCE_URL is not set' };
-    if (clock.from === 'source') return pass(`answers; its last block is of ${formatInstant(clock.seen)}`);
-    return warn(
-      'answers, but does not tell its block time: ranges are closed up to the newest entry that it shows',
-    );
-  },
-  // Leases go by the database's clock, closing by the source's: this machine's must agree with both.
-  clock: async (asked) => {
-    const databaseMs = aheadMs((await asked.database).micros);
-    // That the source does not answer is another finding.
-    const clock = await asked.clock?.catch(() => undefined);
-    const headMs = clock?.from === 'source' ? aheadMs(clock.seen) : 0;
-    if (headMs < -HEAD_AGE_MAX_MS)
-      return warn(
-        `the source's last block is ${seconds(headMs)} old: it stands still, or this machine's clock runs ahead`,
-      );
-    const others = [
-      { whose: "the database's", ms: databaseMs },
-      ...(headMs > CLOCK_SKEW_MAX_MS ? [{ whose: "the source's last block", ms: headMs }] : []),
-    ];
-    const off = others.filter(({ ms }) => Math.abs(ms) > CLOCK_SKEW_MAX_MS);
-    const told = (off.length > 0 ? off : others).map(({ whose, ms }) => `${whose} by ${seconds(ms)}`);
-    const differs = `differs from ${told.join(', from ')}`;
-    return off.length > 0 ? warn(`this machine's clock ${differs}; set both by NTP`) : pass(differs);
-  },
-};
+  const others = [
+    { whose: "the database's", ms: databaseMs },
+    ...(headMs > CLOCK_SKEW_MAX_MS ? [{ whose: "the source's last block", ms: headMs }] : []),
+  ];
+  const off = others.filter(({ ms }) => Math.abs(ms) > CLOCK_SKEW_MAX_MS);
+  const told = (off.length > 0 ? off : others).map(({ whose, ms }) => `${whose} by ${seconds(ms)}`);
+  const differs = `differs from ${told.join(', from ')}`;
+  return off.length > 0 ? warn(`this machine's clock ${differs}; set both by NTP`) : pass(differs);
+}
 
 type Result = Omit<Finding, 'what'>;
 

@@ -5,7 +5,7 @@ import { type Config, sourceMissing } from '../config/environment.ts';
 import { storable } from '../core/json-value.ts';
 import type { Log } from '../core/log.ts';
 import { nowMicros } from '../core/time.ts';
-import { worst, type VerdictWithEvidence } from '../core/verdict.ts';
+import { worst } from '../core/verdict.ts';
 import { exportParty } from '../export/export-party.ts';
 import type { RowPool } from '../export/read/row-pool.ts';
 import { mergeAll } from '../export/merge/merge-all.ts';
@@ -118,24 +118,37 @@ function openClock(asked: () => Source): Stages['clock'] {
 }
 
 /** From published objects into the warehouse and the lake, and whether all of it agrees. */
-function stagesOfLoads(parts: StageParts) {
-  const { log, warehouse, store, lake } = parts;
+function stagesOfLoads({ log, warehouse, store, lake }: StageParts) {
   const reports = { warehouse, objects: store };
   const rebuilding = { db: warehouse.db, objects: store };
   const lakeCheck: LakeCheck = (options, signal) => verifyLake(lake, options, signal);
   const verifying = { repository: new VerifyStore(warehouse), objects: store, lake: lakeCheck };
+  const loading = { repository: new LoadStore(warehouse), objects: store };
+  const loadPublished = async (runId: string, { signal, onProgress }: StageCall) => {
+    let [parties, segments, rows] = [0, 0, 0n];
+    const now = await loadAll(loading, signal, (party) => {
+      parties += 1;
+      segments += party.segments;
+      rows += party.rows;
+      onProgress([loadLine(parties, segments, rows)]);
+    });
+    // A delivery of this run that was killed has loaded its part already.
+    const { verdict, ...loaded } = { ...now, ...(await loading.repository.loadedSince(runId)) };
+    const built = await buildLake(lake, signal, (progress) => onProgress([lakeLine(progress)]));
+    return { verdict, evidence: storable({ ...loaded, lake: built }) };
+  };
   return {
     load: async ({ runId, rebuild }, call) => {
       const rebuilt = rebuild
         ? ((await rebuildIfEmpty(rebuilding, call.signal)) ??
           (await catchUpWithStore(rebuilding, call.signal)))
         : undefined;
-      if (rebuilt === undefined) return load(runId, parts, call);
+      if (rebuilt === undefined) return loadPublished(runId, call);
       log.info({ ...rebuilt, problems: rebuilt.problemCount }, 'Manifest rebuilt from the objects');
       const restoredReports = await restoreReports(reports, call.signal, (key, error) =>
         log.warn({ key, reason: error.message }, 'A report could not be read'),
       );
-      const { verdict, evidence } = await load(runId, parts, call);
+      const { verdict, evidence } = await loadPublished(runId, call);
       return {
         verdict: worst([verdict, rebuilt.problemCount > 0 ? 'incomplete' : 'complete']),
         evidence: storable({ ...evidence, rebuilt, restoredReports }),
@@ -180,23 +193,4 @@ function stagesOfStore({ config, log, warehouse, store: objects, holder }: Stage
     },
     tidy: async (signal) => void (await tidyStore({ objects, archive, log }, signal)),
   } satisfies Partial<Stages>;
-}
-
-async function load(
-  runId: string,
-  { warehouse, store, lake }: StageParts,
-  { signal, onProgress }: StageCall,
-): Promise<VerdictWithEvidence> {
-  let [parties, segments, rows] = [0, 0, 0n];
-  const repository = new LoadStore(warehouse);
-  const now = await loadAll({ repository, objects: store }, signal, (party) => {
-    parties += 1;
-    segments += party.segments;
-    rows += party.rows;
-    onProgress([loadLine(parties, segments, rows)]);
-  });
-  // A delivery of this run that was killed has loaded its part already.
-  const { verdict, ...loaded } = { ...now, ...(await repository.loadedSince(runId)) };
-  const built = await buildLake(lake, signal, (progress) => onProgress([lakeLine(progress)]));
-  return { verdict, evidence: storable({ ...loaded, lake: built }) };
 }

@@ -26,11 +26,8 @@ export async function joinOrCreate(app: App, wanted: NewRun): Promise<{ run: Run
 /**
  * A new nightly run, once none is going: two would ask the source for the same things. Nothing is queued while it waits.
  */
-export async function startNight(
-  { jobs, workers }: Pick<App, 'jobs' | 'workers'>,
-  subject: string,
-  { notices, signal }: Pick<CommandContext, 'notices' | 'signal'>,
-): Promise<Run> {
+export async function startNight(app: App, subject: string, context: CommandContext): Promise<Run> {
+  const { jobs, workers } = app;
   for (let told = ''; ;) {
     const going = await findOpenNightly(jobs, await workers.anyAlive(jobs.source?.url));
     if (going === undefined) {
@@ -40,9 +37,9 @@ export async function startNight(
       told = going.runId;
       const since = going.startedAt ?? going.queuedAt;
       const facts = { runId: told, subject: going.subject, since, endedBy: `${COMMAND} cancel ${told}` };
-      notices.warn(facts, 'Waiting for another nightly run');
+      context.notices.warn(facts, 'Waiting for another nightly run');
     }
-    await sleep(POLL_MS, undefined, { signal });
+    await sleep(POLL_MS, undefined, { signal: context.signal });
   }
 }
 
