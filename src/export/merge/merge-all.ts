@@ -14,13 +14,13 @@ import { manifestKey } from '../../ledger/objects/object-keys.ts';
 import { earlier } from '../plan/ranges.ts';
 import type { ExportScope } from '../ports.ts';
 import {
+  nameObjects,
+  NONE_LEFT_OUT,
   publish,
   type PublishContext,
   publishContext,
   type PublishDeps,
   recover,
-  nameObjects,
-  NONE_LEFT_OUT,
 } from '../publish/publish.ts';
 import { copyStoredRows } from '../publish/stored-rows.ts';
 import { RangeSpool, type Spooled } from '../spool/range-spool.ts';
@@ -120,27 +120,13 @@ async function mergeGroup(group: readonly Coverage[], context: PublishContext, r
   const { source } = await readManifest(objects, manifestKey(last.objectKey), signal);
   const facts = { partyId: lease.scope.partyId, compression, source, runId };
   const checkedAts = group.flatMap(({ checkedAt }) => checkedAt ?? []);
-  const range = {
-    assetId: end.assetId ?? null,
-    from: first.from,
-    to: end.to,
-    open: false,
-    sides: layout.sides,
-    tail: end.tail,
-    checkedAt: checkedAts.reduce(earlier, checkedAts[0] ?? 0n),
-    written: { leftOut: NONE_LEFT_OUT, spooled, layout },
-  };
+  const { assetId = null, to, tail, epoch } = end;
+  const checkedAt = checkedAts.reduce(earlier, checkedAts[0] ?? 0n);
+  const written = { leftOut: NONE_LEFT_OUT, spooled, layout };
+  const range = { assetId, from: first.from, to, open: false, sides: layout.sides, tail, checkedAt, written };
   const named = await nameObjects([range], facts, repository);
   const supersedes = group.map(({ coverageId }) => coverageId);
-  const publication = {
-    publicationId: randomUUID(),
-    runId,
-    ...named,
-    supersedes,
-    closes: [],
-    epoch: end.epoch,
-  };
-  await publish(publication, context);
+  await publish({ publicationId: randomUUID(), runId, ...named, supersedes, closes: [], epoch }, context);
   return spooled;
 }
 

@@ -3,16 +3,17 @@ import { randomUUID } from 'node:crypto';
 import { unlink } from 'node:fs/promises';
 import { ceilSecond, type Micros, SECOND_MICROS } from '../../core/time.ts';
 import type { Received } from '../fetch/receive.ts';
-import { instantOf, later } from '../plan/ranges.ts';
+import { instantOf, later, secondOf } from '../plan/ranges.ts';
 import type { AskPlan } from '../plan/remaining.ts';
 import type { ExportContext } from '../request.ts';
 import type { ReceivedSegment } from '../spool/answer-rows.ts';
+import { RangeSpool } from '../spool/range-spool.ts';
 import type { Coverage } from '../store/coverage-rows.ts';
 import type { Publication } from '../store/publications.ts';
 import { isHeld, isSame, rowsOf } from '../validate/compare.ts';
 import type { Answered } from '../validate/judge.ts';
-import { nameObjects, type NewRange } from './publish.ts';
-import { type Kept, trimmed } from './stored-rows.ts';
+import { nameObjects, type NewRange, NONE_LEFT_OUT, type PublishContext } from './publish.ts';
+import { copyStoredRows } from './stored-rows.ts';
 
 export interface AnswerContext extends ExportContext {
   /** `open`: nothing of the answer is closed, and all of it is asked for again. */
@@ -33,7 +34,7 @@ export async function publishAnswer(
   context: AnswerContext,
 ): Promise<{ readonly publication: Publication; readonly held: number } | { readonly shrunk: Coverage[] }> {
   const { source, repository, compression, request, lease, as } = context;
-  const { assetId } = lease.scope;
+  const { assetId = null } = lease.scope;
   // Where nothing is closed, nothing that is closed stands, or is cut.
   const plan = as === 'open' ? { ...given, standing: [], trims: [] } : given;
   const stands = standing(plan, received);
@@ -50,26 +51,16 @@ export async function publishAnswer(
   const ranges = fresh.flatMap(
     ({ from, to = openEnd(from, received, request.clock.seen), spooled, ...segment }) => {
       const open = segment.open || as === 'open';
-      const written = spooled && { ...received, spooled };
-      const tailOfRange = open ? undefined : tailOf(to);
-      const range = {
-        assetId: assetId ?? null,
-        from,
-        to,
-        open,
-        sides: received.layout.sides,
-        tail: tailOfRange,
-        written,
-      };
       // An open range without entries claims nothing; where no row tells when it was, it is all there is.
-      return spooled === undefined && open && source.hasTimes ? [] : [range];
+      if (spooled === undefined && open && source.hasTimes) return [];
+      const { sides } = received.layout;
+      const written = spooled && { ...received, spooled };
+      return { assetId, from, to, open, sides, tail: open ? undefined : tailOf(to), written };
     },
   );
-  const others = target.coverage.filter((row) => row.assetId === assetId && !supersedes.includes(row));
-  const merged = mergeEmpty(
-    ranges,
-    others.filter(({ objectKey, open }) => objectKey === undefined && !open),
-  );
+  const isOther = (row: Coverage) => row.assetId === lease.scope.assetId && !supersedes.includes(row);
+  const empty = target.coverage.filter((row) => row.objectKey === undefined && !row.open && isOther(row));
+  const merged = mergeEmpty(ranges, empty);
   const { runId, partyId } = request;
   const facts = { partyId, compression, source: source.baseUrl, runId };
   const published = [...merged.ranges, ...kept.flatMap(({ rest }) => rest ?? [])];
@@ -90,6 +81,34 @@ export async function publishAnswer(
     held: stands.reduce((sum, { segment }) => sum + (segment.spooled?.rows ?? 0), 0),
   };
 }
+
+/**
+ * What is left of known ranges; undefined for an open one without entries, which claims nothing.
+ * @throws RetryableError `SEGMENT_UNREADABLE` where the object does not hold what is known of it: then all of its
+ *   range is to be asked for
+ */
+async function trimmed(trims: AskPlan['trims'], context: PublishContext) {
+  const kept: Kept[] = [];
+  for (const { row, keeps } of trims) {
+    const { objectKey, open, sides, assetId = null } = row;
+    await using stack = new AsyncDisposableStack();
+    const spools = keeps.map(({ from, to }) =>
+      stack.use(new RangeSpool(secondOf(from), secondOf(to), context)),
+    );
+    const layout =
+      objectKey && (await copyStoredRows({ ...row, objectKey }, spools, 'keep a part of', context));
+    for (const [index, range] of keeps.entries()) {
+      const spooled = await spools[index]?.finish();
+      const written = spooled && layout ? { leftOut: NONE_LEFT_OUT, spooled, layout } : undefined;
+      const isEnd = range.to === row.to && row.tail !== undefined && row.tail.from >= range.from;
+      const rest = { ...range, open, sides, assetId, tail: isEnd ? row.tail : undefined, written };
+      kept.push({ row, rest: written === undefined && open ? undefined : rest });
+    }
+  }
+  return kept;
+}
+
+type Kept = Readonly<{ row: Coverage; rest: NewRange | undefined }>;
 
 /** Segments of which the answer takes a part, and has less in it than they do. */
 function shrunkTrims({ trims }: AskPlan, kept: readonly Kept[], received: readonly ReceivedSegment[]) {

@@ -86,7 +86,7 @@ async function finish(planned: Publication, context: PublishContext): Promise<Pu
   const { lease, repository, objects, failpoint, signal } = context;
   const segments: Publication['segments'][number][] = [];
   for (const { spoolName, manifest } of planned.segments) {
-    const existing = await existingObject(manifest, objects, signal);
+    const existing = await existingObject(manifest, context);
     if (existing === undefined) {
       const path = await objects.spoolPath(spoolName);
       const facts = { bytes: manifest.objectBytes, sha256: manifest.objectSha256 };
@@ -110,11 +110,7 @@ async function finish(planned: Publication, context: PublishContext): Promise<Pu
  * its key names is removed, with its manifest.
  * @returns the manifest with the sums of what is stored, or undefined where nothing good lies under its key
  */
-async function existingObject(
-  manifest: Manifest,
-  objects: ObjectStore,
-  signal: AbortSignal,
-): Promise<Manifest | undefined> {
+async function existingObject(manifest: Manifest, { objects, signal }: PublishContext) {
   const { objectKey, compression } = manifest;
   const head = await objects.head(objectKey, signal);
   if (head === undefined) return undefined;
@@ -205,18 +201,12 @@ export function clearSpool({ objects, lease }: PublishContext): Promise<unknown>
   return objects.clearSpool(spoolPrefix(lease));
 }
 
-/** Rows that were spooled, and where they come from. */
-export interface Written extends Pick<Manifest, 'leftOut'> {
-  readonly spooled: Spooled;
-  readonly layout: Layout;
-}
-
 /** Of rows that were read from the store. */
 export const NONE_LEFT_OUT = { party: 0n, asset: 0n, range: 0n } as const;
 
 export interface NewRange extends Omit<NewCoverage, 'objectKey'> {
-  /** Absent: nothing lies in the range. */
-  readonly written?: Written | undefined;
+  /** Rows that were spooled, and where they come from; absent: nothing lies in the range. */
+  readonly written?: (Pick<Manifest, 'leftOut'> & Readonly<{ spooled: Spooled; layout: Layout }>) | undefined;
 }
 
 /**
@@ -234,20 +224,18 @@ export async function nameObjects(
   const coverage = ranges.map(({ written, ...range }) => {
     if (written === undefined) return range;
     const { assetId, from, to, open } = range;
-    const { name: spoolName, path: _path, rows, ...sums } = written.spooled;
-    const { sides, columns } = written.layout;
+    const place = { assetId, from, to, open };
+    const { leftOut, layout, spooled } = written;
+    const { name: spoolName, path: _path, rows, ...sums } = spooled;
     const manifest: Manifest = {
       ...numbered,
       ...sums,
-      objectKey: segmentKey({ ...facts, ...range, sha256: sums.sha256 }),
-      assetId,
-      from,
-      to,
-      open,
-      sides,
-      columns: [...columns],
+      ...place,
+      objectKey: segmentKey({ ...facts, ...place, sha256: sums.sha256 }),
+      sides: layout.sides,
+      columns: [...layout.columns],
       rows: BigInt(rows),
-      leftOut: written.leftOut,
+      leftOut,
       publishedAt: nowMicros(),
     };
     segments.push({ spoolName, manifest });

@@ -9,11 +9,9 @@ import { compressionOf, isArchiveDamage, plainStream } from '../../ledger/object
 import { RowFields } from '../../ledger/row-fields.ts';
 import { RowSplitter } from '../../ledger/row-splitter.ts';
 import { VegaTimeReader } from '../../ledger/vega-time.ts';
-import { secondOf } from '../plan/ranges.ts';
-import type { Trim } from '../plan/remaining.ts';
-import { RangeSpool } from '../spool/range-spool.ts';
+import type { RangeSpool } from '../spool/range-spool.ts';
 import type { Coverage } from '../store/coverage-rows.ts';
-import { type NewRange, NONE_LEFT_OUT, type PublishContext } from './publish.ts';
+import type { PublishContext } from './publish.ts';
 
 type StoredRowsContext = Pick<PublishContext, 'objects' | 'repository' | 'signal'>;
 
@@ -87,36 +85,4 @@ function unreadable(action: string, objectKey: string, cause?: unknown): Retryab
     `Cannot ${action} ${objectKey}: it does not hold what was published; its range is asked for again`,
     { code: 'SEGMENT_UNREADABLE', meta: { key: objectKey }, cause },
   );
-}
-
-/** What is left of a known range; undefined for an open one without entries, which claims nothing. */
-export interface Kept {
-  readonly row: Coverage;
-  readonly rest: NewRange | undefined;
-}
-
-/**
- * @throws RetryableError `SEGMENT_UNREADABLE` where the object does not hold what is known of it: then all of its
- *   range is to be asked for
- */
-export async function trimmed(trims: readonly Trim[], context: PublishContext): Promise<readonly Kept[]> {
-  const kept: Kept[] = [];
-  for (const { row, keeps } of trims) {
-    const { objectKey } = row;
-    await using stack = new AsyncDisposableStack();
-    const spools = keeps.map(({ from, to }) =>
-      stack.use(new RangeSpool(secondOf(from), secondOf(to), context)),
-    );
-    const layout =
-      objectKey && (await copyStoredRows({ ...row, objectKey }, spools, 'keep a part of', context));
-    for (const [index, range] of keeps.entries()) {
-      const spooled = await spools[index]?.finish();
-      const written = spooled && layout ? { leftOut: NONE_LEFT_OUT, spooled, layout } : undefined;
-      const isEnd = range.to === row.to && row.tail !== undefined && row.tail.from >= range.from;
-      const { open, sides, assetId = null } = row;
-      const rest = { ...range, open, sides, assetId, tail: isEnd ? row.tail : undefined, written };
-      kept.push({ row, rest: written === undefined && open ? undefined : rest });
-    }
-  }
-  return kept;
 }

@@ -18,10 +18,7 @@ export interface ReceivedSegment {
   readonly spooled: Spooled | undefined;
 }
 
-interface Part {
-  readonly range: Omit<ReceivedSegment, 'spooled'>;
-  readonly spool: RangeSpool;
-}
+type Part = Readonly<{ range: Omit<ReceivedSegment, 'spooled'>; spool: RangeSpool }>;
 
 export interface AnswerRowsOptions extends SpoolOptions {
   /** What the continuation of a window may ask for again. */
@@ -45,7 +42,7 @@ export class AnswerRows implements AsyncDisposable {
     newestSecond: undefined as number | undefined,
     oldestSecond: undefined as number | undefined,
   };
-  readonly tail: Tail | undefined;
+  readonly tail: ReturnType<typeof openTail> | undefined;
   readonly #parts: readonly Part[];
   /** Bytes by time of the closed ranges. */
   readonly #histogram = new TimeHistogram();
@@ -55,7 +52,7 @@ export class AnswerRows implements AsyncDisposable {
   constructor({ closed, open, question, isWindow }: AskPlan, options: AnswerRowsOptions) {
     const closedEnd = closed.at(-1)?.to;
     if (closedEnd !== undefined)
-      this.tail = new Tail(question.from ?? 0n, closedEnd, isWindow ? options.tailBytesMax : undefined);
+      this.tail = openTail(question.from ?? 0n, closedEnd, isWindow ? options.tailBytesMax : undefined);
     const ranges: Part['range'][] = closed.map((range) => ({ ...range, open: false }));
     if (open !== undefined) ranges.push({ from: open.from, to: open.to, open: true });
     this.#parts = ranges.map((range) => {
@@ -151,46 +148,36 @@ const TAIL_SECONDS = 3600;
  * The sum of the last rows before a closed range's end, taken while they stream by in any order: those of
  * its last hour, or where that is empty, of the newest second that has any. Behind a window of a larger
  * range, which is continued at once, that second is enough where the hour holds much.
+ * @param asked the earliest instant the answer holds; the tail cannot reach behind it
+ * @param bytesMax given where the range is only a window of a larger one: what its continuation may ask for again
  */
-class Tail {
-  /** In seconds. */
-  readonly from: number;
-  readonly end: number;
-  readonly #bytesMax: number;
-  readonly #sum = new RowSum();
-  #bytes = 0;
-  #newest = new RowSum();
-  #newestSecond = Number.NEGATIVE_INFINITY;
+function openTail(asked: Micros, endsAt: Micros, bytesMax = Infinity) {
+  const end = secondOf(endsAt);
+  const from = Math.max(secondOf(asked), end - TAIL_SECONDS);
+  const hour = { from, sum: new RowSum() };
+  let hourBytes = 0;
+  let newest = { from: -Infinity, sum: new RowSum() };
+  return {
+    /** In seconds. */
+    from,
+    end,
 
-  /**
-   * @param asked the earliest instant the answer holds; the tail cannot reach behind it
-   * @param bytesMax given where the range is only a window of a larger one: what its continuation may ask for again
-   */
-  constructor(asked: Micros, end: Micros, bytesMax: number = Number.POSITIVE_INFINITY) {
-    this.end = secondOf(end);
-    this.from = Math.max(secondOf(asked), this.end - TAIL_SECONDS);
-    this.#bytesMax = bytesMax;
-  }
+    /** Adds what was found in a block: the tail begins and ends at borders of spans. */
+    add(spans: readonly SpanFindings[], found: BlockFindings['newest']) {
+      for (const span of spans) {
+        if (span.from < from || span.from >= end) continue;
+        hour.sum.merge(span.sum);
+        hourBytes += span.bytes;
+      }
+      if (found === undefined || found.second < newest.from) return;
+      if (found.second > newest.from) newest = { from: found.second, sum: new RowSum() };
+      newest.sum.merge(found.sum);
+    },
 
-  /** Adds what was found in a block: the tail begins and ends at borders of spans. */
-  add(spans: readonly SpanFindings[], newest: BlockFindings['newest']): void {
-    for (const { from, sum, bytes } of spans) {
-      if (from < this.from || from >= this.end) continue;
-      this.#sum.merge(sum);
-      this.#bytes += bytes;
-    }
-    if (newest === undefined || newest.second < this.#newestSecond) return;
-    if (newest.second > this.#newestSecond) {
-      this.#newest = new RowSum();
-      this.#newestSecond = newest.second;
-    }
-    this.#newest.merge(newest.sum);
-  }
-
-  result(header: Buffer): TailSum {
-    const isFitting = this.#sum.rows > 0 && this.#bytes <= this.#bytesMax;
-    const isShorter = !isFitting && this.#newest.rows > 0;
-    const [from, sum] = isShorter ? [this.#newestSecond, this.#newest] : [this.from, this.#sum];
-    return { from: instantOf(from), rows: sum.rows, digest: sum.digest.hex(), rowForm: sum.form(header) };
-  }
+    result(header: Buffer): TailSum {
+      const isFitting = hour.sum.rows > 0 && hourBytes <= bytesMax;
+      const { from: second, sum } = !isFitting && newest.sum.rows > 0 ? newest : hour;
+      return { from: instantOf(second), rows: sum.rows, digest: sum.digest.hex(), rowForm: sum.form(header) };
+    },
+  };
 }

@@ -44,8 +44,6 @@ export class RangeSpool implements AsyncDisposable {
   /** Whoever adds rows sums them here. */
   readonly sum = new RowSum();
   readonly #options: SpoolOptions;
-  readonly #plain = new ByteSums();
-  readonly #stored = new ByteSums();
   #added: Buffer[] = [];
   #object: ReturnType<typeof openObject> | undefined;
 
@@ -73,7 +71,7 @@ export class RangeSpool implements AsyncDisposable {
     if (this.#added.length === 0) return;
     const rows = Buffer.concat(this.#added);
     this.#added = [];
-    this.#object ??= openObject(header, this.#options, this.#plain, this.#stored);
+    this.#object ??= openObject(header, this.#options);
     const { input, written } = await this.#object;
     if (input.write(rows)) return;
     // Where writing broke, that is the reason, not what it did to the input.
@@ -84,13 +82,13 @@ export class RangeSpool implements AsyncDisposable {
   /** Everything on disk, durably. @returns undefined where no row came. @throws RetryableError `SPOOL_…` */
   async finish(): Promise<Spooled | undefined> {
     if (this.#object === undefined) return undefined;
-    const { header, file, input, written } = await this.#object;
+    const { header, file, plain, stored, input, written } = await this.#object;
     input.end();
     await written;
-    const { bytes: objectBytes, sha256: objectSha256 } = this.#stored.facts();
+    const { bytes: objectBytes, sha256: objectSha256 } = stored.facts();
     const { rows, digest } = this.sum;
     const sums = { rows, digest: digest.hex(), rowForm: this.sum.form(header) };
-    return { ...file, ...this.#plain.facts(), objectBytes, objectSha256, ...sums };
+    return { ...file, ...plain.facts(), objectBytes, objectSha256, ...sums };
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -100,24 +98,16 @@ export class RangeSpool implements AsyncDisposable {
   }
 }
 
-async function openObject(
-  header: Buffer,
-  { compression, spoolFile }: SpoolOptions,
-  plain: ByteSums,
-  stored: ByteSums,
-) {
+async function openObject(header: Buffer, { compression, spoolFile }: SpoolOptions) {
   const file = await spoolFile();
+  const [plain, stored] = [new ByteSums(), new ByteSums()];
   const input = plain.through();
-  const steps = [input, ...compressors(compression), stored.through()];
-  const written = pipeline([...steps, createWriteStream(file.path, { flush: true })]).catch(
-    (error: unknown) => {
-      throw spoolError(error);
-    },
-  );
+  const output = createWriteStream(file.path, { flush: true });
+  const written = pipeline([input, ...compressors(compression), stored.through(), output]).catch(spoolError);
   // Met again by whoever writes next or finishes.
   written.catch(() => undefined);
   input.write(header);
-  return { header, file, input, written };
+  return { header, file, plain, stored, input, written };
 }
 
 function compressors(compression: Compression): Transform[] {
@@ -128,10 +118,8 @@ function compressors(compression: Compression): Transform[] {
 }
 
 /** A full disk is freed, a lost mount comes back: the whole question is asked again later. */
-function spoolError(error: unknown): RetryableError {
-  const code = errorCode(error);
-  return new RetryableError(`Cannot write the spool file: ${code}; check the disk of the object store`, {
-    code: `SPOOL_${code}`,
-    cause: error,
-  });
+function spoolError(cause: unknown): never {
+  const code = errorCode(cause);
+  const message = `Cannot write the spool file: ${code}; check the disk of the object store`;
+  throw new RetryableError(message, { code: `SPOOL_${code}`, cause });
 }
