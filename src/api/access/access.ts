@@ -13,7 +13,7 @@ import type { Rows } from '../../postgres/rows.ts';
 import { openRoutes } from '../http/routes.ts';
 import { StatusError } from '../http/status-error.ts';
 import { pathOf, refuseForeign } from './hosts.ts';
-import { endSession, isSessionEnded, readSessionSecret } from './store/ended-sessions.ts';
+import { END_SESSION, ENDED_SESSION, readSessionSecret } from './store/ended-sessions.ts';
 import { bearerOf, isSame, openTokenCheck, type Role, type Tokens } from './tokens.ts';
 
 /** They tell nothing, and whoever watches the process must not need a name or a token for them. */
@@ -128,12 +128,13 @@ function openSessions({ write, read = '' }: Tokens, rows: Rows) {
     /** @param cookies the request's Cookie header */
     roleOf: async (cookies = '') => {
       const session = cookies.includes(COOKIE_PREFIX) ? await find(cookies) : undefined;
-      return session === undefined || (await isSessionEnded(rows, session.id)) ? undefined : session.role;
+      const ended = session && (await rows('look up a session', ENDED_SESSION, [session.id]));
+      return ended?.length === 0 ? session?.role : undefined;
     },
     /** @returns the cookie to set in its place */
     close: async (cookies = '') => {
       const session = await find(cookies);
-      if (session !== undefined) await endSession(rows, session.id, session.endMs);
+      if (session !== undefined) await rows('end a session', END_SESSION, [session.id, `${session.endMs}`]);
       return `${await cookieName()}=`;
     },
   };

@@ -6,7 +6,7 @@ import { exportKey } from '../../runs/progress.ts';
 import { followEvents, goneSignal } from '../http/events.ts';
 import type { ApiDeps, Upkeep } from '../http/ports.ts';
 import { BY_ID, openRoutes } from '../http/routes.ts';
-import type { MirrorStatus } from '../mirror/glance.ts';
+import type { Attention, MirrorStatus } from '../mirror/glance.ts';
 import { FILE, FILE_TYPES, QUESTION } from './lake-queries.ts';
 import * as work from './store/work-statements.ts';
 
@@ -17,6 +17,7 @@ const EVERY_MS = 500;
 /** Heartbeats are invisible to a page: a snapshot this often tells it that the line is alive. */
 const SILENT_MS_MAX = 5_000;
 const DISK_PARTS_MIN = 20n;
+const ASKED_FILE = { body: QUESTION, querystring: FILE };
 const QUARANTINED_QUESTION = z.strictObject({ limit: z.int().min(1).max(1_000) });
 
 /** Adds the routes. What a statement to the lake may do is decided where it runs: it reads the lake and nothing else. */
@@ -44,21 +45,17 @@ export function addConsoleData(server: FastifyInstance, { rows, console: parts }
   add('GET /console/tables', {}, async () => ({ tables: await lake.tables() }));
   add('GET /console/questions', {}, () => ({ questions: lake.questions }));
   add('POST /console/query', { body: QUESTION }, ({ body }, reply) => lake.ask(body, goneSignal(reply)));
-  add(
-    'POST /console/query/file',
-    { body: QUESTION, querystring: FILE },
-    async ({ body, query: { format } }, reply) => {
-      const file = await lake.file(body, format, goneSignal(reply));
-      // What was asked, and the day of the answer.
-      const asked = 'question' in body ? body.question : 'query';
-      const fileName = `${asked}-${new Date().toISOString().slice(0, 10)}.${format}`;
-      reply.headers({
-        'content-type': FILE_TYPES[format],
-        'content-disposition': `attachment; filename="${fileName}"`,
-      });
-      return reply.send(file);
-    },
-  );
+  add('POST /console/query/file', ASKED_FILE, async ({ body, query: { format } }, reply) => {
+    const file = await lake.file(body, format, goneSignal(reply));
+    // What was asked, and the day of the answer.
+    const asked = 'question' in body ? body.question : 'query';
+    const fileName = `${asked}-${new Date().toISOString().slice(0, 10)}.${format}`;
+    reply.headers({
+      'content-type': FILE_TYPES[format],
+      'content-disposition': `attachment; filename="${fileName}"`,
+    });
+    return reply.send(file);
+  });
 }
 
 /** Adds `/console/events`: one snapshot of what moves for all who look, sent to each whenever it changed. */
@@ -71,7 +68,7 @@ export function addConsoleFeed(
   const snapshot = sharedLoad(async () => {
     const [facts, known, upkeep] = await Promise.all([work.readLive(rows), status(), parts.upkeep()]);
     const { openRuns, inFlight, ...others } = facts;
-    const attention = [...known.attention, ...idleAttention(facts), ...diskAttention(upkeep)];
+    const own = [idleAttention(facts), diskAttention(upkeep)].filter((one) => one !== null);
     const live = openRuns.map(async (run) => ({
       ...run,
       progress: run.state === 'running' ? await progress.read(run.runId) : [],
@@ -82,7 +79,7 @@ export function addConsoleFeed(
     }));
     return {
       ...others,
-      status: { ...known, attention },
+      status: { ...known, attention: [...known.attention, ...own] },
       nextNightlyRun: parts.nextNightlyRun(),
       upkeep,
       live: await Promise.all(live),
@@ -97,27 +94,23 @@ export function addConsoleFeed(
 }
 
 /** Before an export finds no room for its spool. */
-function diskAttention({ diskFreeBytes, diskBytes }: Upkeep): MirrorStatus['attention'] {
-  if (diskFreeBytes === null || diskBytes === null) return [];
-  if (BigInt(diskFreeBytes) * DISK_PARTS_MIN >= BigInt(diskBytes)) return [];
-  return [
-    {
-      what: 'the disk of DATA_DIR is nearly full',
-      why: `less than one part in ${DISK_PARTS_MIN} of it is free`,
-      todo: 'Make room, or move DATA_DIR to a larger disk: exports are written there before they are published.',
-    },
-  ];
+function diskAttention({ diskFreeBytes, diskBytes }: Upkeep): Attention | null {
+  if (diskFreeBytes === null || diskBytes === null) return null;
+  if (BigInt(diskFreeBytes) * DISK_PARTS_MIN >= BigInt(diskBytes)) return null;
+  return {
+    what: 'the disk of DATA_DIR is nearly full',
+    why: `less than one part in ${DISK_PARTS_MIN} of it is free`,
+    todo: 'Make room, or move DATA_DIR to a larger disk: exports are written there before they are published.',
+  };
 }
 
 /** Work that waits for nobody is what a person must know of first; a queue that is only long is not. */
-function idleAttention({ workers, openRuns }: work.LiveFacts): MirrorStatus['attention'] {
+function idleAttention({ workers, openRuns }: work.LiveFacts): Attention | null {
   const waiting = openRuns.filter((run) => run.state === 'queued' && run.parentRunId === null).length;
-  if (workers > 0 || waiting === 0) return [];
-  return [
-    {
-      what: `${waiting} ${waiting === 1 ? 'run waits' : 'runs wait'} and no worker is running`,
-      why: 'work is queued, and no process takes it',
-      todo: 'Start `ledger-mirror worker` (or `ledger-mirror up`) with the same settings.',
-    },
-  ];
+  if (workers > 0 || waiting === 0) return null;
+  return {
+    what: `${waiting} ${waiting === 1 ? 'run waits' : 'runs wait'} and no worker is running`,
+    why: 'work is queued, and no process takes it',
+    todo: 'Start `ledger-mirror worker` (or `ledger-mirror up`) with the same settings.',
+  };
 }

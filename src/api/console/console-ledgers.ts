@@ -38,6 +38,9 @@ const ENTRIES = {
   }),
 };
 
+/** What is sent as it is read, but for these columns. */
+type RowWith<Column extends string> = PlainRow & Readonly<Record<Column, string>>;
+
 /** Adds the routes; no page costs more than the first. */
 export function addConsoleLedgers(server: FastifyInstance, rows: Rows): void {
   const add = openRoutes(server);
@@ -47,11 +50,7 @@ export function addConsoleLedgers(server: FastifyInstance, rows: Rows): void {
     const { prefix, suffix } = splitCutId(toListed(search));
     const values =
       view === 'id' ? [prefix, after ?? '', PARTIES_PAGE + 1, suffix] : [after, PARTIES_PAGE + 1];
-    const found = await rows<PlainRow & Readonly<Record<'partyId' | 'key', string>>>(
-      'list parties',
-      statements.PARTIES[view],
-      values,
-    );
+    const found = await rows<RowWith<'partyId' | 'key'>>('list parties', statements.PARTIES[view], values);
     const shown = found.slice(0, PARTIES_PAGE);
     // A party whose assets are asked one by one has an export for each.
     const parties = [...new Map(shown.map((party) => [party.partyId, party])).values()];
@@ -81,11 +80,7 @@ export function addConsoleLedgers(server: FastifyInstance, rows: Rows): void {
     const { asset, type, since, until, after } = query;
     const [from, seenBefore = '0'] = after?.split('~') ?? [];
     const values = [readPartyId(id), asset, type, since, until, from, seenBefore];
-    const found = await rows<PlainRow & { readonly at: string }>(
-      "list a party's entries",
-      statements.ENTRIES,
-      values,
-    );
+    const found = await rows<RowWith<'at'>>("list a party's entries", statements.ENTRIES, values);
     const entries = found.slice(0, ENTRIES_PAGE);
     const last = entries.at(-1);
     if (found.length <= ENTRIES_PAGE || last === undefined) return { entries, next: null };

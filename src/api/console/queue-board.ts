@@ -33,7 +33,11 @@ export function addQueueBoard(server: FastifyInstance, queues: Queues, isReadOnl
         readOnlyMode: isReadOnly,
         displayName: name,
         description: DESCRIPTIONS[name],
-        externalJobUrl: (job) => runOf(job.data),
+        // The run that a job works: its history, which the queue forgets and the mirror does not.
+        externalJobUrl: ({ data: { runId } }) =>
+          typeof runId === 'string'
+            ? { displayText: 'Run', href: `/mirror/runs/${encodeURIComponent(runId)}` }
+            : { displayText: 'Runs', href: '/mirror/runs' },
       });
     }),
     options: {
@@ -56,11 +60,4 @@ export function addQueueBoard(server: FastifyInstance, queues: Queues, isReadOnl
     });
     await scope.register(adapter.registerPlugin(), { prefix: BASE });
   });
-}
-
-/** The run that a job works: its history, which the queue forgets and the mirror does not. */
-function runOf({ runId }: Readonly<Record<string, unknown>>): { displayText: string; href: string } {
-  return typeof runId === 'string'
-    ? { displayText: 'Run', href: `/mirror/runs/${encodeURIComponent(runId)}` }
-    : { displayText: 'Runs', href: '/mirror/runs' };
 }

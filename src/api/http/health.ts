@@ -8,7 +8,7 @@ import { z } from 'zod';
 import { sharedLoad } from '../../core/shared-load.ts';
 import { parseInstant } from '../../core/time.ts';
 import { VERDICTS } from '../../core/verdict.ts';
-import { isAnswered, type MetricsRegistry, type Probe } from '../../worker/metrics.ts';
+import { isAnswered, type Probe } from '../../worker/metrics.ts';
 import type { MirrorStatus } from '../mirror/glance.ts';
 import type { ApiDeps } from './ports.ts';
 import { openRoutes } from './routes.ts';
@@ -109,7 +109,15 @@ export function addHealth(
       log.warn({ err: error }, 'Metrics without the state of the mirror');
     }
   });
-  countRequests(server, registry);
+  const requests = registry.counter('http_requests', 'Requests answered', 'route', 'method', 'status');
+  const help = 'From the request to the end of its answer';
+  const duration = registry.histogram('http_request_seconds', help, SECONDS, 'route');
+  server.addHook('onResponse', async ({ routeOptions, method }, reply) => {
+    const named = routeOptions.url ?? 'none';
+    const route = named.startsWith(ASSETS) ? `${ASSETS}*` : named;
+    requests.inc({ route, method, status: reply.statusCode });
+    duration.observe({ route }, reply.elapsedTime / 1_000);
+  });
   const add = openRoutes(server, 'health');
   add('GET /healthz', LIVENESS, () => ({ status: 'ok' }));
   add('GET /readyz', READINESS, async (_request, reply) => {
@@ -119,17 +127,4 @@ export function addHealth(
   add('GET /metrics', METRICS, async (_request, reply) =>
     reply.header('content-type', registry.contentType).send(await registry.metrics()),
   );
-}
-
-function countRequests(server: FastifyInstance, registry: MetricsRegistry): void {
-  const requests = registry.counter('http_requests', 'Requests answered', 'route', 'method', 'status');
-  const help = 'From the request to the end of its answer';
-  const duration = registry.histogram('http_request_seconds', help, SECONDS, 'route');
-  server.addHook('onResponse', (request, reply, done) => {
-    const named = request.routeOptions.url ?? 'none';
-    const route = named.startsWith(ASSETS) ? `${ASSETS}*` : named;
-    requests.inc({ route, method: request.method, status: reply.statusCode });
-    duration.observe({ route }, reply.elapsedTime / 1_000);
-    done();
-  });
 }

@@ -26,10 +26,8 @@ const MESSAGES = new Map([
 ]);
 const PARAMETERS_MAX = 100;
 const INT_BITS = { int32: 31n, int64: 63n } as const;
-const BOOLEANS = {
-  true: ['1', 't', 'T', 'true', 'TRUE', 'True'],
-  false: ['0', 'f', 'F', 'false', 'FALSE', 'False'],
-};
+const TRUE = /^(?:1|t|T|true|TRUE|True)$/;
+const FALSE = /^(?:0|f|F|false|FALSE|False)$/;
 
 /**
  * @param url the request target, with its query string
@@ -100,8 +98,8 @@ function fieldName(key: string, fields: Fields): string | undefined {
 function readValue(field: string, kind: FieldKind, text: string): Values[FieldKind] {
   if (kind === 'string') return text;
   if (kind === 'bool') {
-    const isTrue = BOOLEANS.true.includes(text);
-    if (isTrue || BOOLEANS.false.includes(text)) return isTrue;
+    const isTrue = TRUE.test(text);
+    if (isTrue || FALSE.test(text)) return isTrue;
     throw parseError(field, 'ParseBool', text, 'invalid syntax');
   }
   if (!/^[+-]?\d+$/.test(text)) throw parseError(field, 'ParseInt', text, 'invalid syntax');

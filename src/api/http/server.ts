@@ -28,10 +28,10 @@ const SERVICE_PATHS = new Set(['/api/v2/parties', '/api/v2/checkpoints', '/api/v
 const BODY_BYTES_MAX = 16 * 1_024;
 /**
  * To the end of a request's headers, from the connection or the end of the last answer; to the end of its body; and
- * between two looks for connections that are over either. Node takes the first two for each other where the first is
+ * between two looks for connections that are over either; in milliseconds. Node takes the first two for each other where the first is
  * the larger.
  */
-const TIMEOUTS = { headersMs: 10_000, requestMs: 15_000, checkMs: 1_000 };
+const TIMEOUTS = { headersTimeout: 10_000, requestTimeout: 15_000, connectionsCheckingInterval: 1_000 };
 /** Nothing moved in either direction; event streams send a heartbeat long before. */
 const IDLE_TIMEOUT_MS = 120_000;
 const KEEP_ALIVE_MS = 60_000;
@@ -104,16 +104,12 @@ export async function buildServer(deps: ApiDeps, options: ApiOptions): Promise<F
   return server;
 }
 
-function openServer({ headersMs, requestMs, checkMs }: typeof TIMEOUTS): FastifyInstance {
+function openServer(timeouts: typeof TIMEOUTS): FastifyInstance {
   return Fastify({
     logger: false,
     bodyLimit: BODY_BYTES_MAX,
-    requestTimeout: requestMs,
-    http: {
-      headersTimeout: headersMs,
-      requestTimeout: requestMs,
-      connectionsCheckingInterval: checkMs,
-    },
+    requestTimeout: timeouts.requestTimeout,
+    http: timeouts,
     connectionTimeout: IDLE_TIMEOUT_MS,
     keepAliveTimeout: KEEP_ALIVE_MS,
     // The service knows no HEAD.

@@ -14,7 +14,7 @@ import type { ApiDeps } from '../http/ports.ts';
 import { BY_ID, openRoutes, named, nameSchemas, TEXT_OR_NULL, UUID } from '../http/routes.ts';
 import { StatusError } from '../http/status-error.ts';
 import { openLedger } from '../service/ledger-export.ts';
-import { FOLLOWING } from './runs.ts';
+import { EVENT_STREAM, FOLLOWING } from './runs.ts';
 
 /** Each is a run that is never forgotten, and goes ahead of the nightly ones. */
 const ORDERS_OPEN_MAX = 200;
@@ -65,11 +65,7 @@ const ORDER = {
 };
 const READ = { summary: 'How an order stands', params: BY_ID, response: { 200: named('Export') } };
 const CANCEL = { summary: 'Cancel an order', params: BY_ID, response: { 204: z.null() } };
-const EVENTS = {
-  summary: 'Live progress, as server-sent events',
-  params: BY_ID,
-  produces: ['text/event-stream'],
-};
+const EVENTS = { summary: 'Live progress, as server-sent events', ...EVENT_STREAM };
 const DOWNLOAD = { summary: 'The CSV that an order brought', params: BY_ID, produces: ['text/csv'] };
 
 function toStatus({ runId, state, verdict, evidence }: RunDocument) {

@@ -70,22 +70,19 @@ function reasons(covered: number, wanted: number, streams: readonly StreamStatus
 function listAttention(facts: MirrorFacts, isBegun: boolean): readonly Attention[] {
   const { coverage, streams, lists, lastVerify, ledger } = facts;
   const failed = lastVerify?.verdict === 'complete' ? null : lastVerify;
-  return [
-    ...streams.flatMap((stream) => unproven(stream)),
-    ...(isBegun && coverage.covered < coverage.wanted ? [uncovered(facts)] : []),
-    ...(failed === null
-      ? []
-      : [
-          {
-            what: 'the last verification failed',
-            why: `on ${minute(failed.at)} something recorded did not agree with what is there`,
-            todo: `\`ledger-mirror runs ${failed.runId}\` names it; when it is mended, \`ledger-mirror verify\` says so.`,
-          },
-        ]),
+  const found = [
+    ...streams.map((stream) => unproven(stream)),
+    isBegun && coverage.covered < coverage.wanted ? uncovered(facts) : null,
+    failed && {
+      what: 'the last verification failed',
+      why: `on ${minute(failed.at)} something recorded did not agree with what is there`,
+      todo: `\`ledger-mirror runs ${failed.runId}\` names it; when it is mended, \`ledger-mirror verify\` says so.`,
+    },
     ...lists.flatMap((list) => doubts(list)),
-    ...(ledger.quarantined === '0' ? [] : [quarantined(ledger.quarantined)]),
+    ledger.quarantined === '0' ? null : quarantined(ledger.quarantined),
     ...lists.flatMap((list) => gaps(list)),
   ];
+  return found.filter((one) => one !== null);
 }
 
 function count(value: number): string {
@@ -127,8 +124,8 @@ function doubts({ list, doubts: open }: ListFacts): readonly Attention[] {
   }));
 }
 
-function unproven({ name, verdict }: StreamStatus): readonly Attention[] {
-  if (verdict === null || verdict === 'complete') return [];
+function unproven({ name, verdict }: StreamStatus): Attention | null {
+  if (verdict === null || verdict === 'complete') return null;
   const { label, run, command } = STREAMS[name];
   const found = {
     what: `the last ${run} ${verdict === 'failed' ? 'failed' : `was ${verdict}`}`,
@@ -139,11 +136,11 @@ function unproven({ name, verdict }: StreamStatus): readonly Attention[] {
     const todo =
       'Read the evidence of the last run: the source contradicted itself or what is already known.';
     const of = name === 'ledger' ? { kind: 'nightly' as const } : { kind: 'sync' as const, subject: name };
-    return [{ ...found, todo, action: { does: 'evidence', ...of } }];
+    return { ...found, todo, action: { does: 'evidence', ...of } };
   }
   const todo = `Run \`ledger-mirror ${command}\`, or wait for the next nightly run; the last run's evidence says what was missing.`;
   const action: Action = name === 'ledger' ? { does: 'nightly' } : { does: 'sync', list: name };
-  return [{ ...found, todo, action }];
+  return { ...found, todo, action };
 }
 
 function quarantined(ledgers: string): Attention {

@@ -24,6 +24,7 @@ const WAITERS_MAX = 64;
 const PLACE = /^\d{1,18}$/;
 const KEY = /^[\x21-\x7e]{1,200}$/;
 /** How a run is followed to its end. */
+export const EVENT_STREAM = { params: BY_ID, produces: ['text/event-stream'] };
 export const FOLLOWING = { everyMs: 250, isLast: isOver };
 
 /** What `POST /mirror/runs` asks for. */
@@ -69,11 +70,7 @@ const LOGS = {
   response: { 200: z.object({ lines: z.array(z.looseObject({})), next: TEXT_OR_NULL }) },
 };
 
-const EVENTS = {
-  summary: 'A run as it goes on, as server-sent events',
-  params: BY_ID,
-  produces: ['text/event-stream'],
-};
+const EVENTS = { summary: 'A run as it goes on, as server-sent events', ...EVENT_STREAM };
 const CANCEL = {
   summary: 'Cancel a run: 202 where it ends at its next safe point, 200 where it has ended',
   params: BY_ID,

@@ -16,7 +16,9 @@ afterEach(() => {
   for (const socket of open.splice(0)) socket.destroy();
 });
 
-async function start(timeouts = { headersMs: 60_000, requestMs: 90_000, checkMs: 500 }): Promise<URL> {
+async function start(
+  timeouts = { headersTimeout: 60_000, requestTimeout: 90_000, connectionsCheckingInterval: 500 },
+): Promise<URL> {
   const server = await apiWithoutDatabase({ token: TOKEN, timeouts });
   const listening = await listen(server, { host: '127.0.0.1', port: 0, token: TOKEN });
   onTestFinished(() => listening[Symbol.asyncDispose]());
@@ -112,7 +114,11 @@ describe('a request that arrives too slowly', () => {
   const LONG = 600_000;
 
   it('ends at the limit for headers while its headers are missing', async () => {
-    const url = await start({ headersMs: SHORT, requestMs: LONG, checkMs: 100 });
+    const url = await start({
+      headersTimeout: SHORT,
+      requestTimeout: LONG,
+      connectionsCheckingInterval: 100,
+    });
     const [idle, slow] = await hold(url, 2, 'GET /healthz HTTP/1.1\r\nHost: local');
     const [body] = await hold(url, 1, SLOW_LOGIN);
     if (idle === undefined || slow === undefined || body === undefined) throw new Error('no connection');
@@ -124,7 +130,11 @@ describe('a request that arrives too slowly', () => {
   });
 
   it('ends at the limit for the request while its body is missing', async () => {
-    const url = await start({ headersMs: SHORT - 100, requestMs: SHORT, checkMs: 100 });
+    const url = await start({
+      headersTimeout: SHORT - 100,
+      requestTimeout: SHORT,
+      connectionsCheckingInterval: 100,
+    });
     const [body] = await hold(url, 1, SLOW_LOGIN);
     if (body === undefined) throw new Error('no connection');
     expect(await lastWords(body)).toContain('408');

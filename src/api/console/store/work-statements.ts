@@ -92,17 +92,13 @@ export const QUARANTINED = `
   from mirror.exports
   where quarantined_at is not null order by quarantined_at desc, export_id desc limit $1`;
 
-/** What the statement below tells of a run; counts are decimal text. */
-interface CostRow extends Readonly<
+/** What the statement below tells of a run, itself first, then those below it; counts are decimal text. */
+type CostRow = Readonly<
   Record<'kind' | 'subject' | 'requests' | 'listRequests' | 'retries' | 'bytes', string>
-> {
-  readonly isOwn: boolean;
-  readonly startedMs: number | null;
-  readonly endedMs: number;
-}
+> & { readonly startedMs: number | null; readonly endedMs: number };
 
 const COSTS = `
-  select r.kind, r.subject, r.run_id = $1 as "isOwn",
+  select r.kind, r.subject,
     (extract(epoch from r.started_at) * 1000)::float8 as "startedMs",
     (extract(epoch from coalesce(r.finished_at, clock_timestamp())) * 1000)::float8 as "endedMs",
     coalesce(sum(c.list_requests + c.export_requests), 0)::text as requests,
@@ -110,7 +106,7 @@ const COSTS = `
     coalesce(sum(c.retries), 0)::text as retries, coalesce(sum(c.bytes), 0)::text as bytes
   from mirror.runs r left join mirror.source_costs c using (run_id)
   where r.run_id = $1 or r.parent_run_id = $1
-  group by r.run_id order by r.queued_at`;
+  group by r.run_id order by r.run_id <> $1, r.queued_at`;
 
 export async function readLive(rows: Rows): Promise<LiveFacts> {
   return (await onlyRow(rows<{ found: LiveFacts }>('read what is going on', LIVE))).found;
@@ -118,8 +114,7 @@ export async function readLive(rows: Rows): Promise<LiveFacts> {
 
 /** What each stage of a run asked the source, and how long it took, in their order; none of an unknown run. */
 export async function readCosts(rows: Rows, runId: string): Promise<readonly PlainRow[]> {
-  const found = await rows<CostRow>('read what a run cost', COSTS, [runId]);
-  const own = found.find(({ isOwn }) => isOwn);
+  const [own, ...found] = await rows<CostRow>('read what a run cost', COSTS, [runId]);
   if (own === undefined) return [];
   if (own.kind !== 'nightly') return [costOf(own, own.kind)];
   const syncs = ['parties', 'checkpoints'].flatMap((list) =>
