@@ -1,43 +1,39 @@
 /** The work on a leased export: request, judge, publish, window by window where it is large, until all is covered. */
-import { BEGINNING, ceilSecond, floorSecond, formatInstant, type Micros } from '../core/time.ts';
+import { BEGINNING, ceilSecond, floorSecond, formatInstant } from '../core/time.ts';
 import { worst, type VerdictWithEvidence } from '../core/verdict.ts';
-import { aheadNote, describeAnswer, exhausted } from './export-outcome.ts';
 import { Fetcher, type Probe, probeRequest } from './fetch/fetcher.ts';
 import type { Outgrown, Received } from './fetch/receive.ts';
 import { servedAudits } from './plan/choose-audited.ts';
 import { type Asked, nextWindow } from './plan/next-window.ts';
-import { afterRefusal, learned, newestShown } from './plan/profile.ts';
-import { earlier } from './plan/ranges.ts';
+import { afterRefusal, learned } from './plan/profile.ts';
+import { earlier, instantOf, later } from './plan/ranges.ts';
 import { closedRange, type Target } from './plan/remaining.ts';
 import { sumBytes } from './plan/time-histogram.ts';
 import { WindowPlan } from './plan/window-plan.ts';
 import { publishAnswer } from './publish/publish-answer.ts';
 import { clearSpool, publish, recover } from './publish/publish.ts';
-import type { ExportContext, ExportOutcome } from './request.ts';
+import type { ExportContext, ExportOutcome, ExportRequest } from './request.ts';
 import { movesNoRows, type Publication } from './store/publications.ts';
 import { encodeProfile, type SourceProfile } from './store/source-profile.ts';
 import { type Answered, Judge } from './validate/judge.ts';
-import { Tally } from './validate/tally.ts';
 
 /** Requests in a row that publish nothing. */
 const FRUITLESS_MAX = 8;
 /** Requests of one run and export: most of a terabyte at the default size. */
 const REQUESTS_MAX = 1_000;
 const NOTHING_PUBLISHED = { rows: 0n, replacedRows: 0n, bytes: 0n, objectKeys: [] };
+const MIXED_NOTE =
+  'earlier ranges hold only what left the party, later ones both sides: the source sends more than it did';
 const NO_TIMES =
   'the rows tell none: all of them are one open segment, asked for whole each time and replaced';
 
 export class ExportRun {
   readonly #context: ExportContext;
-  readonly #startedMs = performance.now();
-  readonly #tally = new Tally();
   readonly #windows: WindowPlan;
   readonly #fetcher: Fetcher;
   readonly #judge: Judge;
   /** The last answer that was published. */
   #last: Answered | undefined;
-  /** By an earlier try of this run, or by this one. */
-  #hasPublished = false;
   /** Objects that an earlier run intended and this one published. */
   readonly #adopted: string[] = [];
   #epoch: number | undefined;
@@ -52,10 +48,8 @@ export class ExportRun {
   constructor(context: ExportContext) {
     this.#context = context;
     this.#windows = new WindowPlan(context.segmentBytesMax, context.lease.plan);
-    this.#judge = new Judge(context, this.#tally);
-    this.#fetcher = new Fetcher(context, this.#windows, ({ bytes, rows }) =>
-      this.#progress(this.#tally.bytes + bytes, this.#tally.rows + rows),
-    );
+    this.#judge = new Judge(context);
+    this.#fetcher = new Fetcher(context, this.#windows, ({ bytes, rows }) => this.#progress(bytes, rows));
   }
 
   async run(): Promise<ExportOutcome> {
@@ -64,8 +58,8 @@ export class ExportRun {
       let ended: VerdictWithEvidence | undefined;
       while (ended === undefined) ended = await this.#round();
       const { repository, lease } = this.#context;
-      const { isContradicted, contradictions } = this.#judge;
-      const isDone = ended.verdict === 'complete' && !isContradicted;
+      const { contradictions } = this.#judge;
+      const isDone = ended.verdict === 'complete' && contradictions === 0;
       await repository.finish({ lease, publication: this.#unwritten, contradictions, isDone });
       return await this.#outcome(ended);
     } catch (error) {
@@ -78,7 +72,7 @@ export class ExportRun {
   /** Takes over what an earlier, perhaps killed, attempt left. */
   async #recover(): Promise<void> {
     const { repository, retentionMicros, request, lease, failpoint } = this.#context;
-    const { auditShare: share = 0, clock, runId } = request;
+    const { auditShare: share = 0, clock } = request;
     const { scope } = lease;
     await failpoint('claimed');
     for (const { segments } of await recover(this.#context))
@@ -86,8 +80,6 @@ export class ExportRun {
     const coverage = this.#adopted.length > 0 ? await repository.coverage(scope) : lease.coverage;
     this.#coverage = coverage;
     this.#epoch = await repository.epoch();
-    this.#hasPublished =
-      this.#adopted.length > 0 || coverage.some((row) => row.runId === runId && row.objectKey !== undefined);
     const choice = { share, scope, epoch: this.#epoch, now: clock.seen, retentionMicros };
     for (const { coverageId } of await servedAudits(coverage, choice, repository))
       this.#judge.audited.add(coverageId);
@@ -102,15 +94,16 @@ export class ExportRun {
     const next = nextWindow(target, this.#windows);
     const { requests } = this.#fetcher;
     if (next === undefined) return { verdict: 'complete', evidence: requests === 0 ? { covered: true } : {} };
-    if (this.#fruitless >= FRUITLESS_MAX || requests >= REQUESTS_MAX)
-      return exhausted(requests, this.#fruitless);
+    if (this.#fruitless >= FRUITLESS_MAX || requests >= REQUESTS_MAX) {
+      const reason = `the source was asked ${requests} times, the last ${this.#fruitless} in vain; the next run goes on`;
+      return { verdict: 'incomplete', evidence: { reason } };
+    }
     const probe = next.wantsEnd && profile.bounds === 'unproven' ? probeRequest(profile) : undefined;
     if (probe !== undefined) return this.#probe(probe, profile);
     const asked = { ...next, request: this.#judge.request(next.plan, profile) };
     const received = await this.#ask(asked);
     if (received === undefined) return undefined;
     const known = await this.#learn(asked, received);
-    this.#tally.count(received);
     if (received.state === 'outgrown') return this.#shrink(asked, received, known);
     const answered = { ...asked, received, learned: known };
     const judged = await this.#judge.judge(answered, this.#windows);
@@ -120,29 +113,28 @@ export class ExportRun {
   }
 
   #target(coverage: Target['coverage'], profile: SourceProfile): Target {
-    const { assetId, from, to, clock, again, runId } = this.#context.request;
-    const range = { from: floorSecond(from ?? BEGINNING), to: to && ceilSecond(to) };
+    const { source, retentionMicros, request } = this.#context;
+    const { assetId, clock, again, runId } = request;
+    const { shownTo = BEGINNING } = profile;
+    const from = floorSecond(request.from ?? BEGINNING);
+    const to = request.to && ceilSecond(request.to);
+    // Where the source tells no time, its newest entry is the end of what may be closed.
+    const closedTo = clock.from === 'guessed' ? earlier(shownTo, clock.closedTo) : clock.closedTo;
     return {
-      ...range,
+      from,
+      to,
       coverage,
       profile,
       assetId,
-      closedTo: this.#closedTo(profile.shownTo),
+      closedTo: source.hasTimes ? closedTo : BEGINNING,
       now: clock.seen,
-      retentionMicros: this.#context.retentionMicros,
+      retentionMicros,
       epoch: this.#epoch,
       runId,
-      again: again === true ? { from: range.from, to: range.to ?? clock.seen } : undefined,
+      again: again === true ? { from, to: to ?? clock.seen } : undefined,
       audited: this.#judge.audited,
       kept: this.#judge.kept,
     };
-  }
-
-  /** The end of what may be closed: where the source tells no time, its newest entry. */
-  #closedTo(shownTo: Micros = BEGINNING): Micros {
-    if (!this.#context.source.hasTimes) return BEGINNING;
-    const { closedTo, from } = this.#context.request.clock;
-    return from === 'guessed' ? earlier(shownTo, closedTo) : closedTo;
   }
 
   async #probe(probe: Probe, profile: SourceProfile): Promise<undefined> {
@@ -171,13 +163,14 @@ export class ExportRun {
     const isWhole = received.state === 'complete';
     const traits = isWhole ? received : received.traits;
     if (traits === undefined) return profile;
-    const { clock } = this.#context.request;
-    const isNewest = clock.from === 'guessed' && isWhole;
-    const shownTo = isNewest ? newestShown(profile.shownTo, received.newestSecond) : profile.shownTo;
-    const seen = { ...profile, isTimeless: this.#context.source.hasTimes ? undefined : true, shownTo };
-    const question = { ...this.#context.lease.scope, ...request };
-    const known = learned(seen, { traits, question, now: clock.seen });
-    if (encodeProfile(known) !== encodeProfile(profile)) await this.#context.repository.learn(known);
+    const { repository, source, lease, request: wanted } = this.#context;
+    const { seen: now, from } = wanted.clock;
+    const second = from === 'guessed' && isWhole ? received.newestSecond : undefined;
+    const shownTo =
+      second === undefined ? profile.shownTo : later(profile.shownTo ?? BEGINNING, instantOf(second));
+    const seen = { ...profile, isTimeless: source.hasTimes ? undefined : true, shownTo };
+    const known = learned(seen, { traits, question: { ...lease.scope, ...request }, now });
+    if (encodeProfile(known) !== encodeProfile(profile)) await repository.learn(known);
     return known;
   }
 
@@ -207,7 +200,7 @@ export class ExportRun {
         this.#coverage = undefined;
         this.#isIntended = true;
         this.#segments += planned.segments.length;
-        this.#progress(this.#tally.bytes, this.#tally.rows);
+        this.#progress(0, 0);
         return publish(planned, this.#context);
       },
     });
@@ -219,8 +212,7 @@ export class ExportRun {
     this.#isIntended = false;
     this.#fruitless = 0;
     this.#last = answered;
-    this.#hasPublished ||= done.publication.segments.length > 0;
-    this.#tally.balance(received, done.held);
+    this.#judge.tally.balance(received, done.held);
     this.#judge.published(answered, done.publication, as);
     if (as === 'open') return { verdict: 'complete', evidence: {} };
     const range = closedRange(plan);
@@ -233,15 +225,18 @@ export class ExportRun {
 
   async #outcome({ verdict, evidence }: VerdictWithEvidence): Promise<ExportOutcome> {
     const { repository, source, lease, request } = this.#context;
-    const { overlap, findings, verdicts } = this.#judge;
     const { requests } = this.#fetcher;
-    const published = this.#hasPublished
+    // By this try of the run, or an earlier one.
+    const hasPublished =
+      this.#segments + this.#adopted.length > 0 ||
+      lease.coverage.some((row) => row.runId === request.runId && row.objectKey !== undefined);
+    const published = hasPublished
       ? await repository.published(lease.scope, request.runId, this.#adopted)
       : NOTHING_PUBLISHED;
     const ahead = aheadNote(request);
     return {
       ...published,
-      verdict: worst([verdict, ...verdicts, ahead === undefined ? 'complete' : 'incomplete']),
+      verdict: worst([verdict, ...this.#judge.verdicts, ahead === undefined ? 'complete' : 'incomplete']),
       requests,
       evidence: {
         party: lease.scope.partyId,
@@ -253,20 +248,40 @@ export class ExportRun {
         segments: published.objectKeys.length,
         ...describeAnswer(this.#last),
         ...(ahead === undefined ? {} : { reason: ahead }),
-        ...this.#tally.evidence(),
-        ...(this.#last === undefined && overlap === undefined ? {} : { overlap: overlap ?? 'none' }),
-        ...(findings.length === 0 ? {} : { findings }),
+        ...this.#judge.evidence(),
         ...(source.hasTimes ? {} : { times: NO_TIMES }),
         ...evidence,
       },
     };
   }
 
-  /** A ledger without rows reports no progress. */
+  /** Of the answer in hand. A ledger without rows reports no progress. */
   #progress(bytes: number, rows: number): void {
-    if (rows === 0 && this.#segments === 0) return;
-    const elapsedMs = performance.now() - this.#startedMs;
-    const { onProgress, lease } = this.#context;
-    onProgress?.({ ...lease.scope, bytes, rows, segments: this.#segments, elapsedMs });
+    const { tally } = this.#judge;
+    const [allBytes, allRows, segments] = [tally.bytes + bytes, tally.rows + rows, this.#segments];
+    if (allRows === 0 && segments === 0) return;
+    this.#context.onProgress?.({ ...this.#context.lease.scope, bytes: allBytes, rows: allRows, segments });
   }
+}
+
+/** What the last answer that was published says of the source. */
+function describeAnswer(last: Answered | undefined): Record<string, unknown> {
+  if (last === undefined) return {};
+  const { bounds, evidence = 'seen before' } = last.learned;
+  const { sides } = last.received.layout;
+  const isMixed = last.target.coverage.some(
+    (row) => row.objectKey !== undefined && row.sides !== 'unknown' && row.sides !== sides && !row.open,
+  );
+  const release = `filters wrongly (${evidence}): never divided, and everything that came in is sent each time`;
+  return {
+    sides,
+    release: bounds === 'broken' ? release : undefined,
+    mixedSides: isMixed ? MIXED_NOTE : undefined,
+  };
+}
+
+/** What has not happened yet nobody can show. */
+function aheadNote({ to, clock: { seen, closedTo } }: ExportRequest): string | undefined {
+  if (to === undefined || ceilSecond(to) <= seen) return undefined;
+  return `the range ends behind the source's time, ${formatInstant(seen)}; it is complete up to ${formatInstant(closedTo)}`;
 }

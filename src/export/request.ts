@@ -25,7 +25,6 @@ export interface ExportProgress extends ExportScope {
   readonly bytes: number;
   readonly rows: number;
   readonly segments: number;
-  readonly elapsedMs: number;
 }
 
 export interface ExportDeps extends PublishDeps {

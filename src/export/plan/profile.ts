@@ -8,7 +8,7 @@ import { DAY_MICROS, type Micros } from '../../core/time.ts';
 import type { Traits } from '../fetch/receive.ts';
 import type { WindowRequest } from '../ports.ts';
 import type { SourceProfile } from '../store/source-profile.ts';
-import { instantOf, later } from './ranges.ts';
+import { instantOf } from './ranges.ts';
 
 /** An upgraded source is noticed after so long. */
 const BELIEVED_MICROS = DAY_MICROS;
@@ -105,10 +105,4 @@ function knownEntry({ known }: SourceProfile, { traits, question, now }: Lesson)
   const second = instantOf(leavingSecond);
   const isKept = known !== undefined && (now - known.second < KNOWN_AGE_MICROS || known.second >= second);
   return isKept ? known : { partyId, listedAs, assetId, second };
-}
-
-/** The newest entry of a source that tells no time. */
-export function newestShown(shownTo: Micros | undefined, second: number | undefined): Micros | undefined {
-  if (second === undefined) return shownTo;
-  return later(shownTo ?? 0n, instantOf(second));
 }

@@ -12,7 +12,7 @@ import type { Coverage } from '../store/coverage-rows.ts';
 import type { Publication } from '../store/publications.ts';
 import type { SourceProfile } from '../store/source-profile.ts';
 import { compareOverlap, fewerInOpen, type OverlapFinding, shrinking, sumsOf } from './compare.ts';
-import type { Tally } from './tally.ts';
+import { Tally } from './tally.ts';
 
 /** Requests about one plan, before no answer to it is believed. */
 const REQUESTS_PER_PLAN_MAX = 3;
@@ -69,26 +69,21 @@ function planInHand() {
 
 export class Judge {
   readonly #context: Pick<ExportContext, 'request' | 'lease' | 'repository' | 'source'>;
-  readonly #tally: Tally;
+  readonly tally = new Tally();
   /** Coverage that stays, though the source contradicts it. */
   readonly kept = new Set<bigint>();
   /** Coverage that is asked for once more: what comes back the same stands. */
   readonly audited = new Set<bigint>();
-  readonly findings: Doubt[] = [];
   readonly verdicts: Verdict[] = [];
+  readonly #findings: Doubt[] = [];
   /** Of the last overlap check. */
-  overlap: string | undefined;
-  isContradicted = false;
+  #overlap: string | undefined;
+  /** In how many runs in a row the source contradicted what is known, with this one. */
+  contradictions = 0;
   #hand = planInHand();
 
-  constructor(context: Pick<ExportContext, 'request' | 'lease' | 'repository' | 'source'>, tally: Tally) {
+  constructor(context: Pick<ExportContext, 'request' | 'lease' | 'repository' | 'source'>) {
     this.#context = context;
-    this.#tally = tally;
-  }
-
-  /** In how many runs in a row the source contradicted what is known, with this one. */
-  get contradictions(): number {
-    return this.isContradicted ? this.#context.lease.contradictions + 1 : 0;
   }
 
   get hasDoubts(): boolean {
@@ -108,6 +103,7 @@ export class Judge {
   async judge(answered: Answered, windows: WindowPlan): Promise<Judged> {
     const { plan, request, received, learned } = answered;
     const { profile } = answered.target;
+    this.tally.count(received);
     // Asked by what was true of another release.
     const isOutdated = profile.header !== undefined && profile.header !== learned.header;
     const isWrong = learned.bounds !== 'right' && profile.bounds !== learned.bounds;
@@ -129,11 +125,12 @@ export class Judge {
   }
 
   /** An answer was cancelled. @returns the verdict where another request would not settle the doubt that it is about */
-  async outgrew({ traits }: Outgrown, profile: SourceProfile): Promise<VerdictWithEvidence | undefined> {
+  async outgrew(answer: Outgrown, profile: SourceProfile): Promise<VerdictWithEvidence | undefined> {
+    this.tally.count(answer);
     const doubt = this.#hand.doubts.at(-1);
     if (doubt === undefined) return undefined;
     if (doubt.state !== 'nothing left') return { verdict: 'suspicious', evidence: {} };
-    if ((traits?.leaving ?? 0) > 0) await this.#distrustBounds(profile);
+    if ((answer.traits?.leaving ?? 0) > 0) await this.#distrustBounds(profile);
     else this.#hand.isEmptyBelieved = true;
     return undefined;
   }
@@ -141,7 +138,7 @@ export class Judge {
   /** Keeps what is known, and does not ask for it again. */
   keep(rows: readonly Coverage[], reason = 'the source serves less of them than it did'): undefined {
     this.#suspect();
-    this.#tally.kept(rows, reason);
+    this.tally.kept(rows, reason);
     for (const { coverageId } of rows) this.kept.add(coverageId);
     this.#hand = planInHand();
   }
@@ -149,6 +146,7 @@ export class Judge {
   /** An answer was published: what it says of what was known before. */
   published({ plan, received }: Answered, { segments, closes }: Publication, as: 'closed' | 'open'): void {
     const { leftOut, layout } = received;
+    this.#overlap ??= 'none';
     const isForeignAsset =
       this.#context.request.assetId !== undefined && layout.sides === 'from' && leftOut.asset > 0n;
     // Rows of others where a source can send none.
@@ -159,12 +157,17 @@ export class Judge {
         : closes.some(({ coverageId }) => coverageId === row.coverageId);
       // Otherwise the source tells another story of a range that it had closed.
       if (!isSame) this.#suspect();
-      this.#tally.audited(row, isSame);
+      this.tally.audited(row, isSame);
       this.audited.delete(row.coverageId);
     }
     const isSurprise = this.#hand.doubts.some(({ state }) => state === 'other' || state === 'less than seen');
     if (as === 'closed' && isSurprise) this.#suspect();
     this.#hand = planInHand();
+  }
+
+  evidence(): Record<string, unknown> {
+    const findings = this.#findings.length === 0 ? undefined : this.#findings;
+    return { ...this.tally.evidence(), overlap: this.#overlap, findings };
   }
 
   #suspect(): void {
@@ -182,7 +185,7 @@ export class Judge {
     const { plan, request, received, learned } = answered;
     const finding = plan.overlap && compareOverlap(plan.overlap, received);
     const gone = finding?.state === 'fewer' ? plan.overlap?.mayBeGone : undefined;
-    this.overlap = gone ?? finding?.state ?? this.overlap;
+    this.#overlap = gone ?? finding?.state ?? this.#overlap;
     if (finding !== undefined && 'expected' in finding && gone === undefined) return finding;
     const range = closedRange(plan);
     if (range !== undefined && windows.isLess(received.seen.stretches, range))
@@ -203,7 +206,7 @@ export class Judge {
   async #follow(doubt: Doubt, answered: Answered, isProven: boolean): Promise<Judged> {
     const { plan, target, learned } = answered;
     this.#hand.doubts.push(doubt);
-    this.findings.push(doubt);
+    this.#findings.push(doubt);
     const isLast = this.#hand.requests >= REQUESTS_PER_PLAN_MAX;
     // The first of two answers that may end anywhere says nothing yet.
     if (doubt.state === 'end unproven' && !isLast) return undefined;
@@ -235,10 +238,10 @@ export class Judge {
     const { seen } = this.#context.request.clock;
     const isOld = seen - (plan.overlap?.tail.from ?? seen) > RESTED_MICROS;
     const isGone = doubt.state === 'fewer' && received.before.rows === 0 && hasNew && isOld;
-    const isAccepted =
-      !isEnd && doubt.state !== 'other' && this.#context.lease.contradictions + 1 >= CONTRADICTIONS_MAX;
+    const contradictions = this.#context.lease.contradictions + 1;
+    const isAccepted = !isEnd && doubt.state !== 'other' && contradictions >= CONTRADICTIONS_MAX;
     if ((isGone || isAccepted) && isProven) return 'closed';
-    this.isContradicted = !isEnd;
+    this.contradictions = isEnd ? 0 : contradictions;
     const replacesClosed = plan.trims.length > 0 || plan.supersedes.some((row) => !row.open);
     // A last line that may have been cut is no row yet.
     const isWhole = isProven || received.openLine === undefined;
