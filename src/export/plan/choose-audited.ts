@@ -5,17 +5,12 @@ import type { Coverage } from '../store/coverage-rows.ts';
 import type { ExportScope } from '../ports.ts';
 import type { ExportStore } from '../store/export-store.ts';
 import { later } from './ranges.ts';
-import { isEmpty, RETENTION_MICROS } from './remaining.ts';
+import { isEmpty, RETENTION_MICROS, type Target } from './remaining.ts';
 
-export interface AuditChoice {
+interface AuditChoice extends Pick<Target, 'epoch' | 'now' | 'retentionMicros'> {
   /** Of the closed segments that the source should still have; from 0 to 1. */
   readonly share: number;
   readonly scope: ExportScope;
-  readonly epoch: number | undefined;
-  /** The source's own time. */
-  readonly now: Micros;
-  /** How long the source keeps entries for certain; 90 days by default. */
-  readonly retentionMicros?: Micros | undefined;
 }
 
 /** Segments and ranges without entries, those checked longest ago. A share below one segment a night becomes one segment every few nights. */

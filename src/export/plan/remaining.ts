@@ -48,38 +48,10 @@ export interface Target {
   readonly kept?: ReadonlySet<bigint> | undefined;
 }
 
-export interface AskPlan {
-  /** What is asked; without `from`: all times. */
-  readonly question: { readonly from?: Micros; readonly to?: Micros };
-  /** What becomes closed by the answer: disjoint, in order. */
-  readonly closed: readonly Range[];
-  /** The present, that stays open; without `to`: up to its newest entry. */
-  readonly open?: { readonly from: Micros; readonly to?: Micros } | undefined;
-  /** Coverage whose place the answer takes. */
-  readonly supersedes: readonly Coverage[];
-  /** Coverage of which the answer takes a part: what is left of it. */
-  readonly trims: readonly Trim[];
-  /** The tail of what is known before the first range: the answer must contain it. */
-  readonly overlap?: Overlap | undefined;
-  /** Segments that lie whole within `closed`, as ranges of their own: kept as they stand if they come back the same. */
-  readonly standing: readonly Coverage[];
-  readonly isWindow: boolean;
-}
-
-export interface Trim {
-  readonly row: Coverage;
-  readonly keeps: readonly Range[];
-}
-
-export interface Overlap {
-  readonly to: Micros;
-  readonly tail: TailSum;
-  readonly sides: Coverage['sides'];
-  /** Why the source may have no row of it any more. */
-  readonly mayBeGone?: string | undefined;
-  /** It holds no row that would show that a start was understood: none is sent. */
-  readonly isStartless?: boolean | undefined;
-}
+/** A request, and what becomes of what is known by its answer. */
+export type AskPlan = NonNullable<ReturnType<typeof planOnce>>;
+export type Trim = AskPlan['trims'][number];
+export type Overlap = NonNullable<ReturnType<typeof overlapAt>>;
 
 /** @returns undefined where nothing is left to ask */
 export function planAsk(target: Target): AskPlan | undefined {
@@ -101,23 +73,27 @@ function emptyBetween(plan: AskPlan, { coverage, assetId, runId }: Target): bigi
     .map(({ coverageId }) => coverageId);
 }
 
-function planOnce(target: Target): AskPlan | undefined {
+function planOnce(target: Target) {
   const { coverage } = target;
   const known = coverage.filter((row) => isKnown(row, target));
   const others = coverage.filter((row) => !known.includes(row));
   const closedEnd = earlier(target.to ?? NO_END, target.closedTo);
   const taken = take(subtract({ from: target.from, to: closedEnd }, known), others, known, target);
-  const standing = taken.supersedes.filter((row) => mayStand(row, target) && isInside(row, taken.closed));
-  const closed = standing.reduce(divide, taken.closed);
+  const standing = taken.supersedes.filter((row) => mayStand(row, taken.closed, target));
+  const closed: readonly Range[] = standing.reduce(divide, taken.closed);
   const first = closed[0]?.from ?? taken.open?.from;
   if (first === undefined) return undefined;
   const overlap = overlapAt(first, known, target);
   const last = taken.open === undefined ? closed.at(-1)?.to : taken.open.to;
   return {
     ...taken,
+    /** What is asked; without `from`: all times. */
     question: questionOf(overlap?.tail.from ?? first, last, target),
+    /** What becomes closed by the answer: disjoint, in order. */
     closed,
+    /** The tail of what is known before the first range: the answer must contain it. */
     overlap,
+    /** Segments that lie whole within `closed`, as ranges of their own: kept as they stand if they come back the same. */
     standing,
     isWindow: target.isWindow === true,
   };
@@ -135,22 +111,19 @@ function isDistrusted(row: Coverage, { audited, again, runId }: Target): boolean
 }
 
 /** An open segment, or one that is only audited, is closed as it stands where it comes back the same. */
-function mayStand(row: Coverage, { assetId, audited }: Target): boolean {
+function mayStand(row: Coverage, closed: readonly Range[], { assetId, audited }: Target): boolean {
+  if (!closed.some(({ from, to }) => row.from >= from && row.to <= to)) return false;
   if (row.assetId !== assetId || row.isFaulty || (row.content === undefined && !isEmpty(row))) return false;
   return row.open || audited?.has(row.coverageId) === true;
 }
 
-function isInside(row: Range, ranges: readonly Range[]): boolean {
-  return ranges.some(({ from, to }) => row.from >= from && row.to <= to);
-}
-
 /** Never an end without a start, and only where the release is known to apply both. */
-function questionOf(from: Micros, last: Micros | undefined, { profile, now }: Target): AskPlan['question'] {
+function questionOf(from: Micros, last: Micros | undefined, target: Target): Partial<Range> {
+  const { profile, now } = target;
   if (profile.boundsDemanded === true)
     return { from, to: (last ?? ceilSecond(now) + DAY_MICROS) + END_PAD_MICROS };
-  if (last !== undefined && profile.bounds === 'right') {
+  if (last !== undefined && profile.bounds === 'right')
     return { from, to: last + (profile.sides === 'from' ? 0n : END_PAD_MICROS) };
-  }
   return from === BEGINNING ? {} : { from };
 }
 
@@ -182,8 +155,11 @@ function take(wanted: readonly Range[], others: Rows, known: Rows, target: Targe
         .filter(({ row, keeps }) => keeps.length > 0 && !(row.open && open !== undefined));
       return {
         closed,
+        /** The present, that stays open; without `to`: up to its newest entry. */
         open,
+        /** Coverage of which the answer takes a part: what is left of it. */
         trims,
+        /** Coverage whose place the answer takes. */
         supersedes: rows.filter((row) => !trims.some((trim) => trim.row === row)),
       };
     }
@@ -204,7 +180,7 @@ function replacedPart(row: Coverage, target: Target): Range | undefined {
 }
 
 /** What lies behind everything closed. Where an old open segment is replaced, up to the present again. */
-function openPart(target: Target, known: Rows, touched: Rows): AskPlan['open'] {
+function openPart(target: Target, known: Rows, touched: Rows) {
   if (target.isWindow === true) return undefined;
   const to = touched.some((row) => row.open) ? undefined : target.to;
   const ends = [...known, ...touched].filter((row) => !row.open).map((row) => row.to);
@@ -224,19 +200,20 @@ export function isEmpty({ open, rows, objectKey }: Coverage): boolean {
   return !open && rows === 0n && objectKey === undefined;
 }
 
-function overlapAt(first: Micros, known: Rows, target: Target): Overlap | undefined {
+function overlapAt(first: Micros, known: Rows, target: Target) {
   const row = known.find((candidate) => candidate.to === first && candidate.assetId === target.assetId);
   if (row?.tail === undefined) return undefined;
   const { tail, sides } = row;
-  const overlap = { to: first, tail, sides };
-  if (tail.rows > 0) return { ...overlap, mayBeGone: whyGone(row, tail, target) };
-  if (target.isSilent === true) return overlap;
+  const isStartless = tail.rows === 0 && target.isSilent !== true;
   return {
     to: first,
-    tail: { ...tail, from: emptySince(row, known) },
+    tail: isStartless ? { ...tail, from: emptySince(row, known) } : tail,
     // Of both sides none was there: one of them must not be either.
-    sides: sides === 'both' ? 'unknown' : sides,
-    isStartless: true,
+    sides: isStartless && sides === 'both' ? 'unknown' : sides,
+    /** It holds no row that would show that a start was understood: none is sent. */
+    isStartless,
+    /** Why the source may have no row of it any more. */
+    mayBeGone: tail.rows === 0 ? undefined : whyGone(row, tail, target),
   };
 }
 

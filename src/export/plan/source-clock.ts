@@ -1,5 +1,6 @@
 /** Until when a ledger can be called closed: by the source's clock, never by ours alone. */
 import { DAY_MICROS, floorSecond, SECOND_MICROS, type Micros } from '../../core/time.ts';
+import { earlier } from './ranges.ts';
 
 /** A block near the head may still be on its way into the node's tables. */
 const MARGIN_MICROS = 120n * SECOND_MICROS;
@@ -22,12 +23,9 @@ export interface SourceClock {
  */
 export function sourceClock(blockTime: Micros | undefined, now: Micros, answeredAt?: Micros): SourceClock {
   const isTold = blockTime !== undefined && blockTime > 0n;
-  const seen = isTold ? blockTime : guessed(now, answeredAt);
-  const capped = seen < now ? seen : now;
-  return { seen, closedTo: floorSecond(capped - MARGIN_MICROS), from: isTold ? 'source' : 'guessed' };
-}
-
-function guessed(now: Micros, answeredAt: Micros | undefined): Micros {
-  if (answeredAt === undefined) return now - UNTOLD_LAG_MICROS;
-  return (answeredAt < now ? answeredAt : now) - ANSWERED_LAG_MICROS;
+  const guessed =
+    answeredAt === undefined ? now - UNTOLD_LAG_MICROS : earlier(answeredAt, now) - ANSWERED_LAG_MICROS;
+  const seen = isTold ? blockTime : guessed;
+  const closedTo = floorSecond(earlier(seen, now) - MARGIN_MICROS);
+  return { seen, closedTo, from: isTold ? 'source' : 'guessed' };
 }

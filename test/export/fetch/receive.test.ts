@@ -25,6 +25,7 @@ const PLAN: AskPlan = {
   supersedes: [],
   trims: [],
   standing: [],
+  overlap: undefined,
   isWindow: true,
 };
 

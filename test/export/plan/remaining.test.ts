@@ -169,7 +169,8 @@ describe('planAsk', () => {
           (row) => !row.open && row.to === first && row.assetId === wanted.assetId && row.tail !== undefined,
         );
         if (known?.tail === undefined) return;
-        expect(plan?.overlap).toEqual({ to: known.to, tail: known.tail, sides: known.sides });
+        const { to, tail, sides } = known;
+        expect(plan?.overlap).toEqual({ to, tail, sides, isStartless: false });
         expect((plan?.question.from ?? 0n) <= known.tail.from).toBe(true);
         expect(plan?.question.to === undefined || plan.question.to > known.to).toBe(true);
       }),
