@@ -6,7 +6,7 @@ import { whoseFault } from '../core/faults.ts';
 import type { ExportScope } from './ports.ts';
 import { publishContext } from './publish/publish.ts';
 import type { Coverage } from './store/coverage-rows.ts';
-import type { ExportStore, Quarantine } from './store/export-store.ts';
+import type { ExportStore } from './store/export-store.ts';
 import type { ExportLease } from './store/leases.ts';
 import {
   type ExportDeps,
@@ -67,17 +67,17 @@ export async function exportLedger(
 async function counted(cause: unknown, lease: ExportLease, repository: ExportStore): Promise<unknown> {
   const reason = { code: errorCode(cause), message: errorLine(cause) };
   const failuresMax = HOPELESS.has(reason.code) ? 1 : ATTEMPTS_MAX;
-  let counts: Quarantine | undefined;
+  let failures: number | undefined;
   try {
-    counts = await repository.fail(lease, reason, failuresMax);
+    failures = await repository.fail(lease, reason, failuresMax);
   } catch (error) {
     // Another has the export: what this worker met, such as files that the other has cleared, is no failure of it.
     if (error instanceof FencedError) return error;
     // Otherwise the first error is what matters, also where it cannot be written down.
   }
-  if (counts?.isQuarantined !== true || !(cause instanceof RetryableError)) return cause;
+  if (failures === undefined || !(cause instanceof RetryableError)) return cause;
   return new PermanentError(
-    `${reason.message}; quarantined after ${counts.attempts} failures in a row, and asked once by each nightly run`,
+    `${reason.message}; quarantined after ${failures} failures in a row, and asked once by each nightly run`,
     { code: reason.code, meta: cause.meta, cause },
   );
 }

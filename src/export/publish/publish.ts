@@ -157,7 +157,7 @@ async function publishManifest(manifest: Manifest, { lease, objects, signal }: P
 export async function recover(context: PublishContext): Promise<readonly Publication[]> {
   const { lease, repository } = context;
   const adopted: Publication[] = [];
-  for (const { publicationId, publication } of await repository.openPublications(lease)) {
+  for (const [publicationId, publication] of await repository.openPublications(lease)) {
     const done = publication && (await finishOrRefuse(publication, context));
     if (done === undefined) await repository.drop(lease, publicationId);
     else adopted.push(done);

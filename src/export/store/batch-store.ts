@@ -18,7 +18,6 @@ import type { SourceProfile } from './source-profile.ts';
 const KNOWN_MS = 10_000;
 
 export class BatchStore extends ExportStore implements AsyncDisposable {
-  readonly #db: Database;
   #readKnown = this.#shareKnown();
   /** Leased, and not begun. */
   readonly #waiting = new Map<string, ExportLease>();
@@ -32,17 +31,12 @@ export class BatchStore extends ExportStore implements AsyncDisposable {
     what: 'the exports of many parties',
     takenAtMs: this.#renewedAtMs,
     renew: () => this.#renew(),
-    release: () => releaseLeases(this.#db, this.#held()),
+    release: () => releaseLeases(this.db, this.#held()),
   });
   /** Counted at the source, for one request after another. */
   #atSource: ExportLease | undefined;
   /** Whose request is under way. */
   #asking: ExportLease | undefined;
-
-  private constructor(db: Database, holder: number | undefined) {
-    super(db, holder);
-    this.#db = db;
-  }
 
   /** Leases those of the parties that nobody works on; where each asset is leased apart, none. */
   static async open(db: Database, partyIds: readonly string[], holder?: number): Promise<BatchStore> {
@@ -79,7 +73,7 @@ export class BatchStore extends ExportStore implements AsyncDisposable {
   async giveBack(): Promise<void> {
     const leases = [...this.#waiting.values()];
     this.#waiting.clear();
-    await releaseLeases(this.#db, leases);
+    await releaseLeases(this.db, leases);
   }
 
   /** What was not written is lost with it, and asked for again by whoever has its party next. */
@@ -165,7 +159,7 @@ export class BatchStore extends ExportStore implements AsyncDisposable {
     const sentAtMs = performance.now();
     // Those that are taken meanwhile are not asked about.
     const held = this.#held();
-    const renewed = await renewLeases(this.#db, held);
+    const renewed = await renewLeases(this.db, held);
     for (const { exportId, scope } of held) if (!renewed.has(exportId)) this.#waiting.delete(scope.partyId);
     this.#renewedAtMs = sentAtMs;
   }
@@ -197,7 +191,7 @@ export class BatchStore extends ExportStore implements AsyncDisposable {
   async #finishTogether(done: readonly Success[], asking: ExportLease | undefined) {
     const leases = done.map(({ lease }) => lease);
     const action = `record ${done.length} exports without entries`;
-    const held = await inTransaction(this.#db, { action }, async (tx) => {
+    const held = await inTransaction(this.db, { action }, async (tx) => {
       const fenced = await fenceLeases(tx, leases);
       const ours = done.filter(({ lease }) => fenced.has(lease.exportId));
       await finishExports(tx, ours);

@@ -23,12 +23,6 @@ import { inTransaction, readRow, readRows } from '../../postgres/transaction.ts'
 /** Who waits asks again within two seconds; who does not is gone. */
 const TURN_LOST = sql`interval '5 seconds'`;
 
-/** `publication` is missing where this version cannot read what was intended. */
-export interface OpenPublication {
-  readonly publicationId: string;
-  readonly publication: Publication | undefined;
-}
-
 /** Current segments, added up. */
 export interface Published {
   readonly rows: bigint;
@@ -38,25 +32,20 @@ export interface Published {
   readonly objectKeys: readonly string[];
 }
 
-export interface Quarantine {
-  readonly attempts: number;
-  readonly isQuarantined: boolean;
-}
-
 export class ExportStore {
-  readonly #db: Database;
+  protected readonly db: Database;
   readonly #holder: number | undefined;
 
   /** @param holder by which others see that this process is there; absent: its leases are soon taken over */
   constructor(db: Database, holder?: number) {
-    this.#db = db;
+    this.db = db;
     this.#holder = holder;
   }
 
   /** Takes a scope whose lease is free; undefined while another works on it, or on one that overlaps it. */
   acquire(scope: ExportScope): Promise<ExportLease | undefined> {
     const action = `lease the export of party ${scope.partyId}`;
-    return inTransaction(this.#db, { action }, async (tx) => {
+    return inTransaction(this.db, { action }, async (tx) => {
       const [lease] = await takeLeases(tx, [scope.partyId], scope.assetId, this.#holder);
       return lease;
     });
@@ -68,7 +57,7 @@ export class ExportStore {
       what,
       takenAtMs: lease.takenAtMs,
       renew: async () => {
-        const renewed = await renewLeases(this.#db, [lease]);
+        const renewed = await renewLeases(this.db, [lease]);
         if (!renewed.has(lease.exportId)) throw new FencedError(nameOf(lease.scope));
       },
       release: () => this.release(lease),
@@ -76,12 +65,12 @@ export class ExportStore {
   }
 
   release(lease: ExportLease): Promise<void> {
-    return releaseLeases(this.#db, [lease]);
+    return releaseLeases(this.db, [lease]);
   }
 
   /** What is known of the party, in every asset that the scope overlaps, by time. */
   async coverage({ partyId, assetId }: ExportScope): Promise<readonly Coverage[]> {
-    return (await readCoverages(this.#db, [partyId], assetId)).get(partyId) ?? [];
+    return (await readCoverages(this.db, [partyId], assetId)).get(partyId) ?? [];
   }
 
   /**
@@ -97,12 +86,12 @@ export class ExportStore {
       from mirror.segments
       where party_id = ${partyId} and asset_id is not distinct from ${assetId}::text and status = 'current'
         and (run_id = ${runId}::uuid or object_key = any(${[...adopted]}::text[]))`;
-    return readRow(this.#db, `read what run ${runId} has published`, published);
+    return readRow(this.db, `read what run ${runId} has published`, published);
   }
 
   /** Its object does not hold what was published: its range is asked for again. */
   quarantineSegment(objectKey: string, reason: Reason): Promise<void> {
-    return quarantineSegment(this.#db, sql`object_key = ${objectKey}`, reason);
+    return quarantineSegment(this.db, sql`object_key = ${objectKey}`, reason);
   }
 
   /** The next number of this lineage of the warehouse. */
@@ -110,7 +99,7 @@ export class ExportStore {
     const raise = sql<{ warehouseId: string; seq: bigint }>`
       update mirror.identity set publication_seq = publication_seq + 1
       returning warehouse_id as "warehouseId", publication_seq as seq`;
-    return readRow(this.#db, 'number a publication', raise);
+    return readRow(this.db, 'number a publication', raise);
   }
 
   /** @throws FencedError */
@@ -122,14 +111,18 @@ export class ExportStore {
     });
   }
 
-  /** Intended, neither committed nor dropped: what a dead worker of this export left. */
-  async openPublications({ scope, exportId, hasIntents }: ExportLease): Promise<readonly OpenPublication[]> {
-    if (!hasIntents) return [];
+  /**
+   * Intended, neither committed nor dropped: what a dead worker of this export left.
+   * @returns by their ids; undefined where this version cannot read what was intended
+   */
+  async openPublications(lease: ExportLease): Promise<ReadonlyMap<string, Publication | undefined>> {
+    const { scope, exportId, hasIntents } = lease;
+    if (!hasIntents) return new Map();
     const open = sql<{ publicationId: string; plan: unknown }>`
       select publication_id as "publicationId", plan from mirror.publications
       where export_id = ${exportId} and state = 'intent' order by created_at`;
-    const rows = await readRows(this.#db, `read the open publications of ${nameOf(scope)}`, open);
-    return rows.map(({ publicationId, plan }) => ({ publicationId, publication: decodePublication(plan) }));
+    const rows = await readRows(this.db, `read the open publications of ${nameOf(scope)}`, open);
+    return new Map(rows.map(({ publicationId, plan }) => [publicationId, decodePublication(plan)]));
   }
 
   /**
@@ -160,7 +153,7 @@ export class ExportStore {
   /** Of the source's chain, by the lists; undefined where none is known. */
   async epoch(): Promise<number | undefined> {
     const newest = sql<{ epoch: number | null }>`select max(epoch) as epoch from mirror.checkpoints`;
-    return (await readRow(this.#db, "read the epoch of the source's chain", newest)).epoch ?? undefined;
+    return (await readRow(this.db, "read the epoch of the source's chain", newest)).epoch ?? undefined;
   }
 
   /**
@@ -174,19 +167,20 @@ export class ExportStore {
 
   /**
    * Counts a failure; from `attemptsMax` on the scope is quarantined with the reason.
+   * @returns after how many failures in a row it is quarantined; undefined where it is not
    * @throws FencedError
    */
-  async fail(lease: ExportLease, reason: Reason, attemptsMax: number): Promise<Quarantine> {
-    const counted = sql<Quarantine>`
+  async fail(lease: ExportLease, reason: Reason, attemptsMax: number): Promise<number | undefined> {
+    const counted = sql<{ attempts: number | null }>`
       update mirror.exports
       set attempts = attempts + 1, last_asked_at = clock_timestamp(),
         quarantined_at = case when attempts + 1 >= ${attemptsMax} then coalesce(quarantined_at, clock_timestamp()) end,
         quarantine_reason = ${evidenceJson(reason)}::jsonb
       where export_id = ${lease.exportId} and lease_token = ${lease.token}
-      returning attempts, quarantined_at is not null as "isQuarantined"`;
-    const [failed] = await readRows(this.#db, `record the failure of ${nameOf(lease.scope)}`, counted);
+      returning case when quarantined_at is not null then attempts end as attempts`;
+    const [failed] = await readRows(this.db, `record the failure of ${nameOf(lease.scope)}`, counted);
     if (failed === undefined) throw new FencedError(nameOf(lease.scope));
-    return failed;
+    return failed.attempts ?? undefined;
   }
 
   /**
@@ -195,7 +189,7 @@ export class ExportStore {
    * @returns false while `exportLimit` others are there, or wait longer
    */
   enterSource(lease: ExportLease, exportLimit: number): Promise<boolean> {
-    return inTransaction(this.#db, { action: 'count an export towards the export limit' }, async (tx) => {
+    return inTransaction(this.db, { action: 'count an export towards the export limit' }, async (tx) => {
       await sql`select pg_advisory_xact_lock(mirror.lock_key('export limit'))`.execute(tx);
       const wanted = await sql<{ limit_wanted_at: string }>`
         update mirror.exports
@@ -223,20 +217,20 @@ export class ExportStore {
 
   async profile(): Promise<SourceProfile> {
     const stored = sql<{ profile: unknown }>`select profile from mirror.source_state`;
-    return decodeProfile((await readRow(this.#db, 'read what is known of the source', stored)).profile);
+    return decodeProfile((await readRow(this.db, 'read what is known of the source', stored)).profile);
   }
 
   /** Replaces the profile. */
   async learn(profile: SourceProfile): Promise<void> {
     const replace = sql`update mirror.source_state set profile = ${encodeProfile(profile)}::jsonb`;
-    await readRows(this.#db, 'record what is known of the source', replace);
+    await readRows(this.db, 'record what is known of the source', replace);
   }
 
   /** The party's first entry among those that are loaded. */
   async firstEntry(partyId: string): Promise<Micros | undefined> {
     const least = sql<{ first: string | null }>`
       select min(vega_time) as first from mirror.ledger_entries where party_id = ${partyId}`;
-    const { first } = await readRow(this.#db, 'read the first entry of a ledger', least);
+    const { first } = await readRow(this.db, 'read the first entry of a ledger', least);
     return first === null ? undefined : readInstant(first);
   }
 
@@ -244,13 +238,13 @@ export class ExportStore {
   async #update(action: string, lease: ExportLease, change: RawBuilder<unknown>): Promise<void> {
     const update = sql`update mirror.exports set ${change}
       where export_id = ${lease.exportId} and lease_token = ${lease.token}`;
-    await readRows(this.#db, action, update);
+    await readRows(this.db, action, update);
   }
 
   /** In a transaction that another owner, or a lease that has run out, does not let begin. @throws FencedError */
   #fenced(action: string, lease: ExportLease, work: (tx: Database) => Promise<void>): Promise<void> {
     const name = nameOf(lease.scope);
-    return inTransaction(this.#db, { action: `${action} ${name}` }, async (tx) => {
+    return inTransaction(this.db, { action: `${action} ${name}` }, async (tx) => {
       const held = await fenceLeases(tx, [lease]);
       if (!held.has(lease.exportId)) throw new FencedError(name);
       await work(tx);
@@ -270,7 +264,7 @@ export class ExportStore {
       union
       select distinct asset_id from mirror.exports where asset_id is not null
       order by asset_id limit 1000`;
-    return (await readRows(this.#db, 'read the known assets', known)).map((row) => row.asset_id);
+    return (await readRows(this.db, 'read the known assets', known)).map((row) => row.asset_id);
   }
 }
 
