@@ -33,26 +33,17 @@ export function learned(profile: SourceProfile, lesson: Lesson): SourceProfile {
   return { ...base, ...judgedByRows(base, lesson), known: knownEntry(profile, lesson) };
 }
 
-/** Another header is another release: what was known of the old one says nothing. */
+/** Another header is another release: what the answers of the old one have shown says nothing. */
 function ofHeader(profile: SourceProfile, header: string, { traits, now }: Lesson): SourceProfile {
   const { sides } = traits.layout;
-  const { assetRequired, assetAskedAt, isTimeless, shownTo, boundsDemanded } = profile;
   const evidence =
     sides === 'from'
       ? 'no column effect: a release that sends what leaves a party, and filters it rightly'
       : 'a column effect: a release of which some filter wrongly; not shown yet which this is';
-  return {
-    boundsDemanded,
-    isTimeless,
-    shownTo,
-    header,
-    sides,
-    bounds: sides === 'from' ? 'right' : 'unproven',
-    evidence,
-    decidedAt: now,
-    // The refusal came before any header, and from the same release.
-    ...(profile.header === undefined ? { assetRequired, assetAskedAt } : {}),
-  };
+  const bounds = sides === 'from' ? 'right' : 'unproven';
+  // A refusal that came before any header is of the same release.
+  const outdated = profile.header === undefined ? {} : { assetRequired: undefined, assetAskedAt: undefined };
+  return { ...profile, ...outdated, header, sides, bounds, evidence, decidedAt: now };
 }
 
 /** Known rows did not come back as they were: what filters right has to be shown again. */

@@ -36,7 +36,7 @@ export function union(ranges: readonly Range[]): Range[] {
   return joined;
 }
 
-function byFrom(left: Range, right: Range): number {
+export function byFrom(left: Range, right: Range): number {
   return left.from < right.from ? -1 : Number(left.from > right.from);
 }
 

@@ -5,7 +5,7 @@
 import { BEGINNING, ceilSecond, DAY_MICROS, type Micros, SECOND_MICROS } from '../../core/time.ts';
 import type { Coverage, TailSum } from '../store/coverage-rows.ts';
 import type { SourceProfile } from '../store/source-profile.ts';
-import { earlier, later, overlaps, type Range, subtract, union } from './ranges.ts';
+import { byFrom, earlier, later, overlaps, type Range, subtract, union } from './ranges.ts';
 
 type Rows = readonly Coverage[];
 
@@ -80,7 +80,9 @@ function planOnce(target: Target) {
   const closedEnd = earlier(target.to ?? NO_END, target.closedTo);
   const taken = take(subtract({ from: target.from, to: closedEnd }, known), others, known, target);
   const standing = taken.supersedes.filter((row) => mayStand(row, taken.closed, target));
-  const closed: readonly Range[] = standing.reduce(divide, taken.closed);
+  const rest = taken.closed.flatMap((range) => subtract(range, standing));
+  const parts = [...rest, ...standing.map(({ from, to }) => ({ from, to }))];
+  const closed: readonly Range[] = parts.toSorted(byFrom);
   const first = closed[0]?.from ?? taken.open?.from;
   if (first === undefined) return undefined;
   const overlap = overlapAt(first, known, target);
@@ -125,14 +127,6 @@ function questionOf(from: Micros, last: Micros | undefined, target: Target): Par
   if (last !== undefined && profile.bounds === 'right')
     return { from, to: last + (profile.sides === 'from' ? 0n : END_PAD_MICROS) };
   return from === BEGINNING ? {} : { from };
-}
-
-/** The same ranges, with borders where `inner` begins and ends. */
-function divide(ranges: readonly Range[], inner: Range): Range[] {
-  return ranges.flatMap(({ from, to }) => {
-    const borders = [from, ...[inner.from, inner.to].filter((at) => at > from && at < to), to];
-    return borders.slice(1).map((end, index) => ({ from: borders[index] ?? from, to: end }));
-  });
 }
 
 /**

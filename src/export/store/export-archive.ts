@@ -78,8 +78,16 @@ export class ExportArchiveStore {
   }
 
   /** Which of these object keys a segment or an open publication names. */
-  referenced(objectKeys: readonly string[]): Promise<ReadonlySet<string>> {
-    return namedOf(this.#db, objectKeys);
+  async referenced(objectKeys: readonly string[], db: Database = this.#db): Promise<ReadonlySet<string>> {
+    const keys = [...objectKeys];
+    const named = sql<NamedObject>`
+      select object_key from mirror.segments where object_key = any(${keys}::text[]) and removed_at is null
+      union
+      select planned -> 'manifest' ->> 'objectKey'
+      from mirror.publications, jsonb_array_elements(plan -> 'segments') planned
+      where state = 'intent' and planned -> 'manifest' ->> 'objectKey' = any(${keys}::text[])`;
+    const rows = await readRows(db, 'look up which objects are referenced', named);
+    return new Set(rows.map((row) => row.object_key));
   }
 
   /**
@@ -91,7 +99,7 @@ export class ExportArchiveStore {
     const isRemoved = await mapDatabaseError(`see that nothing names ${objectKey}`, () =>
       this.#db.transaction().execute(async (tx) => {
         await lockEach(tx, 'object', [objectKey]);
-        if ((await namedOf(tx, [objectKey])).size > 0) return false;
+        if ((await this.referenced([objectKey], tx)).size > 0) return false;
         await remove().catch((error: unknown) => (failure = { error }));
         return true;
       }),
@@ -103,15 +111,3 @@ export class ExportArchiveStore {
 }
 
 type NamedObject = Readonly<Record<'object_key', string>>;
-
-async function namedOf(db: Database, objectKeys: readonly string[]): Promise<ReadonlySet<string>> {
-  const keys = [...objectKeys];
-  const named = sql<NamedObject>`
-    select object_key from mirror.segments where object_key = any(${keys}::text[]) and removed_at is null
-    union
-    select planned -> 'manifest' ->> 'objectKey'
-    from mirror.publications, jsonb_array_elements(plan -> 'segments') planned
-    where state = 'intent' and planned -> 'manifest' ->> 'objectKey' = any(${keys}::text[])`;
-  const rows = await readRows(db, 'look up which objects are referenced', named);
-  return new Set(rows.map((row) => row.object_key));
-}

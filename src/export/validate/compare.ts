@@ -17,10 +17,7 @@ export type OverlapFinding =
       readonly received: OverlapSum;
     };
 
-interface OverlapSum {
-  readonly rows: string;
-  readonly digest: string;
-}
+type OverlapSum = Readonly<Record<'rows' | 'digest', string>>;
 
 /**
  * Every continuation asks again for something whose answer is known. What comes back says whether the
