@@ -50,7 +50,6 @@ export interface Target {
 
 /** A request, and what becomes of what is known by its answer. */
 export type AskPlan = NonNullable<ReturnType<typeof planOnce>>;
-export type Trim = AskPlan['trims'][number];
 export type Overlap = NonNullable<ReturnType<typeof overlapAt>>;
 
 /** @returns undefined where nothing is left to ask */
