@@ -44,9 +44,7 @@ export async function runQuery(
   const limit = AbortSignal.any([signal, timeout]);
   try {
     using stack = new DisposableStack();
-    const statement = stack.adopt(await prepareOne(lake.connection, sql), (one) => one.destroySync());
-    if (statement.statementType !== StatementType.SELECT)
-      throw new UsageError(['SQL: it does more than read; a query is one SELECT (or DESCRIBE, SHOW)']);
+    const statement = await prepareReading(stack, lake.connection, sql);
     for (let index = 1; index <= statement.parameterCount; index += 1) {
       const name = statement.parameterName(index);
       const value = parameters[name];
@@ -120,6 +118,28 @@ async function sendParquet(
   await engine.connection.run(`copy spool.result to ${literal(path)} (format parquet, compression zstd)`);
   await pipeline(createReadStream(path), output, { end: false, signal });
   return rows;
+}
+
+/**
+ * Nothing but words stands before what is explained: options that are expressions have no place here, nor have
+ * comments, in which a statement could hide.
+ */
+const EXPLANATION = /^\s*explain(?:\s+analyze|\s*\([\w\s,]*\))?\s(?<explained>[\s\S]*)$/i;
+
+/**
+ * Prepares one statement that reads, and nothing else, by DuckDB's own word. EXPLAIN ANALYZE runs what it explains, COPY
+ * and INSERT included: so what is explained is prepared by itself, too.
+ * @throws UsageError where the SQL is wrong, more than one statement, or would do more than read
+ */
+async function prepareReading(stack: DisposableStack, connection: DuckDBConnection, sql: string) {
+  const prepare = async (text: string) =>
+    stack.adopt(await prepareOne(connection, text), (prepared) => prepared.destroySync());
+  const statement = await prepare(sql);
+  const isExplanation = statement.statementType === StatementType.EXPLAIN;
+  const explained = isExplanation ? EXPLANATION.exec(sql)?.groups?.['explained'] : undefined;
+  const reading = explained === undefined ? statement : await prepare(explained);
+  if (reading.statementType === StatementType.SELECT) return statement;
+  throw new UsageError(['SQL: it does more than read; a query is one SELECT (or EXPLAIN, DESCRIBE, SHOW)']);
 }
 
 /** @throws UsageError where the SQL is wrong, or more than one statement */
