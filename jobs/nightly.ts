@@ -6,7 +6,6 @@ import { claimScheduled, SCHEDULED } from '../src/runs/nightly/start-scheduled.t
 import { sendNotices } from '../src/runs/notices.ts';
 import { workRun } from '../src/runs/work-run.ts';
 import { describeRun } from '../src/runs/run-document.ts';
-import type { Completeness } from '../src/runs/store/completeness.ts';
 
 const payload = z.union([
   z.strictObject({ runId: z.uuid() }),
@@ -20,17 +19,8 @@ export const nightlyJob: JobDefinition<z.infer<typeof payload>> = {
     const runId =
       'runId' in given ? given.runId : await claimScheduled(SCHEDULED.nightly, given.source, deps, context);
     if (runId === undefined) return;
-    await workRun(
-      runId,
-      deps,
-      context,
-      (run, call) => runNightly(run, deps, call),
-      async (run, ended, signal) => {
-        // The reading that the verdict was computed from, where there is one.
-        const read = ended.evidence['covers'] as Completeness | undefined;
-        return deps.stages.publishReport(run, ended, read ?? (await deps.completeness()), signal);
-      },
-    );
+    const { publishReport } = deps.stages;
+    await workRun(runId, deps, context, (run, call) => runNightly(run, deps, call), publishReport);
     const ended = await deps.runs.get(runId);
     if (ended?.state === 'done') deps.log.info({ report: describeRun(ended) }, 'Nightly report');
     await sendNotices(deps);

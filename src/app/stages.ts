@@ -165,7 +165,7 @@ function stagesOfLoads({ log, warehouse, store, lake }: StageParts) {
         evidence: storable({ ...evidence, against: compared }),
       };
     },
-    publishReport: (run, outcome, covers, signal) => publishReport(run, outcome, covers, reports, signal),
+    publishReport: (run, ended, signal) => publishReport(run, ended, reports, signal),
     catchUpWithStore: async (signal, partyId) => {
       const found = await catchUpWithStore(rebuilding, signal, partyId);
       if (found === undefined) return;

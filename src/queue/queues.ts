@@ -147,15 +147,9 @@ export class Queues {
 
   /** Takes jobs of one queue until the queues are closed. */
   work(queue: QueueName, concurrency: number, process: QueueWorkerOptions['process']): void {
+    const { signal: stop } = this.#stop;
     const onError = (error: Error): void => this.#complain(error, queue);
-    const own = {
-      queue,
-      name: this.#fullName(queue),
-      concurrency,
-      process,
-      stop: this.#stop.signal,
-      onError,
-    };
+    const own = { queue, name: this.#fullName(queue), concurrency, process, stop, onError };
     this.#queueWorkers.set(queue, new QueueWorker({ ...this.#options, ...own }));
   }
 

@@ -30,12 +30,8 @@ interface RedisOptions extends BackendOptions {
 }
 
 /** @throws UnreachableError `REDIS_UNREACHABLE` where no connection comes about */
-export async function openRedisBackend({
-  url,
-  prefix,
-  onError,
-  telemetry,
-}: RedisOptions): Promise<QueueBackend> {
+export async function openRedisBackend(options: RedisOptions): Promise<QueueBackend> {
+  const { url, prefix, onError, telemetry } = options;
   const connection = new Redis(url, {
     lazyConnect: true,
     connectTimeout: CONNECT_TIMEOUT_MS,
@@ -57,11 +53,8 @@ export async function openRedisBackend({
     connection.disconnect();
     const { host } = new URL(url);
     const cause = reason ?? error;
-    const details = { code: 'REDIS_UNREACHABLE', meta: { host }, cause };
-    throw new UnreachableError(
-      `Cannot reach Redis at ${host}: ${errorCode(cause)}; check REDIS_URL`,
-      details,
-    );
+    const message = `Cannot reach Redis at ${host}: ${errorCode(cause)}; check REDIS_URL`;
+    throw new UnreachableError(message, { code: 'REDIS_UNREACHABLE', meta: { host }, cause });
   }
   const shared = { connection, prefix, ...(telemetry && { telemetry }) };
   return {

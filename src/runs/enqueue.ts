@@ -44,17 +44,13 @@ function isWorkedWhereAsked({ kind, params }: Run): boolean {
  */
 async function closeSilent({ runs, log }: RunDeps, silentMs: number, isGivenUp: (run: Run) => boolean) {
   const message = 'its process ended before it was done; what it committed stays';
-  const open: Run[] = [];
-  for (const run of await runs.stale(silentMs)) {
-    if (!run.isOrphan && !isGivenUp(run)) {
-      open.push(run);
-      continue;
-    }
-    const { runId, kind, subject } = run;
+  const silent = await runs.stale(silentMs);
+  const isEnded = (run: (typeof silent)[number]) => run.isOrphan || isGivenUp(run);
+  for (const { runId, kind, subject } of silent.filter(isEnded)) {
     log.warn({ runId, kind, subject }, 'Run closed: its process is gone');
     await runs.finish(runId, 'failed', { error: { code: 'ABANDONED', message } });
   }
-  return open;
+  return silent.filter((run) => !isEnded(run));
 }
 
 /** For workers: runs whose process or job is gone are queued again; a run that nobody can resume is closed. */
@@ -63,13 +59,8 @@ export async function reconcileRuns(deps: RunDeps): Promise<void> {
     // Runs below another are its own affair: it queues them again itself.
     if (run.parentRunId !== null || !(await enqueueRun(run, deps))) continue;
     const { runId, kind, subject, attempts, heartbeatAt, queuedAt } = run;
-    const facts = {
-      runId,
-      kind,
-      subject,
-      attempts,
-      silentMs: Date.now() - Date.parse(heartbeatAt ?? queuedAt),
-    };
+    const silentMs = Date.now() - Date.parse(heartbeatAt ?? queuedAt);
+    const facts = { runId, kind, subject, attempts, silentMs };
     deps.log.warn(facts, 'Run queued again: its process or its job is gone');
   }
 }

@@ -50,6 +50,16 @@ export interface LeasedLedgers extends AsyncDisposable {
   giveBack(): Promise<void>;
 }
 
+/**
+ * What is said of a run before it is recorded as ended; it may change how that ends. What cannot be said keeps no run
+ * from ending, save that it is tried again with work that went well.
+ */
+export type LastWords = (
+  run: Run,
+  ended: VerdictWithEvidence,
+  signal: AbortSignal,
+) => Promise<VerdictWithEvidence>;
+
 /** The stages, composed with their stores; jobs know nothing of either's insides. */
 export interface Stages {
   sync(request: SyncOrder, call: StageCall): Promise<VerdictWithEvidence>;
@@ -68,12 +78,7 @@ export interface Stages {
   load(request: { runId: string; rebuild: boolean }, call: StageCall): Promise<VerdictWithEvidence>;
   verify(request: VerifyRequest, call: StageCall): Promise<VerdictWithEvidence>;
   /** Publishes the report of a nightly run that is about to end so. @returns how it ends, by what was published */
-  publishReport(
-    run: Run,
-    result: VerdictWithEvidence,
-    covers: Completeness,
-    signal: AbortSignal,
-  ): Promise<VerdictWithEvidence>;
+  readonly publishReport: LastWords;
   /**
    * Takes over what was published and the database has forgotten. To be done before the source is asked for entries.
    * @param partyId whose ledger is to be asked for; absent: all

@@ -10,7 +10,7 @@ import {
 } from '../core/errors.ts';
 import { inRun } from '../core/log.ts';
 import { type Verdict, type VerdictWithEvidence, worst } from '../core/verdict.ts';
-import type { JobContext, JobDeps, StageCall } from './job.ts';
+import type { JobContext, JobDeps, LastWords, StageCall } from './job.ts';
 import type { Run } from './store/run-store.ts';
 
 const HEARTBEAT_MS = 3_000;
@@ -37,16 +37,6 @@ const AWAY_FORGOTTEN_MS = 90_000;
 export interface WorkRunDeps extends Pick<JobDeps, 'runs' | 'source' | 'log' | 'progress' | 'costs'> {
   readonly tellEveryMs?: number;
 }
-
-/**
- * What is said of a run before it is recorded as ended; it may change how that ends. What cannot be said keeps no run
- * from ending, save that it is tried again with work that went well.
- */
-export type LastWords = (
-  run: Run,
-  ended: VerdictWithEvidence,
-  signal: AbortSignal,
-) => Promise<VerdictWithEvidence>;
 
 /**
  * Starts or resumes the run, renews it while `work` runs and reports its progress, and records how it ended.

@@ -2,7 +2,7 @@
 import { beforeEach, describe, expect, it } from 'vitest';
 import { decodeReport, type NightlyReport, readReport, reportKey } from '../../src/runs/report-form.ts';
 import { type Comparison, compareWithReport } from '../../src/runs/store/compare-report.ts';
-import type { Completeness } from '../../src/runs/store/completeness.ts';
+import { type Completeness, readCompleteness } from '../../src/runs/store/completeness.ts';
 import { publishReport, type ReportDeps, restoreReports } from '../../src/runs/store/publish-report.ts';
 import { type Run, RunStore } from '../../src/runs/store/run-store.ts';
 import type { Pool } from 'pg';
@@ -65,8 +65,8 @@ async function publishDay(
 async function night(): Promise<{ run: Run; report: NightlyReport; key: string }> {
   const created = await runs.create({ kind: 'nightly', subject: 'now' });
   const run = (await runs.start(created.runId)) as Run;
-  const outcome = { verdict: 'complete', evidence: { exports: { parties: 2 } } } as const;
-  const told = await publishReport(run, outcome, COVERS, deps(), signal);
+  const outcome = { verdict: 'complete', evidence: { exports: { parties: 2 }, covers: COVERS } } as const;
+  const told = await publishReport(run, outcome, deps(), signal);
   await runs.finish(run.runId, told.verdict, told.evidence);
   const key = reportKey(run);
   expect(told.evidence).toMatchObject({ report: key });
@@ -114,10 +114,23 @@ describe('the report of a nightly run', () => {
     expect(report.changed.map(({ partyId, rows }) => [partyId, rows])).toEqual([[PARTY_B, '3']]);
   });
 
+  it('tells what is covered as it ends where its run has no reading of that: an error ended it', async () => {
+    await publishDay(PARTY_A, 1, 2);
+    const created = await runs.create({ kind: 'nightly', subject: 'now' });
+    const run = (await runs.start(created.runId)) as Run;
+    const outcome = { verdict: 'failed', evidence: { error: { code: 'LAKE_FOREIGN' } } } as const;
+    await publishReport(run, outcome, deps(), signal);
+    const { covers, evidence, verdict } = await readReport(world.objects, reportKey(run), signal);
+    expect({ covers, evidence, verdict }).toEqual({
+      ...outcome,
+      covers: { ...(await readCompleteness(warehouse.db)) },
+    });
+  });
+
   it('is the one that counts where its run is delivered again', async () => {
     const { run, key } = await night();
     const outcome = { verdict: 'incomplete', evidence: {} } as const;
-    const again = await publishReport(run, outcome, COVERS, deps(), signal);
+    const again = await publishReport(run, outcome, deps(), signal);
     expect(again).toMatchObject({ verdict: 'complete', evidence: { exports: { parties: 2 }, report: key } });
   });
 

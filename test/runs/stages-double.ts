@@ -77,8 +77,7 @@ export async function openJobWorld(
       asked.push('verify');
       return (await answers.verify?.(request, call)) ?? COMPLETE;
     },
-    publishReport: async (run, outcome, covers, signal) =>
-      (await answers.publishReport?.(run, outcome, covers, signal)) ?? outcome,
+    publishReport: async (run, ended, signal) => (await answers.publishReport?.(run, ended, signal)) ?? ended,
     catchUpWithStore: async () => undefined,
     mergeSegments: async (runId, signal) => (await answers.mergeSegments?.(runId, signal)) ?? {},
     tidy: async (signal) => answers.tidy?.(signal),

@@ -21,6 +21,9 @@ const LOOK_AFTER_MS = 30_000;
 /** A part that nobody has begun, or renewed, for this long: no worker takes it. */
 const NO_PROGRESS_MS = 600_000;
 
+/** A run below the nightly one. */
+type Part = Pick<NewRun, 'kind' | 'subject'>;
+
 /** Takes over what an earlier delivery of the run's job did. */
 export async function runNightly(run: Run, deps: JobDeps, call: StageCall): Promise<VerdictWithEvidence> {
   const { stages, log } = deps;
@@ -115,12 +118,7 @@ async function syncLists(run: Run, deps: JobDeps, signal: AbortSignal): Promise<
 }
 
 /** Starts the run below this one, or finds it, and waits until it has its verdict, or until nobody works it. */
-async function workPart(
-  parent: Run,
-  wanted: Pick<NewRun, 'kind' | 'subject'>,
-  deps: JobDeps,
-  call: StageCall,
-) {
+async function workPart(parent: Run, wanted: Part, deps: JobDeps, call: StageCall) {
   const { signal, onProgress } = call;
   const { runs, progress, log } = deps;
   const { runId } = await runs.create({ ...wanted, parentRunId: parent.runId });

@@ -49,7 +49,7 @@ export async function compareWithReport(
     counts[await compareLedger(holding, comparing)] += 1;
   }
   const lists = await compareLists(comparing);
-  const { rows } = await sumLedgers(deps.warehouse, signal);
+  const { rows } = await sumLedgers(comparing);
   if (BigInt(rows) < BigInt(given.ledgers.rows))
     blame('LEDGERS_SHRANK', 'ledgers', `the ledgers hold ${rows} rows, the report ${given.ledgers.rows}`);
   const told = { problemCount: problems.length, problems: problems.slice(0, PROBLEMS_KEPT_MAX) };
@@ -104,14 +104,16 @@ async function compareLedger(then: Holding, { warehouse, blame }: Comparing) {
   return held > rows ? 'grown' : 'same';
 }
 
-async function compareLists({ given: { heldAt, lists }, warehouse, blame, signal }: Comparing) {
+async function compareLists(comparing: Comparing) {
+  const { given, warehouse, blame } = comparing;
+  const { heldAt, lists } = given;
   // Lists that were read into this database later: only their sizes can be compared.
   const statement = sql<{ isYounger: boolean }>`
       select exists (select from mirror.identity where created_at > ${heldAt}::timestamptz) as "isYounger"`;
   const { isYounger } = await readRow(warehouse.db, ACTION, statement);
   for (const list of ['parties', 'checkpoints'] as const) {
     const then = lists[list];
-    const now = await sumList(list, isYounger ? new Date().toISOString() : heldAt, warehouse, signal);
+    const now = await sumList(list, isYounger ? new Date().toISOString() : heldAt, comparing);
     if (BigInt(now.rows) < BigInt(then.rows))
       blame('HELD_LIST_SHRANK', list, `the list holds ${now.rows} rows, the report ${then.rows}`);
     else if (!isYounger && now.sum !== then.sum)

@@ -9,7 +9,7 @@ import { version } from '../../core/version.ts';
 import { addDigests, hashText, RowDigest } from '../../ledger/digest.ts';
 import type { ObjectStore } from '../../objects/object-store.ts';
 import { copyLines } from '../../postgres/copy-out.ts';
-import type { Warehouse } from '../../postgres/database.ts';
+import type { Database, Warehouse } from '../../postgres/database.ts';
 import { readRow, readRows } from '../../postgres/transaction.ts';
 import {
   type Holding,
@@ -19,7 +19,7 @@ import {
   REPORTS_PREFIX,
   type RowSum,
 } from '../report-form.ts';
-import type { Completeness } from './completeness.ts';
+import { type Completeness, readCompleteness } from './completeness.ts';
 import { type Run, RunStore } from './run-store.ts';
 
 const ACTION = 'sum up what is held';
@@ -32,6 +32,7 @@ const LISTS = {
 } as const;
 
 export type ReportDeps = Readonly<{ warehouse: Warehouse; objects: ObjectStore }>;
+type Reading = Readonly<{ warehouse: Warehouse; signal: AbortSignal }>;
 
 /**
  * Publishes the report of a run that is about to end so. Where a killed delivery of the run has published one already,
@@ -40,16 +41,18 @@ export type ReportDeps = Readonly<{ warehouse: Warehouse; objects: ObjectStore }
 export async function publishReport(
   run: Run,
   { verdict, evidence }: VerdictWithEvidence,
-  covers: Completeness,
   { warehouse, objects }: ReportDeps,
   signal: AbortSignal,
 ): Promise<VerdictWithEvidence> {
   const key = reportKey(run);
   const { runId, subject, sourceUrl } = run;
   const startedAt = run.startedAt ?? run.queuedAt;
-  const { settledAt, ...held } = await readHoldings(warehouse, signal);
+  // The reading that the verdict was computed from, where there is one.
+  const read = evidence['covers'] as Completeness | undefined;
+  const covers = { ...(read ?? (await readCompleteness(warehouse.db))) };
+  const { settledAt, ...held } = await readHoldings({ warehouse, signal });
   const about = { format: 1, program: version(), runId, subject, startedAt, sourceUrl } as const;
-  const report: NightlyReport = { ...about, verdict, covers: { ...covers }, ...held, evidence };
+  const report: NightlyReport = { ...about, verdict, covers, ...held, evidence };
   let told = report;
   try {
     await objects.publishBytes(key, Buffer.from(`${JSON.stringify(report)}\n`), signal);
@@ -64,7 +67,8 @@ export async function publishReport(
 }
 
 /** @returns beside what is held `settledAt`: whatever a transaction had not committed by the reading changes after it */
-async function readHoldings(warehouse: Warehouse, signal: AbortSignal) {
+async function readHoldings(reading: Reading) {
+  const { db } = reading.warehouse;
   type Told = 'heldAt' | 'warehouseId' | 'previous' | 'openDoubts' | 'knownGaps';
   // What speaks against the lists and is not overcome.
   const open = (table: 'doubts' | 'list_gaps') => sql`(select coalesce(jsonb_agg(to_jsonb(t)), '[]') from
@@ -77,13 +81,13 @@ async function readHoldings(warehouse: Warehouse, signal: AbortSignal) {
         from mirror.identity left join lateral (
           select params->'report'->>'key' as key, params->'report'->>'settledAt' as since from mirror.runs
            where kind = 'nightly' and params ? 'report' order by params->'report'->>'heldAt' desc limit 1) r on true`;
-  const { since, ...told } = await readRow(warehouse.db, ACTION, statement);
-  const sumOf = (list: keyof typeof LISTS) => sumList(list, told.heldAt, warehouse, signal);
+  const { since, ...told } = await readRow(db, ACTION, statement);
+  const sumOf = (list: keyof typeof LISTS) => sumList(list, told.heldAt, reading);
   return {
     ...told,
     lists: { parties: await sumOf('parties'), checkpoints: await sumOf('checkpoints') },
-    ledgers: await sumLedgers(warehouse, signal),
-    changed: await readChanged(warehouse, since),
+    ledgers: await sumLedgers(reading),
+    changed: await readChanged(db, since),
   };
 }
 
@@ -91,8 +95,7 @@ async function readHoldings(warehouse: Warehouse, signal: AbortSignal) {
 export async function sumList(
   list: keyof typeof LISTS,
   heldAt: string,
-  warehouse: Warehouse,
-  signal: AbortSignal,
+  { warehouse, signal }: Reading,
 ): Promise<RowSum> {
   const digest = new RowDigest();
   const at = new Date(heldAt).toISOString();
@@ -104,10 +107,7 @@ export async function sumList(
 }
 
 /** All current segments, open ones too. */
-export async function sumLedgers(
-  warehouse: Warehouse,
-  signal: AbortSignal,
-): Promise<NightlyReport['ledgers']> {
+export async function sumLedgers({ warehouse, signal }: Reading): Promise<NightlyReport['ledgers']> {
   const digest = new RowDigest();
   let [segments, rows] = [0, 0n];
   const statement = `copy (select rows, digest from mirror.segments where status = 'current') to stdout`;
@@ -122,7 +122,7 @@ export async function sumLedgers(
   return { segments: String(segments), rows: rows.toString(), sum: digest.hex() };
 }
 
-async function readChanged({ db }: Warehouse, since: string | null): Promise<Holding[]> {
+async function readChanged(db: Database, since: string | null): Promise<Holding[]> {
   const statement = sql<Omit<Holding, 'sum'> & { digests: readonly string[] }>`
       with changed as (
         select distinct s.party_id, s.asset_id
@@ -146,7 +146,7 @@ export async function restoreReports(
   let restored = 0;
   for await (const { key } of objects.list(REPORTS_PREFIX, signal)) {
     try {
-      restored += await restoreRun(await readReport(objects, key, signal), key, warehouse);
+      restored += await restoreRun(await readReport(objects, key, signal), key, warehouse.db);
     } catch (error) {
       if (!(error instanceof PermanentError)) throw error;
       onProblem(key, error);
@@ -156,7 +156,7 @@ export async function restoreReports(
 }
 
 /** One that is known stays as it is. */
-async function restoreRun(report: NightlyReport, key: string, { db }: Warehouse): Promise<number> {
+async function restoreRun(report: NightlyReport, key: string, db: Database): Promise<number> {
   const { runId, subject, sourceUrl, verdict, startedAt, heldAt } = report;
   const params = JSON.stringify({ report: { key, heldAt }, restored: true });
   const evidence = JSON.stringify({ ...report.evidence, report: key });

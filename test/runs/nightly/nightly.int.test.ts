@@ -2,6 +2,7 @@
 import { describe, expect, it } from 'vitest';
 import { PermanentError, RetryableError } from '../../../src/core/errors.ts';
 import type { Stages } from '../../../src/runs/job.ts';
+import type { Completeness } from '../../../src/runs/store/completeness.ts';
 import { addExports, daysAgo, emptyLedgers } from '../../support/mirror-arrange.ts';
 import { nightlyLedgers } from '../../support/mirror-state.ts';
 import { FIRST, nightlyWorlds, PARTIES, runNight, SECOND, THIRD } from './nightly-world.ts';
@@ -179,8 +180,8 @@ describe('a nightly run', () => {
       openDoubts: (read += 1) - 1,
     });
     const reported: unknown[] = [];
-    const publishReport: Stages['publishReport'] = async (_run, outcome, covers) => {
-      reported.push(covers.openDoubts);
+    const publishReport: Stages['publishReport'] = async (_run, outcome) => {
+      reported.push((outcome.evidence['covers'] as Completeness).openDoubts);
       return outcome;
     };
     await using world = await openWorld({ publishReport }, { completeness });
@@ -225,8 +226,8 @@ describe('a nightly run', () => {
       verify: async () => {
         throw new PermanentError('Cannot verify: the lake is of another mirror', { code: 'LAKE_FOREIGN' });
       },
-      publishReport: async ({ runId }, outcome, covers) => {
-        published.push({ runId, ...outcome, covers });
+      publishReport: async ({ runId }, outcome) => {
+        published.push({ runId, ...outcome });
         return { ...outcome, evidence: { ...outcome.evidence, report: 'runs/x.json' } };
       },
     });
@@ -240,7 +241,6 @@ describe('a nightly run', () => {
         runId: run.runId,
         verdict: 'failed',
         evidence: { error: { code: 'LAKE_FOREIGN' } },
-        covers: { covered: 3 },
       },
     ]);
   });
