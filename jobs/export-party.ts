@@ -18,5 +18,5 @@ export const exportPartyJob: JobDefinition<z.infer<typeof payload>> = {
   handle: ({ runId, partyIds }, deps, context) =>
     partyIds === undefined
       ? workRun(runId, deps, context, (run, { signal }) => exportOnDemand(run, deps, signal))
-      : exportLedgers(runId, partyIds, deps, context),
+      : exportLedgers({ runId, partyIds }, deps, context),
 };

@@ -20,16 +20,12 @@ export interface BullWorker extends Pick<Worker, 'close'> {
   on(event: 'failed', listener: (job: BullJob | undefined, error: Error) => void): unknown;
 }
 export type BullProcessor = (job: BullJob) => Promise<void>;
-type BullWorkerOptions = Pick<
-  WorkerOptions,
-  'concurrency' | 'lockDuration' | 'stalledInterval' | 'maxStalledCount' | 'settings'
->;
 
 export interface QueueBackend extends AsyncDisposable {
   queue(name: string): BullQueue;
   /** What about the store endangers jobs, for people; empty where nothing does. */
   advice(): Promise<readonly string[]>;
-  worker(name: string, processor: BullProcessor, options: BullWorkerOptions): BullWorker;
+  worker(name: string, processor: BullProcessor, options: Omit<WorkerOptions, 'connection'>): BullWorker;
 }
 
 /** Of each queue. Runs in Postgres are the history; the queue keeps a short tail for its board, and events that nobody reads. */

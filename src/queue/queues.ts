@@ -216,12 +216,6 @@ function isWork({ name }: BullJob): boolean {
 
 /** BullMQ waits for its store without a limit; a caller must not. */
 function bounded<Result>(action: string, work: () => Promise<Result>): Promise<Result> {
-  return within(
-    ADD_TIMEOUT_MS,
-    work,
-    () =>
-      new UnreachableError(`Cannot ${action}: the queue's store did not answer within ${ADD_TIMEOUT_MS} ms`, {
-        code: 'QUEUE_UNAVAILABLE',
-      }),
-  );
+  const late = `Cannot ${action}: the queue's store did not answer within ${ADD_TIMEOUT_MS} ms`;
+  return within(ADD_TIMEOUT_MS, work, () => new UnreachableError(late, { code: 'QUEUE_UNAVAILABLE' }));
 }

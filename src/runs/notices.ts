@@ -44,12 +44,7 @@ export interface Notices {
   readonly wanted: readonly string[];
 }
 
-interface NoticeDeps {
-  readonly db: Database;
-  readonly runs: Pick<RunStore, 'get' | 'keep'>;
-  readonly log: Log;
-  readonly notices?: Notices | undefined;
-}
+type NoticeDeps = Readonly<{ db: Database; runs: RunStore; log: Log; notices?: Notices | undefined }>;
 
 /** Sends what has not been sent yet; what cannot be sent now is tried again at the next call. */
 export async function sendNotices({ db, runs, log, notices }: NoticeDeps): Promise<void> {

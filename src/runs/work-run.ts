@@ -190,11 +190,9 @@ export async function countDeaths(
 }
 
 /** @throws where no such run is known, or it asks another source: nobody may take its job for done */
-export async function readKnownRun(
-  runId: string,
-  { runs, source, log }: Pick<WorkRunDeps, 'runs' | 'source' | 'log'>,
-  { attempt }: Pick<JobContext, 'attempt'>,
-): Promise<Run> {
+export async function readKnownRun(runId: string, deps: WorkRunDeps, context: JobContext): Promise<Run> {
+  const { runs, source, log } = deps;
+  const { attempt } = context;
   const run = await runs.get(runId);
   if (run === undefined) {
     log.error({ runId, attempt }, 'Job of a run that this mirror does not know');

@@ -83,10 +83,8 @@ export function keepIn(store: Store): ResumeState {
       const text: string | undefined = JSON.stringify(value);
       if (text === undefined || text.length > VALUE_CHARS_MAX) {
         const state = text === undefined ? 'JSON cannot hold it' : `${text.length} characters are too many`;
-        throw new PermanentError(
-          `Cannot remember ${key}: ${state}; give at most ${VALUE_CHARS_MAX} characters of JSON`,
-          { code: 'STATE_VALUE', meta: { key } },
-        );
+        const message = `Cannot remember ${key}: ${state}; give at most ${VALUE_CHARS_MAX} characters of JSON`;
+        throw new PermanentError(message, { code: 'STATE_VALUE', meta: { key } });
       }
       await call(`remember ${key}`, () => store.write(key, text, ttlMs));
     },

@@ -45,18 +45,14 @@ export async function fixClock(
 }
 
 export function reportTo(keys: readonly string[], { progress }: JobDeps): ReportProgress {
-  return (lines) => {
-    for (const key of keys) progress.report(key, lines);
-  };
+  return (lines) => keys.forEach((key) => progress.report(key, lines));
 }
 
+type Ledgers = Readonly<{ runId: string; partyIds: readonly string[] }>;
+
 /** A job that is delivered again leaves out what is settled. */
-export async function exportLedgers(
-  runId: string,
-  partyIds: readonly string[],
-  deps: JobDeps,
-  context: JobContext,
-): Promise<void> {
+export async function exportLedgers(ledgers: Ledgers, deps: JobDeps, context: JobContext): Promise<void> {
+  const { runId, partyIds } = ledgers;
   const run = await readKnownRun(runId, deps, context);
   if (!isAsking(run)) return;
   const clock = await fixClock(run, deps, context.signal);
@@ -82,10 +78,8 @@ export async function exportLedgers(
     await deps.costs.flush();
   }
   if (stopped.signal.aborted || batch.lost.size === 0) return;
-  const error = new RetryableError(
-    `Cannot count the exports of ${batch.lost.size} ledgers: other workers had taken them over; they are asked for again`,
-    { code: 'LEASE_LOST' },
-  );
+  const message = `Cannot count the exports of ${batch.lost.size} ledgers: other workers had taken them over; they are asked for again`;
+  const error = new RetryableError(message, { code: 'LEASE_LOST' });
   if (context.attempt < TRIES_MAX) throw error;
   const failed = { state: 'failed', outcome: { error: describeError(error) } } as const;
   const lost = [...batch.lost].map((partyId) => ({ partyId, ...failed }));

@@ -87,8 +87,7 @@ export async function claimScheduled(
     const going = await deps.runs.list({ kind: 'nightly', states: ['queued', 'running'], limit: 10 });
     const other = going.find((one) => one.scheduleKey !== scheduleKey);
     if (other !== undefined) {
-      const { runId } = other;
-      deps.log.warn({ scheduleKey, runId }, 'Nightly run skipped: the last one is still going');
+      deps.log.warn({ scheduleKey, runId: other.runId }, 'Nightly run skipped: the last one is still going');
       return undefined;
     }
   }

@@ -50,7 +50,9 @@ it.each([
     log: createLog('silent'),
   } as unknown as JobDeps;
   const context = { signal: new AbortController().signal, attempt: 1, dueMs: 0 };
-  await expect(exportLedgers('run', ids, deps, context)).rejects.toThrow('Cannot settle');
+  await expect(exportLedgers({ runId: 'run', partyIds: ids }, deps, context)).rejects.toThrow(
+    'Cannot settle',
+  );
   expect(exported).toEqual(ids.slice(0, asked));
   expect(written.filter(({ state }) => state === 'failed')).toEqual([]);
 });
@@ -77,7 +79,11 @@ it('tries ledgers again that others had taken over, and fails them at its last t
     log: createLog('silent'),
   } as unknown as JobDeps;
   const tryIt = async (attempt: number) =>
-    exportLedgers('run', ids, deps, { signal: new AbortController().signal, attempt, dueMs: 0 });
+    exportLedgers({ runId: 'run', partyIds: ids }, deps, {
+      signal: new AbortController().signal,
+      attempt,
+      dueMs: 0,
+    });
   const failed = () => written.filter(({ state }) => state === 'failed').map(({ partyId }) => partyId);
   await expect(tryIt(1)).rejects.toMatchObject({ code: 'LEASE_LOST' });
   expect(failed()).toEqual([]);
