@@ -68,7 +68,7 @@ function checksOf(app: App, limit: AbortSignal): Readonly<Record<string, () => P
   const { config, queues, store } = app;
   // What several checks go by is asked once.
   const asked = readRow(app.warehouse.db, 'look at the database', FACTS);
-  const clock = config.sourceUrl && app.jobs.stages.clock(limit);
+  const clock = config.sourceUrl && app.jobs.stages.clock({ signal: limit });
   return {
     database: async () => {
       const { server, size } = await asked;

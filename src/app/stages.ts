@@ -107,7 +107,7 @@ function stagesOfSource(parts: StageParts) {
 /** The source's time, as this process read it last. */
 function openClock(asked: () => Source): Stages['clock'] {
   let last: { readonly clock: SourceClock; readonly atMs: number } | undefined;
-  return async (signal, { maxAgeMs = 0 } = {}) => {
+  return async ({ signal, maxAgeMs = 0 }) => {
     const atMs = performance.now();
     if (last !== undefined && atMs - last.atMs < maxAgeMs) return last.clock;
     const { blockTime, answeredAt } = await asked().lists.page(CLOCK_QUESTION, signal);
@@ -119,7 +119,7 @@ function openClock(asked: () => Source): Stages['clock'] {
 
 /** From published objects into the warehouse and the lake, and whether all of it agrees. */
 function stagesOfLoads({ log, warehouse, store, lake }: StageParts) {
-  const reports = { warehouse, objects: store };
+  const reportsBy = (signal: AbortSignal) => ({ warehouse, objects: store, signal });
   const rebuilding = { db: warehouse.db, objects: store };
   const lakeCheck: LakeCheck = (options, signal) => verifyLake(lake, options, signal);
   const verifying = { repository: new VerifyStore(warehouse), objects: store, lake: lakeCheck };
@@ -145,7 +145,7 @@ function stagesOfLoads({ log, warehouse, store, lake }: StageParts) {
         : undefined;
       if (rebuilt === undefined) return loadPublished(runId, call);
       log.info({ ...rebuilt, problems: rebuilt.problemCount }, 'Manifest rebuilt from the objects');
-      const restoredReports = await restoreReports(reports, call.signal, (key, error) =>
+      const restoredReports = await restoreReports(reportsBy(call.signal), (key, error) =>
         log.warn({ key, reason: error.message }, 'A report could not be read'),
       );
       const { verdict, evidence } = await loadPublished(runId, call);
@@ -159,13 +159,13 @@ function stagesOfLoads({ log, warehouse, store, lake }: StageParts) {
       const { verdict, ...evidence } = await verify(verifying, signal, options);
       if (against === undefined) return { verdict, evidence: storable(evidence) };
       const report = decodeReport(against.text, against.where);
-      const compared = await compareWithReport(report, against.where, reports, signal);
+      const compared = await compareWithReport(report, against.where, reportsBy(signal));
       return {
         verdict: compared.problemCount === 0 ? verdict : 'failed',
         evidence: storable({ ...evidence, against: compared }),
       };
     },
-    publishReport: (run, ended, signal) => publishReport(run, ended, reports, signal),
+    publishReport: (run, ended, signal) => publishReport(run, ended, reportsBy(signal)),
     catchUpWithStore: async (signal, partyId) => {
       const found = await catchUpWithStore(rebuilding, signal, partyId);
       if (found === undefined) return;

@@ -27,8 +27,8 @@ export async function exportOnDemand(
   const { load, ...range } = params.parse(run.params);
   await deps.stages.catchUpWithStore(signal, run.subject);
   // A range with an end may end behind an older clock; one without holds all that was there when it was ordered.
-  const maxAgeMs = Math.min(CLOCK_AGE_MAX_MS, Date.now() - Date.parse(run.queuedAt));
-  const clock = await fixClock(run, deps, signal, range.to === undefined ? maxAgeMs : 0);
+  const sinceMs = Math.min(CLOCK_AGE_MAX_MS, Date.now() - Date.parse(run.queuedAt));
+  const clock = await fixClock(run, deps, { signal, maxAgeMs: range.to === undefined ? sinceMs : 0 });
   const result = await deps.stages.export(
     { runId: run.runId, partyId: run.subject, ...range, clock },
     { signal, onProgress: reportTo([run.runId, exportKey(run.subject)], deps) },

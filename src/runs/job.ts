@@ -38,6 +38,12 @@ interface SyncOrder extends Omit<SyncRequest, 'isAudit' | 'pageSize'> {
   readonly full: boolean;
 }
 
+export interface ClockQuestion {
+  readonly signal: AbortSignal;
+  /** One that this process read so lately will do. */
+  readonly maxAgeMs?: number;
+}
+
 /** Ledgers that are exported one after another; what brought no rows is written together. */
 export interface LeasedLedgers extends AsyncDisposable {
   export(request: ExportRequest, call: StageCall): Promise<VerdictWithEvidence>;
@@ -67,8 +73,7 @@ export interface Stages {
   listedParties(given: string): Promise<readonly string[]>;
   /** One party by filter: the evidence says whether the source lists it. */
   lookUpParty(partyId: string, signal: AbortSignal): Promise<VerdictWithEvidence>;
-  /** @param options `maxAgeMs`: one that this process read so lately will do */
-  clock(signal: AbortSignal, options?: { readonly maxAgeMs?: number }): Promise<SourceClock>;
+  clock(question: ClockQuestion): Promise<SourceClock>;
   export(request: ExportRequest, call: StageCall): Promise<VerdictWithEvidence>;
   /** Leases those of the parties that nobody works on. */
   leaseLedgers(partyIds: readonly string[]): Promise<LeasedLedgers>;

@@ -43,6 +43,7 @@ const schema = z.object({
 export type NightlyReport = z.output<typeof schema>;
 export type Holding = z.output<typeof holding>;
 export type RowSum = z.output<typeof sum>;
+export type ReportSource = Readonly<{ objects: ObjectStore; signal: AbortSignal }>;
 
 /** `runs/20230510T020000Z.<run id>.json` */
 export function reportKey({ runId, startedAt, queuedAt }: Run): string {
@@ -61,11 +62,7 @@ export function decodeReport(content: Buffer | string, where: string): NightlyRe
 }
 
 /** @throws PermanentError `OBJECT_MISSING` or `REPORT_INVALID` */
-export async function readReport(
-  objects: ObjectStore,
-  key: string,
-  signal: AbortSignal,
-): Promise<NightlyReport> {
+export async function readReport(key: string, { objects, signal }: ReportSource): Promise<NightlyReport> {
   const chunks: Buffer[] = [];
   let bytes = 0;
   for await (const chunk of (await objects.read(key, signal)) as AsyncIterable<Buffer>) {

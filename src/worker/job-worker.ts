@@ -119,12 +119,8 @@ export class JobWorker implements AsyncDisposable {
 
   #beat() {
     const { workers, schedules, jobs } = this.#options;
-    return workers.beat(this.#workerId, {
-      name: `${hostname()} ${process.pid}`,
-      queues: QUEUE_NAMES,
-      sourceUrl: jobs.source?.url,
-      schedules,
-    });
+    const about = { name: `${hostname()} ${process.pid}`, queues: QUEUE_NAMES };
+    return workers.beat(this.#workerId, { ...about, sourceUrl: jobs.source?.url, schedules });
   }
 
   #every(intervalMs: number, complaint: string, work: () => Promise<void>): void {

@@ -10,7 +10,7 @@ import { sharedLoad } from '../core/shared-load.ts';
 import { VERDICTS } from '../core/verdict.ts';
 import { version } from '../core/version.ts';
 import { within } from '../core/waiting.ts';
-import { QUEUE_NAMES } from '../queue/backend.ts';
+import { QUEUE_NAMES, type QueueName } from '../queue/backend.ts';
 import type { JobReport } from '../queue/queue-worker.ts';
 import type { Queues } from '../queue/queues.ts';
 import { type ProgressLine, RateMeter } from '../runs/progress.ts';
@@ -185,7 +185,8 @@ export async function isAnswered(
 
 /** What is away leaves the values of the others. */
 export function addReadMetrics(registry: MetricsRegistry, deps: ReadMetricsDeps): MetricsRegistry {
-  const isMeasured = ([what, measure]: Measure) =>
+  type Ask = (signal: AbortSignal) => Promise<unknown>;
+  const isMeasured = ([what, measure]: readonly [what: string, measure: Ask]) =>
     isAnswered(measure, (error) => deps.log.debug({ err: error, what }, 'Not measured'));
   const up = registry.gauge('store_up', '1 where the store answered', 'store');
   const help = 'The smallest question to a store';
@@ -197,16 +198,19 @@ export function addReadMetrics(registry: MetricsRegistry, deps: ReadMetricsDeps)
     up.set({ store }, Number(isUp));
     if (isUp) seconds.observe({ store }, (performance.now() - startedMs) / 1_000);
   };
-  const measures = [...addQueues(registry, deps), addRuns(registry, deps), addProcess(registry, deps)];
-  const askAll = () => Promise.all([...deps.probes.map(measureStore), ...measures.map(isMeasured)]);
+  /** By their names in the log. */
+  const measures = {
+    ...addQueues(registry, deps),
+    runs: addRuns(registry, deps),
+    disk: addProcess(registry, deps),
+  };
+  const askAll = () =>
+    Promise.all([...deps.probes.map(measureStore), ...Object.entries(measures).map(isMeasured)]);
   registry.beforeRead(sharedLoad(askAll, ASKED_MAX_AGE_MS));
   return registry;
 }
 
-/** For the log, and how it is measured. */
-type Measure = readonly [what: string, measure: (signal: AbortSignal) => Promise<unknown>];
-
-function addQueues(registry: MetricsRegistry, { queues }: ReadMetricsDeps): readonly Measure[] {
+function addQueues(registry: MetricsRegistry, { queues }: ReadMetricsDeps) {
   const gauge = (name: string, help: string) => registry.gauge(name, help, 'queue');
   const held = registry.gauge('queue_jobs', 'Jobs that a queue holds', 'queue', 'state');
   const oldest = gauge('queue_oldest_seconds', 'Age of the oldest job that comes next');
@@ -223,23 +227,21 @@ function addQueues(registry: MetricsRegistry, { queues }: ReadMetricsDeps): read
       total.inc({ queue }, pulse.rebuilds);
     }
   });
-  return QUEUE_NAMES.map((queue) => [
-    queue,
-    async () => {
-      const { jobs, oldestMs } = await queues.depth(queue);
-      for (const [state, count] of Object.entries(jobs)) held.set({ queue, state }, count);
-      oldest.set({ queue }, oldestMs / 1_000);
-    },
-  ]);
+  const measure = async (queue: QueueName) => {
+    const { jobs, oldestMs } = await queues.depth(queue);
+    for (const [state, count] of Object.entries(jobs)) held.set({ queue, state }, count);
+    oldest.set({ queue }, oldestMs / 1_000);
+  };
+  return Object.fromEntries(QUEUE_NAMES.map((queue) => [queue, () => measure(queue)]));
 }
 
-function addRuns(registry: MetricsRegistry, { readRuns, nextMs }: ReadMetricsDeps): Measure {
+function addRuns(registry: MetricsRegistry, { readRuns, nextMs }: ReadMetricsDeps) {
   const gauge = (name: string, help: string) => registry.gauge(name, help, 'kind');
   const lastSeconds = gauge('run_last_duration_seconds', 'How long the last run took');
   const lastComplete = gauge('last_success_timestamp_seconds', 'When a run last ended complete, since 1970');
   const next = gauge('next_scheduled_timestamp_seconds', 'When the next run is scheduled, since 1970');
   const knownGaps = registry.gauge('known_gaps', 'Gaps of the lists that the source itself has');
-  const measure = async (): Promise<void> => {
+  return async () => {
     next.set({ kind: 'nightly' }, nextMs() / 1_000);
     const { kinds, gaps } = await readRuns();
     knownGaps.set(gaps);
@@ -248,21 +250,19 @@ function addRuns(registry: MetricsRegistry, { readRuns, nextMs }: ReadMetricsDep
       if (completeAtSeconds !== null) lastComplete.set({ kind }, completeAtSeconds);
     }
   };
-  return ['runs', measure];
 }
 
-function addProcess(registry: MetricsRegistry, { dataDir }: ReadMetricsDeps): Measure {
+function addProcess(registry: MetricsRegistry, { dataDir }: ReadMetricsDeps) {
   collectDefaultMetrics({ register: registry });
   for (const name of MISNAMED) registry.removeSingleMetric(name);
   registry
     .gauge('build_info', '1, with the versions as labels', 'version', 'node')
     .set({ version: version(), node: process.versions.node }, 1);
   const free = registry.gauge('data_dir_free_bytes', 'Free space where DATA_DIR lies');
-  const measure = async (): Promise<void> => {
+  return async () => {
     // No folder, no number: the process makes it where it needs one.
     free.remove();
     const { bavail, bsize } = await statfs(dataDir, { bigint: true });
     free.set(Number(bavail * bsize));
   };
-  return ['disk', measure];
 }

@@ -24,7 +24,7 @@ const world = await loadWorld();
 const { database, warehouse } = world;
 const { pool } = database;
 const { signal } = new AbortController();
-const deps = (): ReportDeps => ({ warehouse, objects: world.objects });
+const deps = (): ReportDeps => ({ warehouse, objects: world.objects, signal });
 const runs = new RunStore(warehouse.db);
 const COVERS: Completeness = {
   listed: 2,
@@ -66,15 +66,15 @@ async function night(): Promise<{ run: Run; report: NightlyReport; key: string }
   const created = await runs.create({ kind: 'nightly', subject: 'now' });
   const run = (await runs.start(created.runId)) as Run;
   const outcome = { verdict: 'complete', evidence: { exports: { parties: 2 }, covers: COVERS } } as const;
-  const told = await publishReport(run, outcome, deps(), signal);
+  const told = await publishReport(run, outcome, deps());
   await runs.finish(run.runId, told.verdict, told.evidence);
   const key = reportKey(run);
   expect(told.evidence).toMatchObject({ report: key });
-  return { run, key, report: await readReport(world.objects, key, signal) };
+  return { run, key, report: await readReport(key, deps()) };
 }
 
 function compare({ report, key }: { report: NightlyReport; key: string }): Promise<Comparison> {
-  return compareWithReport(report, key, deps(), signal);
+  return compareWithReport(report, key, deps());
 }
 
 describe('the report of a nightly run', () => {
@@ -119,8 +119,8 @@ describe('the report of a nightly run', () => {
     const created = await runs.create({ kind: 'nightly', subject: 'now' });
     const run = (await runs.start(created.runId)) as Run;
     const outcome = { verdict: 'failed', evidence: { error: { code: 'LAKE_FOREIGN' } } } as const;
-    await publishReport(run, outcome, deps(), signal);
-    const { covers, evidence, verdict } = await readReport(world.objects, reportKey(run), signal);
+    await publishReport(run, outcome, deps());
+    const { covers, evidence, verdict } = await readReport(reportKey(run), deps());
     expect({ covers, evidence, verdict }).toEqual({
       ...outcome,
       covers: { ...(await readCompleteness(warehouse.db)) },
@@ -130,7 +130,7 @@ describe('the report of a nightly run', () => {
   it('is the one that counts where its run is delivered again', async () => {
     const { run, key } = await night();
     const outcome = { verdict: 'incomplete', evidence: {} } as const;
-    const again = await publishReport(run, outcome, deps(), signal);
+    const again = await publishReport(run, outcome, deps());
     expect(again).toMatchObject({ verdict: 'complete', evidence: { exports: { parties: 2 }, report: key } });
   });
 
@@ -172,7 +172,7 @@ describe('the report of a nightly run', () => {
     const { run, key } = await night();
     await emptyRuns(pool);
     const problems: string[] = [];
-    const restore = (): Promise<number> => restoreReports(deps(), signal, (where) => problems.push(where));
+    const restore = (): Promise<number> => restoreReports(deps(), (where) => problems.push(where));
     await world.objects.publishBytes('runs/20230101T000000Z.nonsense.json', Buffer.from('{}'), signal);
     expect([await restore(), await restore()]).toEqual([1, 0]);
     expect(await runs.get(run.runId)).toMatchObject({

@@ -12,7 +12,7 @@ import { whoseFault } from '../../core/faults.ts';
 import type { SourceClock } from '../../export/plan/source-clock.ts';
 import { instant } from '../../ledger/json-values.ts';
 import type { ExportRequest } from '../../export/request.ts';
-import type { JobContext, JobDeps, LeasedLedgers, ReportProgress, StageCall } from '../job.ts';
+import type { ClockQuestion, JobContext, JobDeps, LeasedLedgers, ReportProgress, StageCall } from '../job.ts';
 import { exportKey } from '../progress.ts';
 import type { Run, RunStore } from '../store/run-store.ts';
 import { describeError, readKnownRun } from '../work-run.ts';
@@ -31,15 +31,10 @@ const COMMON_FAULTS_MAX = 3;
 const storedClock = z.object({ seen: instant, closedTo: instant, from: z.enum(['source', 'guessed']) });
 
 /** Read once a run and kept with it: a resumed run closes at the same instant. */
-export async function fixClock(
-  run: Run,
-  deps: JobDeps,
-  signal: AbortSignal,
-  maxAgeMs = 0,
-): Promise<SourceClock> {
+export async function fixClock(run: Run, deps: JobDeps, question: ClockQuestion): Promise<SourceClock> {
   const stored = storedClock.safeParse(run.params['clock']);
   if (stored.success) return stored.data;
-  const clock = await deps.stages.clock(signal, { maxAgeMs });
+  const clock = await deps.stages.clock(question);
   await deps.runs.keep(run.runId, { clock: storedClock.encode(clock) });
   return clock;
 }
@@ -55,7 +50,7 @@ export async function exportLedgers(ledgers: Ledgers, deps: JobDeps, context: Jo
   const { runId, partyIds } = ledgers;
   const run = await readKnownRun(runId, deps, context);
   if (!isAsking(run)) return;
-  const clock = await fixClock(run, deps, context.signal);
+  const clock = await fixClock(run, deps, context);
   const unsettled = await deps.nightly.unsettled(runId, partyIds);
   const batch = openBatch(runId, unsettled, deps);
   const [stopped, done] = [new AbortController(), new AbortController()];

@@ -50,7 +50,7 @@ interface Asking {
 export async function exportDue(run: Run, deps: JobDeps, asking: Asking): Promise<VerdictWithEvidence> {
   const { runId } = run;
   const { db, nightly } = deps;
-  const clock = await fixClock(run, deps, asking.signal);
+  const clock = await fixClock(run, deps, asking);
   const { scope } = await readNightlyScope(deps);
   const { asked, ...left } = await planNightly(db, { ...scope, runId, exportsMax: deps.nightlyExportsMax });
   const { deferred, deferredSince, deferredNeverAsked, notDue } = left;

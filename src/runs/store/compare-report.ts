@@ -28,7 +28,6 @@ export interface Comparison {
 
 interface Comparing extends ReportDeps {
   readonly given: NightlyReport;
-  readonly signal: AbortSignal;
   /** Notes what speaks against the mirror. */
   blame(this: void, code: string, subject: string, message: string): void;
 }
@@ -37,15 +36,14 @@ export async function compareWithReport(
   given: NightlyReport,
   where: string,
   deps: ReportDeps,
-  signal: AbortSignal,
 ): Promise<Comparison> {
   const problems: Problem[] = [];
   const blame: Comparing['blame'] = (code, subject, message) =>
     void problems.push({ code, subject, message });
-  const comparing = { ...deps, given, signal, blame };
+  const comparing = { ...deps, given, blame };
   const counts = { same: 0, grown: 0, byCount: 0 };
   for (const holding of await readLatestHoldings(comparing)) {
-    signal.throwIfAborted();
+    deps.signal.throwIfAborted();
     counts[await compareLedger(holding, comparing)] += 1;
   }
   const lists = await compareLists(comparing);
@@ -57,7 +55,8 @@ export async function compareWithReport(
 }
 
 /** Of each ledger the newest sum that the report, or one before it, tells. */
-async function readLatestHoldings({ given, objects, blame, signal }: Comparing) {
+async function readLatestHoldings(comparing: Comparing) {
+  const { given, blame } = comparing;
   const latest = new Map<string, Holding>();
   let report = given;
   for (let read = 0; read < REPORTS_MAX; read += 1) {
@@ -68,7 +67,7 @@ async function readLatestHoldings({ given, objects, blame, signal }: Comparing) 
     const { previous } = report;
     if (previous === null) break;
     try {
-      report = await readReport(objects, previous, signal);
+      report = await readReport(previous, comparing);
     } catch (error) {
       if (!(error instanceof PermanentError)) throw error;
       blame('REPORT_MISSING', previous, error.message);

@@ -7,7 +7,6 @@ import { errorCode, PermanentError } from '../../core/errors.ts';
 import type { VerdictWithEvidence } from '../../core/verdict.ts';
 import { version } from '../../core/version.ts';
 import { addDigests, hashText, RowDigest } from '../../ledger/digest.ts';
-import type { ObjectStore } from '../../objects/object-store.ts';
 import { copyLines } from '../../postgres/copy-out.ts';
 import type { Database, Warehouse } from '../../postgres/database.ts';
 import { readRow, readRows } from '../../postgres/transaction.ts';
@@ -17,6 +16,7 @@ import {
   readReport,
   reportKey,
   REPORTS_PREFIX,
+  type ReportSource,
   type RowSum,
 } from '../report-form.ts';
 import { type Completeness, readCompleteness } from './completeness.ts';
@@ -31,8 +31,8 @@ const LISTS = {
   checkpoints: 'select epoch, at_block, hash, block_hash from mirror.checkpoints',
 } as const;
 
-export type ReportDeps = Readonly<{ warehouse: Warehouse; objects: ObjectStore }>;
-type Reading = Readonly<{ warehouse: Warehouse; signal: AbortSignal }>;
+export type ReportDeps = ReportSource & { readonly warehouse: Warehouse };
+type Reading = Pick<ReportDeps, 'warehouse' | 'signal'>;
 
 /**
  * Publishes the report of a run that is about to end so. Where a killed delivery of the run has published one already,
@@ -41,16 +41,16 @@ type Reading = Readonly<{ warehouse: Warehouse; signal: AbortSignal }>;
 export async function publishReport(
   run: Run,
   { verdict, evidence }: VerdictWithEvidence,
-  { warehouse, objects }: ReportDeps,
-  signal: AbortSignal,
+  deps: ReportDeps,
 ): Promise<VerdictWithEvidence> {
+  const { warehouse, objects, signal } = deps;
   const key = reportKey(run);
   const { runId, subject, sourceUrl } = run;
   const startedAt = run.startedAt ?? run.queuedAt;
   // The reading that the verdict was computed from, where there is one.
   const read = evidence['covers'] as Completeness | undefined;
   const covers = { ...(read ?? (await readCompleteness(warehouse.db))) };
-  const { settledAt, ...held } = await readHoldings({ warehouse, signal });
+  const { settledAt, ...held } = await readHoldings(deps);
   const about = { format: 1, program: version(), runId, subject, startedAt, sourceUrl } as const;
   const report: NightlyReport = { ...about, verdict, covers, ...held, evidence };
   let told = report;
@@ -58,7 +58,7 @@ export async function publishReport(
     await objects.publishBytes(key, Buffer.from(`${JSON.stringify(report)}\n`), signal);
   } catch (error) {
     if (errorCode(error) !== 'OBJECT_CONFLICT') throw error;
-    told = await readReport(objects, key, signal);
+    told = await readReport(key, deps);
   }
   // What a killed delivery saw settled is not known: the next report names what has changed since the run began.
   const noted = { key, heldAt: told.heldAt, settledAt: told === report ? settledAt : startedAt };
@@ -139,14 +139,13 @@ async function readChanged(db: Database, since: string | null): Promise<Holding[
 
 /** Brings the runs of the reports in the store back. @returns how many were not known */
 export async function restoreReports(
-  { warehouse, objects }: ReportDeps,
-  signal: AbortSignal,
+  deps: ReportDeps,
   onProblem: (key: string, error: PermanentError) => void,
 ): Promise<number> {
   let restored = 0;
-  for await (const { key } of objects.list(REPORTS_PREFIX, signal)) {
+  for await (const { key } of deps.objects.list(REPORTS_PREFIX, deps.signal)) {
     try {
-      restored += await restoreRun(await readReport(objects, key, signal), key, warehouse.db);
+      restored += await restoreRun(await readReport(key, deps), key, deps.warehouse.db);
     } catch (error) {
       if (!(error instanceof PermanentError)) throw error;
       onProblem(key, error);

@@ -41,11 +41,8 @@ interface ScheduledTime {
  * A run counts that is going, or ended later and did not fail: one that failed brought nothing.
  * @param wanted any nightly run, whatever its subject; of syncs, those that read the list as a whole
  */
-export function readScheduledTime(
-  db: Database,
-  { kind, subject }: NewRun,
-  dueMs: number,
-): Promise<ScheduledTime> {
+export function readScheduledTime(db: Database, wanted: NewRun, dueMs: number): Promise<ScheduledTime> {
+  const { kind, subject } = wanted;
   const isOpen = sql`state in ('queued', 'running')`;
   const dueAt = sql`${new Date(dueMs).toISOString()}::timestamptz`;
   const statement = sql<ScheduledTime>`

@@ -41,7 +41,7 @@ async function mirrorOf(sourceUrl: string): Promise<{ app: App; url: string; ver
         .verdict,
     );
   }
-  const clock = await stages.clock(signal);
+  const clock = await stages.clock({ signal });
   for (const partyId of await listedParties(app.warehouse.pool)) {
     const { runId } = await runs.create({ kind: 'export', subject: partyId });
     verdicts.push((await stages.export({ runId, partyId, clock }, call)).verdict);

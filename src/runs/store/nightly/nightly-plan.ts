@@ -123,9 +123,8 @@ export async function planNightly(
 ): Promise<Plan> {
   const { runId, partyIds, exportsMax = null } = request;
   const isDeferred = sql`priority > ${exportsMax}::bigint`;
-  const known = sql<{
-    plan: Plan | null;
-  }>`select params->'plan' as plan from mirror.runs where run_id = ${runId}`;
+  const known = sql<{ plan: Plan | null }>`
+    select params->'plan' as plan from mirror.runs where run_id = ${runId}`;
   const [run] = await readRows(db, 'read the plan of the nightly run', known);
   if (run?.plan) return run.plan;
   return mapDatabaseError('plan the nightly run', async () => {
