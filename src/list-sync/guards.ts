@@ -31,37 +31,33 @@ export function seenRowTwice(list: ListName, keys: readonly string[]): DoubtSeen
   return doubt(list, 'ROW_TWICE', 'the source lists a row twice', { amongKeys: keys.slice(0, 5) });
 }
 
-/** What a page says of itself. `endCursor` is never used: with the public service it leads to a wrong page. */
-export function checkPage(list: ListName, page: Page): DoubtSeen | undefined {
+/** @throws DoubtSeen where a page contradicts itself. `endCursor` is never used: with the public service it leads to a wrong page. */
+export function checkPage(list: ListName, page: Page): void {
   const { rows, hasNextPage, startCursor, endCursor } = page;
   const [firstEdge, lastEdge] = [rows[0]?.cursor, rows.at(-1)?.cursor];
   if (firstEdge === undefined) {
-    if (!hasNextPage) return undefined;
-    return doubt(list, 'EMPTY_PAGE_PROMISES_MORE', 'an empty page promises a next one');
+    if (!hasNextPage) return;
+    throw doubt(list, 'EMPTY_PAGE_PROMISES_MORE', 'an empty page promises a next one');
   }
-  if ((startCursor ?? firstEdge) === firstEdge && (endCursor ?? lastEdge) === lastEdge) return undefined;
+  if ((startCursor ?? firstEdge) === firstEdge && (endCursor ?? lastEdge) === lastEdge) return;
   const seen = { startCursor, endCursor, firstEdge, lastEdge };
-  return doubt(list, 'ENVELOPE_CONTRADICTS', 'pageInfo names other cursors than the edges', seen);
+  throw doubt(list, 'ENVELOPE_CONTRADICTS', 'pageInfo names other cursors than the edges', seen);
 }
 
-/** New rows oldest first: heights never go down, a party comes once. */
-export function checkOrder(
-  list: ListName,
-  lastKey: string | undefined,
-  fresh: readonly ListedRow[],
-): DoubtSeen | undefined {
+/** New rows oldest first: heights never go down, a party comes once. @throws DoubtSeen */
+export function checkOrder(list: ListName, lastKey: string | undefined, fresh: readonly ListedRow[]): void {
+  const keys = fresh.map(({ key }) => key);
   if (list === 'parties') {
-    const keys = fresh.map(({ key }) => key);
-    return new Set(keys).size === keys.length ? undefined : seenRowTwice(list, keys);
+    if (new Set(keys).size < keys.length) throw seenRowTwice(list, keys);
+    return;
   }
   let before = lastKey;
-  for (const { key: after } of fresh) {
+  for (const after of keys) {
     if (before !== undefined && heightOf(after) < heightOf(before)) {
-      return doubt(list, 'HEIGHTS_OUT_OF_ORDER', 'heights go down, oldest first', { before, after });
+      throw doubt(list, 'HEIGHTS_OUT_OF_ORDER', 'heights go down, oldest first', { before, after });
     }
     before = after;
   }
-  return undefined;
 }
 
 /** What an audit found, compared with what was held and confirmed. */

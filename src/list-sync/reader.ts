@@ -133,8 +133,7 @@ export class Reader {
   async #take({ asked, fresh, groups }: Overlapping): Promise<Step> {
     const { page } = asked;
     const { context } = this;
-    const found = checkOrder(context.list, this.lastGroup?.keys.at(-1), fresh);
-    if (found !== undefined) throw found;
+    checkOrder(context.list, this.lastGroup?.keys.at(-1), fresh);
     checkCeiling(context, 'rows', Number(this.generation.rows) + fresh.length);
     if (context.list === 'checkpoints') await this.#verifyTwins(asked, fresh);
     let { clamp } = this.point;

@@ -183,7 +183,6 @@ export async function lookUpParty(
   signal: AbortSignal,
 ): Promise<VerdictWithEvidence> {
   const row = await deps.source.party(id, signal);
-  if (row === undefined) return { verdict: 'complete', evidence: { listed: false } };
-  const { wasKnown } = await deps.store.keepParty(row);
-  return { verdict: 'complete', evidence: { listed: true, wasKnown } };
+  const evidence = row ? { listed: true, ...(await deps.store.keepParty(row)) } : { listed: false };
+  return { verdict: 'complete', evidence };
 }

@@ -35,8 +35,8 @@ export async function claimList(tx: Database, runId: string, claim: Claim): Prom
   const replaced = isAudit && (await replaceCurrent(tx, runId, found, claim.accepted));
   if (replaced instanceof DoubtSeen) return { kind: 'doubt', doubt: replaced };
   const { epoch, audit } = replaced || { epoch: epochRead, audit: undefined };
-  const open = await readOpen(tx, list, epoch);
-  const evidence = claim.evidence({ epoch, ...open, current: generation }, audit);
+  const open = audit === undefined ? found : await readOpen(tx, list, epoch);
+  const evidence = claim.evidence({ ...open, epoch, current: generation }, audit);
   const { table, isAsked } = LISTS[list];
   // The one statement that says `complete`: it can only succeed where it is true.
   const { rows } = await sql`
