@@ -99,8 +99,7 @@ export function createProgress(log: Log, screen?: Screen): Progress {
           }
         },
         finish: (outcome) => {
-          views.delete(view);
-          endAllBut(view, [], outcome);
+          if (views.delete(view)) endAllBut(view, [], outcome);
         },
       };
     },

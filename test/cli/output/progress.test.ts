@@ -89,6 +89,16 @@ describe('on a terminal', () => {
     expect(terminal.shown).toHaveLength(2);
   });
 
+  test('writes nothing once it was given back', () => {
+    const terminal = new FakeTerminal();
+    const { progress } = openTerminal(terminal, 'silent');
+    const view = progress.openView();
+    view.show([{ label: 'verify', done: '3', unit: 'files' }]);
+    progress[Symbol.dispose]();
+    view.finish('complete');
+    expect(terminal.shown).toEqual([]);
+  });
+
   test('tells a verdict at the end, and that it is not the good one', () => {
     const terminal = new FakeTerminal();
     const opened = openTerminal(terminal, 'silent');
