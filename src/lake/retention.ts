@@ -3,6 +3,7 @@ import { type Micros, nowMicros } from '../core/time.ts';
 import type { ListedObject } from '../objects/object-store.ts';
 import type { TableStates, Workshop } from './build/workshop.ts';
 import type { TableState } from './delta/actions.ts';
+import { readCheckpoint } from './delta/checkpoint.ts';
 import { fileKey, logAmong, logPrefix } from './delta/listing.ts';
 import { momentsAmong } from './moment.ts';
 import { rootOf } from './tables/tables.ts';
@@ -25,18 +26,23 @@ export async function removeUnnamed(shop: Workshop, states: TableStates): Promis
     const isFile = (key: string): boolean => key.startsWith(`${root}/`) && !key.startsWith(logPrefix(root));
     return listed.filter(({ key, modifiedAt }) => isFile(key) && !named.has(key) && isOver(modifiedAt));
   };
-  /** Commits and checkpoints that a later checkpoint, itself old enough, stands for; not one that could not be read. */
-  const oldLog = (root: string, { checkpoint }: TableState): readonly ListedObject[] => {
+  /** Commits and checkpoints that a later checkpoint, itself old enough, stands for; not one that cannot be read. */
+  const oldLog = async (root: string, { checkpoint }: TableState): Promise<readonly ListedObject[]> => {
     const log = logAmong(root, listed);
     const standing = log.findLast(
       ({ kind, version, modifiedAt }) => kind === 'checkpoint' && version <= checkpoint && isOver(modifiedAt),
     );
-    return log.filter(({ version }) => version < (standing?.version ?? 0));
+    const old = log.filter(({ version }) => version < (standing?.version ?? 0));
+    if (standing === undefined || old.length === 0 || standing.version === checkpoint) return old;
+    // The state was read from a later one, which is too young: this one may have been damaged since.
+    return (await readCheckpoint(shop, standing.key)) === undefined ? [] : old;
   };
+  const logs: ListedObject[] = [];
+  for (const [table, state] of states) logs.push(...(await oldLog(rootOf(table), state)));
   const moments = momentsAmong(listed);
   const unnamed = [
     ...[...states].flatMap(([table, state]) => unnamedFiles(rootOf(table), state)),
-    ...[...states].flatMap(([table, state]) => oldLog(rootOf(table), state)),
+    ...logs,
     // Until a newer one stood there, a moment was the lake: its time counts from then on.
     ...moments.filter((_, index) => isOver(moments[index + 1]?.modifiedAt ?? before)),
   ];

@@ -5,7 +5,7 @@ import { buildLake } from '../../../src/lake/build/build.ts';
 import { describeLake, restoreLake, vacuumLake } from '../../../src/lake/overview.ts';
 import { LAKE_TABLES } from '../../../src/lake/tables/columns.ts';
 import { verifyLake } from '../../../src/lake/verify/verify-lake.ts';
-import { commitTable } from '../commit-table.ts';
+import { checkpointTable, commitTable } from '../commit-table.ts';
 import { type LakeWorld } from '../lake-world.ts';
 import { A, built, codes, ENTRIES, parquetOf, segment, signal } from './built.ts';
 
@@ -38,6 +38,21 @@ describe('a lake that exists', () => {
     await writeFile(broken, 'PAR1 no more PAR1');
     await utimes(broken, new Date(0), new Date(0));
     await vacuumLake(world.deps, signal);
+    expect(await world.rows('select count(*) from ledger_entries')).toEqual([['5']]);
+  });
+
+  it('keeps them also where a later checkpoint, which is too young to stand for them, can be read', async () => {
+    const world = await built(segment(1, 2));
+    world.warehouse.segments = [segment(1, 2), segment(2, 3)];
+    await buildLake(world.deps, signal);
+    world.warehouse.segments = [segment(1, 2), segment(2, 3), segment(3, 4)];
+    await buildLake(world.deps, signal);
+    await checkpointTable(world.deps, ENTRIES, signal);
+    const broken = join(world.folder, ENTRIES, '_delta_log', '00000000000000000001.checkpoint.parquet');
+    await writeFile(broken, 'PAR1 no more PAR1');
+    await utimes(broken, new Date(0), new Date(0));
+    await vacuumLake(world.deps, signal);
+    await restoreLake(world.deps, 2, signal);
     expect(await world.rows('select count(*) from ledger_entries')).toEqual([['5']]);
   });
 
