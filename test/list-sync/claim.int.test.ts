@@ -191,3 +191,23 @@ test.each([
     confirmed_by_run is not null as "isConfirmed" from mirror.list_gaps where closed_at is null`);
   expect(rows).toEqual(expected === undefined ? [] : [expected]);
 });
+
+test('a gap reaches from the last row that is confirmed, and stays one where later rows are held already', async () => {
+  const double = new ListDouble();
+  // Heights 10, 20, …
+  const all = checkpoints(30, { ties: 1 });
+  double.lists.checkpoints = all.slice(0, 10);
+  expect((await world.sync(double, { list: 'checkpoints' })).verdict).toBe('complete');
+  double.lists.checkpoints = all.slice(0, 20);
+  const failpoint = (step: string): void => {
+    if (step === 'claiming') throw new Error('killed');
+  };
+  await expect(world.sync(double, { list: 'checkpoints' }, { deps: { failpoint } })).rejects.toThrow(
+    'killed',
+  );
+  double.lists.checkpoints = all.slice(14);
+  await world.sync(double, { list: 'checkpoints', isAudit: true });
+  const { verdict, evidence } = await world.sync(double, { list: 'checkpoints' });
+  const knownGaps = [{ belowKey: all[9]?.row.key, aboveKey: all[14]?.row.key, isConfirmed: true }];
+  expect({ verdict, evidence }).toMatchObject({ verdict: 'complete', evidence: { knownGaps } });
+});

@@ -26,7 +26,7 @@ export async function replaceCurrent(
   if (current === undefined || audit === undefined)
     throw new TypeError('an audit needs a current generation');
   const { list } = audit;
-  const { lastHeld, firstServed, ...totals } = await compareAudit(tx, current, audit);
+  const { lastConfirmed, firstServed, ...totals } = await compareAudit(tx, current, audit);
   const finding = judgeAudit(list, totals, accepted);
   if (finding instanceof DoubtSeen) return finding;
   let removed: readonly string[] = [];
@@ -45,7 +45,7 @@ export async function replaceCurrent(
   }
   if (finding === 'gap') {
     await sql`insert into mirror.list_gaps (list, epoch, below_key, above_key, run_id)
-      values (${list}, ${epoch}, ${lastHeld}, ${firstServed}, ${runId})`.execute(tx);
+      values (${list}, ${epoch}, ${lastConfirmed}, ${firstServed}, ${runId})`.execute(tx);
   }
   await sql`update mirror.doubts set closed_at = clock_timestamp(), closed_by_run = ${runId},
       seen = seen || ${JSON.stringify(removed.length === 0 ? {} : { removed })}::jsonb
@@ -63,7 +63,7 @@ function held({ list, epoch }: Generation): RawBuilder<unknown> {
 async function compareAudit(tx: Database, current: Generation, audit: Generation) {
   const height = current.list === 'checkpoints' ? sql`split_part(key, '/', 1)::numeric` : sql`null::numeric`;
   const statement = sql<
-    AuditTotals & { readonly lastHeld: string | null; readonly firstServed: string | null }
+    AuditTotals & { readonly lastConfirmed: string | null; readonly firstServed: string | null }
   >`
     with held as (${held(current)}),
     served as (select key, pos from mirror.audit_rows where generation_id = ${audit.generationId}),
@@ -79,7 +79,7 @@ async function compareAudit(tx: Database, current: Generation, audit: Generation
       count(*) filter (where is_confirmed and not is_served and held_pos < first_common) as pruned,
       count(*) filter (where is_held and not is_served and not is_confirmed) as unconfirmed,
       coalesce(min(block) filter (where is_served) > max(block) filter (where is_confirmed), false) as "isAllNewer",
-      (select key from held order by pos desc limit 1) as "lastHeld",
+      (select key from held where pos <= ${current.claimedPos} order by pos desc limit 1) as "lastConfirmed",
       (select key from served order by pos limit 1) as "firstServed"
     from both_sides, ends`;
   return readRow(tx, 'compare an audit', statement);
@@ -138,9 +138,10 @@ async function settleGaps(
     sql`split_part(below_key, '/', 1)::numeric`,
     sql`split_part(above_key, '/', 1)::numeric`,
   ];
+  const isClosed = sql`${served} < ${above} and ${served} <= ${below}`;
   await sql`update mirror.list_gaps
-    set closed_at = case when ${served} <= ${below} then clock_timestamp() end,
-      confirmed_by_run = case when ${served} <= ${below} then confirmed_by_run else ${runId}::uuid end,
+    set closed_at = case when ${isClosed} then clock_timestamp() end,
+      confirmed_by_run = case when ${isClosed} then confirmed_by_run else ${runId}::uuid end,
       above_key = case when ${served} > ${below} and ${served} < ${above} then ${firstServed} else above_key end
     where list = ${list} and epoch = ${epoch} and closed_at is null`.execute(tx);
 }
