@@ -1,7 +1,9 @@
 import { strict as assert } from 'node:assert';
+import { randomUUID } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
 import { createLog } from '../../../src/core/log.ts';
 import { tidyStore } from '../../../src/export/publish/janitor.ts';
+import { encodeManifest, readManifest } from '../../../src/ledger/objects/manifest.ts';
 import { openWarehouse } from '../../../src/postgres/database.ts';
 import { ExportArchiveStore } from '../../../src/export/store/export-archive.ts';
 import { freshDatabase } from '../../support/database.ts';
@@ -49,6 +51,31 @@ test('a damaged manifest keeps its object, and a file of somebody else is left a
   await world.objects.publishBytes(foreign, Buffer.from('of somebody else'), signal);
   expect(await tidyStore(deps, signal)).toMatchObject({ removedObjects: 1, keptObjects: 1 });
   expect(new Set(await world.objectKeys())).toEqual(new Set([foreign, damaged]));
+});
+
+test('an object of another mirror is kept, whatever number its manifest has, and nothing else waits for it', async () => {
+  await using world = await World.open(database);
+  await using warehouse = openWarehouse({ url: database.url, onIdleError: () => undefined });
+  const archive = new ExportArchiveStore(warehouse.db);
+  const deps = { objects: world.objects, archive, log: createLog('silent'), graceMs: NO_GRACE };
+  world.source.entries = entries('2023-05-01T10:00:00Z', 100);
+  await world.export('2023-05-01T11:00:00Z');
+  const [ours = ''] = await world.objectKeys();
+  const manifest = await readManifest(world.objects, `${ours}.manifest.json`, signal);
+  const foreign = ours.replace(/\.[0-9a-f]{12}\./, '.000000000000.');
+  // Of 19 digits, and more than a bigint holds.
+  const other = {
+    ...manifest,
+    objectKey: foreign,
+    warehouseId: randomUUID(),
+    seq: 9_999_999_999_999_999_999n,
+  };
+  await world.objects.publishBytes(foreign, Buffer.from('x'), signal);
+  await world.objects.publishBytes(`${foreign}.manifest.json`, encodeManifest(other), signal);
+  const unfinished = ours.replace(/\.[0-9a-f]{12}\./, '.111111111111.');
+  await world.objects.publishBytes(unfinished, Buffer.from('y'), signal);
+  expect(await tidyStore(deps, signal)).toMatchObject({ removedObjects: 1, keptObjects: 1 });
+  expect(await world.objectKeys()).toContain(foreign);
 });
 
 describe('an object that nothing names, and that is published again at the same moment', () => {
