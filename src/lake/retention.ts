@@ -3,8 +3,8 @@ import { type Micros, nowMicros } from '../core/time.ts';
 import type { ListedObject } from '../objects/object-store.ts';
 import type { TableStates, Workshop } from './build/workshop.ts';
 import type { TableState } from './delta/actions.ts';
-import { readCheckpoint } from './delta/checkpoint.ts';
-import { fileKey, logAmong, logPrefix } from './delta/listing.ts';
+import { readCheckpoint, removeHint } from './delta/checkpoint.ts';
+import { fileKey, logAmong, type LogObject, logPrefix } from './delta/listing.ts';
 import { momentsAmong } from './moment.ts';
 import { rootOf } from './tables/tables.ts';
 
@@ -27,7 +27,7 @@ export async function removeUnnamed(shop: Workshop, states: TableStates): Promis
     return listed.filter(({ key, modifiedAt }) => isFile(key) && !named.has(key) && isOver(modifiedAt));
   };
   /** Commits and checkpoints that a later checkpoint, itself old enough, stands for; not one that cannot be read. */
-  const oldLog = async (root: string, { checkpoint }: TableState): Promise<readonly ListedObject[]> => {
+  const oldLog = async (root: string, { checkpoint }: TableState): Promise<readonly LogObject[]> => {
     const log = logAmong(root, listed);
     const standing = log.findLast(
       ({ kind, version, modifiedAt }) => kind === 'checkpoint' && version <= checkpoint && isOver(modifiedAt),
@@ -38,7 +38,13 @@ export async function removeUnnamed(shop: Workshop, states: TableStates): Promis
     return (await readCheckpoint(shop, standing.key)) === undefined ? [] : old;
   };
   const logs: ListedObject[] = [];
-  for (const [table, state] of states) logs.push(...(await oldLog(rootOf(table), state)));
+  for (const [table, state] of states) {
+    const old = await oldLog(rootOf(table), state);
+    const checkpoint = old.findLast(({ kind }) => kind === 'checkpoint');
+    // A killed build may have written a later checkpoint and not the hint to it.
+    if (checkpoint !== undefined) await removeHint(shop, rootOf(table), checkpoint.version);
+    logs.push(...old);
+  }
   const moments = momentsAmong(listed);
   const unnamed = [
     ...[...states].flatMap(([table, state]) => unnamedFiles(rootOf(table), state)),

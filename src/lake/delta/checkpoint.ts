@@ -108,6 +108,14 @@ function versionNamed(hint: string): number {
   }
 }
 
+/** Takes the hint away where it names no later version: nobody may follow it to a checkpoint that goes. */
+export async function removeHint(access: LakeAccess, root: string, version: number): Promise<void> {
+  const { objects, signal } = access;
+  const key = hintKey(root);
+  if ((await objects.head(key, signal)) === undefined) return;
+  if (versionNamed(await text(await objects.read(key, signal))) <= version) await objects.remove(key, signal);
+}
+
 type Broken = Readonly<Record<'key' | 'state', string>>;
 
 /**

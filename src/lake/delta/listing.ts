@@ -41,7 +41,7 @@ export function fileKey(root: string, path: string): string {
 }
 
 /** A commit or a checkpoint. */
-interface LogObject extends ListedObject {
+export interface LogObject extends ListedObject {
   readonly version: number;
   readonly kind: 'commit' | 'checkpoint';
 }

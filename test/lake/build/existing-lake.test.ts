@@ -56,6 +56,24 @@ describe('a lake that exists', () => {
     expect(await world.rows('select count(*) from ledger_entries')).toEqual([['5']]);
   });
 
+  it('has no hint to a checkpoint that goes: a killed build left the hint at it', async () => {
+    const world = await built(segment(1, 2));
+    const log = join(world.folder, ENTRIES, '_delta_log');
+    await checkpointTable(world.deps, ENTRIES, signal);
+    const hint = await readFile(join(log, '_last_checkpoint'));
+    world.warehouse.segments = [segment(1, 2), segment(2, 3)];
+    await buildLake(world.deps, signal);
+    await checkpointTable(world.deps, ENTRIES, signal);
+    await writeFile(join(log, '_last_checkpoint'), hint);
+    await utimes(join(log, '00000000000000000001.checkpoint.parquet'), new Date(0), new Date(0));
+    expect(await vacuumLake(world.deps, signal)).toBe(2);
+    expect(await readdir(log)).toEqual([
+      '00000000000000000001.checkpoint.parquet',
+      '00000000000000000001.json',
+    ]);
+    expect(await codes(world.deps)).toEqual([]);
+  });
+
   it('is unchanged after a restore until the next load', async () => {
     const world = await built(segment(1, 2));
     world.warehouse.segments = [segment(1, 2), segment(2, 3)];
