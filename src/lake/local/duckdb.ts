@@ -1,5 +1,5 @@
 /** DuckDB as this project uses it: in memory, bounded, without extensions from elsewhere. */
-import type { DuckDBConnection, DuckDBValue } from '@duckdb/node-api';
+import type { DuckDBConnection, DuckDBResult, DuckDBValue } from '@duckdb/node-api';
 import { errorCode, PermanentError } from '../../core/errors.ts';
 import type { ListedObject } from '../../objects/object-store.ts';
 import { scratchFolder, type StoreAccess } from './scratch.ts';
@@ -106,6 +106,19 @@ export async function interruptible<Result>(
   } finally {
     signal.removeEventListener('abort', interrupt);
   }
+}
+
+/** Its `ResultReturnType.INVALID`; the library itself is not loaded for a number. */
+const FAILED = 0;
+
+/**
+ * For whoever has read a stream to its end: one that failed on the way ends in the same way, and only its kind tells.
+ * @throws Error
+ */
+export function requireWhole({ returnType }: DuckDBResult): void {
+  const kind: number = returnType;
+  if (kind !== FAILED) return;
+  throw new Error('DuckDB failed before the last row; EXPLAIN ANALYZE in front of the statement tells why');
 }
 
 /** All rows of one statement. */

@@ -5,7 +5,7 @@ import type { Writable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { type DuckDBConnection, type DuckDBResult, StatementType } from '@duckdb/node-api';
 import { PermanentError, UsageError } from '../../core/errors.ts';
-import { interruptible, literal, openDuckDb } from '../local/duckdb.ts';
+import { interruptible, literal, openDuckDb, requireWhole } from '../local/duckdb.ts';
 import type { Lake } from './lake.ts';
 import { TEXT_FORMS, type TextForm } from './query-output.ts';
 
@@ -78,6 +78,7 @@ async function sendText(result: DuckDBResult, form: TextForm, output: Writable, 
       yield chunk.map((one, index) => row(one, before + index)).join('');
       rows += chunk.length;
     }
+    requireWhole(result);
     yield (rows === 0 ? begin([]) : '') + end(rows);
   };
   await pipeline(write, output, { end: false, signal });
@@ -113,6 +114,7 @@ async function sendParquet(
     appender.appendDataChunk(chunk);
     rows += BigInt(chunk.rowCount);
   }
+  requireWhole(result);
   appender.closeSync();
   const path = join(folder, 'result.parquet');
   await engine.connection.run(`copy spool.result to ${literal(path)} (format parquet, compression zstd)`);

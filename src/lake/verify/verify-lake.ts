@@ -15,7 +15,14 @@ import { type AddFile, type TableState, totalOfFiles } from '../delta/actions.ts
 import { findBrokenCheckpoints } from '../delta/checkpoint.ts';
 import { listObjects } from '../delta/listing.ts';
 import { readTable } from '../delta/log.ts';
-import { interruptible, type LakeAccess, literal, openEngine, queryRows } from '../local/duckdb.ts';
+import {
+  interruptible,
+  type LakeAccess,
+  literal,
+  openEngine,
+  queryRows,
+  requireWhole,
+} from '../local/duckdb.ts';
 import type { StoreAccess } from '../local/scratch.ts';
 import { bringFiles, type StoredFile, storedFile } from '../local-files.ts';
 import { type Moment, MOMENTS_PREFIX, readMoment } from '../moment.ts';
@@ -199,13 +206,15 @@ async function checkValues(found: FoundLake, lake: Lake, month: string, segments
   const sql = `select concat_ws(chr(31), ${ENTRY_COLUMNS.map(canonicalExpression).join(', ')}), extra
     from ledger_entries where month = ${literal(month)} and segment_id in (${ids})`;
   await interruptible(lake.connection, `sum up ${month}`, found.signal, async () => {
-    for await (const rows of (await lake.connection.stream(sql)).yieldRows()) {
+    const result = await lake.connection.stream(sql);
+    for await (const rows of result.yieldRows()) {
       found.signal.throwIfAborted();
       for (const [text, extra] of rows) {
         const known = typeof extra === 'string' ? extraFromJson(extra) : [];
         held.add(hashText(canonicalText([String(text)], known)));
       }
     }
+    requireWhole(result);
   });
   if (held.hex() === expected.hex()) return;
   const message = `its rows sum up to ${held.hex()}, loaded were ${expected.hex()}`;

@@ -34,3 +34,21 @@ it('in JSON, what is neither a list nor a struct is as the engine writes it, nes
     rows: 2,
   });
 });
+
+it.each(['table', 'csv', 'ndjson', 'json', 'parquet'] as const)(
+  'an answer in %s that fails on the way is an error, not a shorter answer',
+  async (format) => {
+    const spill = await mkdtemp(join(tmpdir(), 'ledger-mirror output '));
+    onTestFinished(() => rm(spill, { recursive: true }));
+    await using engine = await openDuckDb(spill);
+    const output = new Writable({ write: (_chunk, _, done) => done() });
+    const sql = `select case when range = 500000 then error('boom') else range::varchar end as v from range(1000000)`;
+    const ask = (text: string) =>
+      runQuery(engine, text, { format, folder: spill }, output, new AbortController().signal);
+    await expect(ask(sql)).rejects.toMatchObject({
+      code: 'DUCKDB',
+      message: expect.stringContaining('EXPLAIN ANALYZE'),
+    });
+    await expect(ask(`explain analyze ${sql}`)).rejects.toThrow('boom');
+  },
+);
