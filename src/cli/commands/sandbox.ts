@@ -44,7 +44,8 @@ export const sandbox: Handler<Options> = async (options, { config, isJson, stdou
  */
 export async function keptGenesis(path: string, fresh: Micros): Promise<Micros> {
   const kept = await readFile(path, 'utf8').catch(() => '');
-  const [, stored] = /^\{"genesisMicros":"(\d{1,18})"\}$/.exec(kept) ?? [];
+  // A whole second, no later than 2286: blocks are counted from it.
+  const [, stored] = /^\{"genesisMicros":"(\d{1,10}0{6})"\}$/.exec(kept) ?? [];
   if (stored !== undefined) return BigInt(stored);
   await makeFolders(dirname(path));
   await writeFile(path, JSON.stringify({ genesisMicros: String(fresh) }), { flush: true });
