@@ -30,8 +30,8 @@ export const instant = z.codec(z.string(), z.bigint(), {
   encode: formatInstant,
 });
 
-/** A count that may exceed a double, as decimal text. */
-export const decimal = z.codec(z.string().regex(/^\d{1,19}$/), z.bigint(), {
+/** A count that may exceed a double, as decimal text; of 18 digits, the database's bigint holds it and the next one. */
+export const decimal = z.codec(z.string().regex(/^\d{1,18}$/), z.bigint(), {
   decode: BigInt,
   encode: String,
 });

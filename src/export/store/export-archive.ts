@@ -66,10 +66,9 @@ export class ExportArchiveStore {
 
   /** Whether this database has numbered an object's publication, and still knows the run that published it. */
   async knows({ warehouseId, seq, runId }: Manifest): Promise<boolean> {
-    // A foreign number may exceed a bigint.
     // A run may be forgotten by age, while what it published is current; its party's later segments say so.
     const known = sql<{ isKnown: boolean }>`
-      select warehouse_id = ${warehouseId}::uuid and publication_seq >= ${seq}::numeric and (
+      select warehouse_id = ${warehouseId}::uuid and publication_seq >= ${seq} and (
           exists (select from mirror.runs where run_id = ${runId}::uuid)
           or exists (select from mirror.segments where run_id = ${runId}::uuid)
           or exists (select from mirror.coverage where run_id = ${runId}::uuid)
