@@ -49,8 +49,33 @@ export interface Target {
 }
 
 /** A request, and what becomes of what is known by its answer. */
-export type AskPlan = NonNullable<ReturnType<typeof planOnce>>;
-export type Overlap = NonNullable<ReturnType<typeof overlapAt>>;
+export interface AskPlan {
+  /** What is asked; without `from`: all times. */
+  readonly question: Partial<Range>;
+  /** What becomes closed by the answer: disjoint, in order. */
+  readonly closed: readonly Range[];
+  /** The present, that stays open; without `to`: up to its newest entry. */
+  readonly open: { readonly from: Micros; readonly to?: Micros | undefined } | undefined;
+  /** Coverage whose place the answer takes. */
+  readonly supersedes: Rows;
+  /** Coverage of which the answer takes a part: what is left of it. */
+  readonly trims: readonly { readonly row: Coverage; readonly keeps: readonly Range[] }[];
+  /** The tail of what is known before the first range: the answer must contain it. */
+  readonly overlap: Overlap | undefined;
+  /** Segments that lie whole within `closed`, as ranges of their own: kept as they stand if they come back the same. */
+  readonly standing: Rows;
+  readonly isWindow: boolean;
+}
+
+export interface Overlap {
+  readonly to: Micros;
+  readonly tail: TailSum;
+  readonly sides: Coverage['sides'];
+  /** It holds no row that would show that a start was understood: none is sent. */
+  readonly isStartless: boolean;
+  /** Why the source may have no row of it any more. */
+  readonly mayBeGone: string | undefined;
+}
 
 /** @returns undefined where nothing is left to ask */
 export function planAsk(target: Target): AskPlan | undefined {
@@ -72,7 +97,7 @@ function emptyBetween(plan: AskPlan, { coverage, assetId, runId }: Target): bigi
     .map(({ coverageId }) => coverageId);
 }
 
-function planOnce(target: Target) {
+function planOnce(target: Target): AskPlan | undefined {
   const { coverage } = target;
   const known = coverage.filter((row) => isKnown(row, target));
   const others = coverage.filter((row) => !known.includes(row));
@@ -81,20 +106,16 @@ function planOnce(target: Target) {
   const standing = taken.supersedes.filter((row) => mayStand(row, taken.closed, target));
   const rest = taken.closed.flatMap((range) => subtract(range, standing));
   const parts = [...rest, ...standing.map(({ from, to }) => ({ from, to }))];
-  const closed: readonly Range[] = parts.toSorted(byFrom);
+  const closed = parts.toSorted(byFrom);
   const first = closed[0]?.from ?? taken.open?.from;
   if (first === undefined) return undefined;
   const overlap = overlapAt(first, known, target);
   const last = taken.open === undefined ? closed.at(-1)?.to : taken.open.to;
   return {
     ...taken,
-    /** What is asked; without `from`: all times. */
     question: questionOf(overlap?.tail.from ?? first, last, target),
-    /** What becomes closed by the answer: disjoint, in order. */
     closed,
-    /** The tail of what is known before the first range: the answer must contain it. */
     overlap,
-    /** Segments that lie whole within `closed`, as ranges of their own: kept as they stand if they come back the same. */
     standing,
     isWindow: target.isWindow === true,
   };
@@ -148,11 +169,8 @@ function take(wanted: readonly Range[], others: Rows, known: Rows, target: Targe
         .filter(({ row, keeps }) => keeps.length > 0 && !(row.open && open !== undefined));
       return {
         closed,
-        /** The present, that stays open; without `to`: up to its newest entry. */
         open,
-        /** Coverage of which the answer takes a part: what is left of it. */
         trims,
-        /** Coverage whose place the answer takes. */
         supersedes: rows.filter((row) => !trims.some((trim) => trim.row === row)),
       };
     }
@@ -193,7 +211,7 @@ export function isEmpty({ open, rows, objectKey }: Coverage): boolean {
   return !open && rows === 0n && objectKey === undefined;
 }
 
-function overlapAt(first: Micros, known: Rows, target: Target) {
+function overlapAt(first: Micros, known: Rows, target: Target): Overlap | undefined {
   const row = known.find((candidate) => candidate.to === first && candidate.assetId === target.assetId);
   if (row?.tail === undefined) return undefined;
   const { tail, sides } = row;
@@ -203,9 +221,7 @@ function overlapAt(first: Micros, known: Rows, target: Target) {
     tail: isStartless ? { ...tail, from: emptySince(row, known) } : tail,
     // Of both sides none was there: one of them must not be either.
     sides: isStartless && sides === 'both' ? 'unknown' : sides,
-    /** It holds no row that would show that a start was understood: none is sent. */
     isStartless,
-    /** Why the source may have no row of it any more. */
     mayBeGone: tail.rows === 0 ? undefined : whyGone(row, tail, target),
   };
 }
