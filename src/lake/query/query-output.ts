@@ -55,7 +55,8 @@ export const TEXT_FORMS = {
     };
   },
 
-  table: tableForm,
+  table: (columns: readonly ResultColumn[], widthMax?: number): TextForm =>
+    columns[0]?.name === 'explain_key' ? PLAN : tableForm(columns, widthMax),
 };
 
 function csvField(text: string): string {
@@ -73,6 +74,13 @@ function objectWriter(columns: readonly ResultColumn[]): (row: Row) => string {
 const ID = /^(?<shown>[0-9a-f]{8})[0-9a-f]{56}$/;
 const COLUMN_GAP = '  ';
 const NUMERIC = /^(?:U?(?:TINYINT|SMALLINT|INTEGER|BIGINT|HUGEINT)|BIGNUM|FLOAT|DOUBLE|DECIMAL\(\d+,\d+\))$/;
+
+/** What EXPLAIN answers is a drawing of several lines, behind its kind. */
+const PLAN: TextForm = {
+  begin: () => '',
+  row: ([, drawing = null]) => `${valueText(drawing).trimEnd().split('\n').map(oneLine).join('\n')}\n`,
+  end: () => '',
+};
 
 /** Columns are as wide as the first rows want; a later, longer value pushes its line out. In a table that is too wide, ids are shortened. */
 function tableForm(columns: readonly ResultColumn[], widthMax = Infinity): TextForm {

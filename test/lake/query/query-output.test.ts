@@ -52,3 +52,18 @@ it.each(['table', 'csv', 'ndjson', 'json', 'parquet'] as const)(
     await expect(ask(`explain analyze ${sql}`)).rejects.toThrow('boom');
   },
 );
+
+it('a plan is shown in a table as DuckDB draws it, line by line', async () => {
+  const spill = await mkdtemp(join(tmpdir(), 'ledger-mirror output '));
+  onTestFinished(() => rm(spill, { recursive: true }));
+  await using engine = await openDuckDb(spill);
+  const chunks: Buffer[] = [];
+  const output = new Writable({ write: (chunk: Buffer, _, done) => (chunks.push(chunk), done()) });
+  const sql = `explain select '\u001b[31m' as escaped, count(*) from range(5)`;
+  await runQuery(engine, sql, { format: 'table', widthMax: 80 }, output, new AbortController().signal);
+  const lines = Buffer.concat(chunks).toString().split('\n');
+  expect(lines.length).toBeGreaterThan(5);
+  expect(lines[0]).toMatch(/^┌─+┐$/);
+  expect(Math.max(...lines.map((line) => line.length))).toBeLessThan(80);
+  expect(lines.join('')).not.toContain('\u001b');
+});
