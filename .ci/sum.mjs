@@ -21,17 +21,24 @@ for (const part of ['tests', 'faults', 'browser', 'stores']) {
   const path = join(folder, `${part}.json`);
   if (!existsSync(path)) {
     failed += 1;
-    told.push(`${part}: ended without results (a crash, a hang, or an install that failed): see above`);
+    told.push(
+      `${part}: ended without results (a crash, a hang, or an install that failed): see above`,
+    );
     continue;
   }
   const result = JSON.parse(readFileSync(path, 'utf8'));
   passed += result.numPassedTests;
   // A file that did not load has no test that could fail.
-  failed += Math.max(result.numFailedTests, result.numFailedTestSuites > 0 ? 1 : 0, result.success ? 0 : 1);
+  failed += Math.max(
+    result.numFailedTests,
+    result.numFailedTestSuites > 0 ? 1 : 0,
+    result.success ? 0 : 1,
+  );
   if (result.numTotalTests === 0) failed += 1;
   const before = told.length;
   for (const file of result.testResults) told.push(...failuresOf(file));
-  if (!result.success && told.length === before) told.push(`${part}: failed outside of its tests: see above`);
+  if (!result.success && told.length === before)
+    told.push(`${part}: failed outside of its tests: see above`);
 }
 
 // The parts that print their steps and count them in a line of their own.
@@ -46,7 +53,9 @@ for (const [part, command] of [
   // A step that could not run here is no passed step.
   failed += sum === null ? 1 : Number(sum[2]) + Number(sum[3] ?? 0);
   if (sum === null) told.push(`${command}: ended without its sum: see above`);
-  for (const [, step, said] of text.matchAll(/^(?:FAILED|not run) +(.*?) +[\d.]+ s\n((?: {7,}.*\n)*)/gm)) {
+  for (const [, step, said] of text.matchAll(
+    /^(?:FAILED|not run) +(.*?) +[\d.]+ s\n((?: {7,}.*\n)*)/gm,
+  )) {
     told.push(`✗ ${command} > ${step}\n${shortened(said)}`);
   }
 }
@@ -68,15 +77,19 @@ process.exitCode = failed === 0 && passed > 0 ? 0 : 1;
 function failuresOf({ name, status, message, assertionResults }) {
   const file = relative(process.cwd(), name);
   const failures = assertionResults.filter((test) => test.status === 'failed');
-  if (failures.length === 0) return status === 'failed' ? [`✗ ${file}\n${shortened(message)}`] : [];
+  if (failures.length === 0)
+    return status === 'failed' ? [`✗ ${file}\n${shortened(message)}`] : [];
   return failures.map(
-    (test) => `✗ ${file} > ${test.fullName}\n${test.failureMessages.map(shortened).join('\n')}`,
+    (test) =>
+      `✗ ${file} > ${test.fullName}\n${test.failureMessages.map(shortened).join('\n')}`,
   );
 }
 
 /** The first lines, without the places in libraries. */
 function shortened(message) {
-  const lines = `${message ?? ''}`.split('\n').filter((line) => !/node_modules|node:internal/.test(line));
+  const lines = `${message ?? ''}`
+    .split('\n')
+    .filter((line) => !/node_modules|node:internal/.test(line));
   return lines
     .slice(0, MESSAGE_LINES)
     .map((line) => `    ${line.slice(0, LINE_CHARS)}`)

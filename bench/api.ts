@@ -120,22 +120,42 @@ async function benchPages(): Promise<void> {
     }
   }
   await client.end();
-  const p50 = (times: readonly Times[]): string => `${median(times.map((time) => time.p50)).toFixed(2)} ms`;
-  const ratio = (over: readonly Times[], under: readonly Times[], of: keyof Times = 'p50'): string =>
-    median(over.map((time, round) => time[of] / (under[round]?.[of] ?? Number.NaN))).toFixed(2);
-  say('pages of 1,000 of a million, one after the other, p50, from the first on', p50(found.first));
+  const p50 = (times: readonly Times[]): string =>
+    `${median(times.map((time) => time.p50)).toFixed(2)} ms`;
+  const ratio = (
+    over: readonly Times[],
+    under: readonly Times[],
+    of: keyof Times = 'p50',
+  ): string =>
+    median(
+      over.map((time, round) => time[of] / (under[round]?.[of] ?? Number.NaN)),
+    ).toFixed(2);
+  say(
+    'pages of 1,000 of a million, one after the other, p50, from the first on',
+    p50(found.first),
+  );
   say('the same from the nine-hundredth on', p50(found.deep));
   say('nine-hundredth / first', ratio(found.deep, found.first), '0.80 to 1.20');
   say('one pg query and JSON.stringify, p50, from the first on', p50(found.bareFirst));
   say('the same from the nine-hundredth on', p50(found.bareDeep));
-  say('pages/s: mirror / bare, from the first on', ratio(found.bareFirst, found.first), 'at least 0.3');
+  say(
+    'pages/s: mirror / bare, from the first on',
+    ratio(found.bareFirst, found.first),
+    'at least 0.3',
+  );
   say(
     'pages/s: mirror / bare, from the nine-hundredth on',
     ratio(found.bareDeep, found.deep),
     'at least 0.3',
   );
-  say('the same by the fastest tenth, from the first on', ratio(found.bareFirst, found.first, 'p10'));
-  say('the same by the fastest tenth, from the nine-hundredth on', ratio(found.bareDeep, found.deep, 'p10'));
+  say(
+    'the same by the fastest tenth, from the first on',
+    ratio(found.bareFirst, found.first, 'p10'),
+  );
+  say(
+    'the same by the fastest tenth, from the nine-hundredth on',
+    ratio(found.bareDeep, found.deep, 'p10'),
+  );
 }
 
 interface Walk {
@@ -143,7 +163,10 @@ interface Walk {
   readonly next: () => Promise<unknown>;
 }
 
-async function cursorOfPage(url: (cursor: string) => string, pages: number): Promise<string> {
+async function cursorOfPage(
+  url: (cursor: string) => string,
+  pages: number,
+): Promise<string> {
   using http = new CountingClient(1);
   let cursor = '';
   for (let page = 1; page <= pages; page += 1) cursor = await http.readPage(url(cursor));
@@ -151,14 +174,25 @@ async function cursorOfPage(url: (cursor: string) => string, pages: number): Pro
 }
 
 async function benchExport(): Promise<void> {
-  await using sandbox = await startScript('serve-sandbox.ts', ['20', '0', `${WHALE_ENTRIES}`]);
+  await using sandbox = await startScript('serve-sandbox.ts', [
+    '20',
+    '0',
+    `${WHALE_ENTRIES}`,
+  ]);
   const home = await openHome(connectionString, folder, 'bench_export');
-  const env = { ...home.env, SOURCE_URL: sandbox.url, SOURCE_RATE: '100000', EXPORT_COMPRESSION: 'none' };
+  const env = {
+    ...home.env,
+    SOURCE_URL: sandbox.url,
+    SOURCE_RATE: '100000',
+    EXPORT_COMPRESSION: 'none',
+  };
   const partyId = await whaleOf(sandbox.url);
   await runCommand(['export', '--party', partyId], env);
   const objects = join(home.dir, 'objects');
   const found = globSync('ledger/**/*.csv', { cwd: objects });
-  const [largest = ''] = found.toSorted((a, b) => sizeOf(objects, b) - sizeOf(objects, a));
+  const [largest = ''] = found.toSorted(
+    (a, b) => sizeOf(objects, b) - sizeOf(objects, a),
+  );
   await using files = await startScript('serve-files.ts', [objects]);
   await using mirror = await startServing('serve', home.env);
   using http = new CountingClient(1);
@@ -182,7 +216,9 @@ async function benchExport(): Promise<void> {
     `${median(rates.mirror).toFixed(0)} MB/s of ${(bytes / 1e6).toFixed(0)} MB`,
   );
   say('a static file route', `${median(rates.file).toFixed(0)} MB/s`);
-  const ratio = median(rates.mirror.map((rate, round) => rate / (rates.file[round] ?? Number.NaN)));
+  const ratio = median(
+    rates.mirror.map((rate, round) => rate / (rates.file[round] ?? Number.NaN)),
+  );
   say('export / static file route', ratio.toFixed(2), 'at least 0.5');
 }
 
@@ -192,7 +228,11 @@ function sizeOf(dir: string, file: string): number {
 
 /** One hour of the largest ledger: the segment that holds it is read whole. */
 async function benchHour(): Promise<void> {
-  await using sandbox = await startScript('serve-sandbox.ts', ['20', '0', `${WHALE_ENTRIES}`]);
+  await using sandbox = await startScript('serve-sandbox.ts', [
+    '20',
+    '0',
+    `${WHALE_ENTRIES}`,
+  ]);
   const home = await openHome(connectionString, folder, 'bench_hour');
   const env = { ...home.env, SOURCE_URL: sandbox.url, SOURCE_RATE: '100000' };
   const partyId = await whaleOf(sandbox.url);
@@ -239,12 +279,19 @@ async function benchNight(): Promise<void> {
   let pages = 0;
   const took: Record<keyof typeof nights, number[]> = { alone: [], read: [] };
   const endMs = performance.now() + NIGHTS_MS;
-  for (let pair = 0; pair < PAIRS_MAX && (pair < PAIRS_MIN || performance.now() < endMs); pair += 1) {
+  for (
+    let pair = 0;
+    pair < PAIRS_MAX && (pair < PAIRS_MIN || performance.now() < endMs);
+    pair += 1
+  ) {
     // Each comes first in turn: a night finds what the one before it left.
-    const order = pair % 2 === 0 ? (['alone', 'read'] as const) : (['read', 'alone'] as const);
+    const order =
+      pair % 2 === 0 ? (['alone', 'read'] as const) : (['read', 'alone'] as const);
     for (const name of order) took[name].push(await nights[name]());
   }
-  const pairs = took.read.map((seconds, pair) => seconds / (took.alone[pair] ?? Number.NaN));
+  const pairs = took.read.map(
+    (seconds, pair) => seconds / (took.alone[pair] ?? Number.NaN),
+  );
   say(`a night over ${NIGHT_PARTIES} parties`, `${median(took.alone).toFixed(1)} s`);
   say(
     `the same while ${READERS} connections read (${pages} pages in all)`,
@@ -267,7 +314,9 @@ async function readAll(url: string, signal: AbortSignal): Promise<number> {
   const path = `${url}/api/v2/parties?pagination.first=${PAGE_ROWS}`;
   await Promise.all(
     Array.from({ length: READERS }, async (_, reader) => {
-      await sleep((reader * READ_EVERY_MS) / READERS, undefined, { signal }).catch(() => undefined);
+      await sleep((reader * READ_EVERY_MS) / READERS, undefined, { signal }).catch(
+        () => undefined,
+      );
       while (!signal.aborted) {
         await http.read(path);
         pages += 1;
@@ -278,7 +327,12 @@ async function readAll(url: string, signal: AbortSignal): Promise<number> {
   return pages;
 }
 
-const SECTIONS = { pages: benchPages, stream: benchExport, hour: benchHour, night: benchNight };
+const SECTIONS = {
+  pages: benchPages,
+  stream: benchExport,
+  hour: benchHour,
+  night: benchNight,
+};
 for (const [name, bench] of Object.entries(SECTIONS)) {
   if (chosen.length === 0 || chosen.includes(name)) await bench();
 }

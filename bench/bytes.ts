@@ -16,7 +16,11 @@ const IDS = [
   'account_to_market_id',
   'account_to_party_id',
 ] as const;
-const TYPES = ['transfer_type', 'account_from_account_type', 'account_to_account_type'] as const;
+const TYPES = [
+  'transfer_type',
+  'account_from_account_type',
+  'account_to_account_type',
+] as const;
 const OTHERS = [
   'quantity',
   'effect',
@@ -73,7 +77,9 @@ async function tell(what: string, table: string, view: string): Promise<void> {
      from pg_class c where c.oid = '${table}'::regclass
         or c.oid in (select inhrelid from pg_inherits where inhparent = '${table}'::regclass)`,
   );
-  const { rows: counted } = await client.query<{ count: string }>(`select count(*) from ${table}`);
+  const { rows: counted } = await client.query<{ count: string }>(
+    `select count(*) from ${table}`,
+  );
   const each = (bytes = 0): number => Math.round(bytes / Number(counted[0]?.count));
   const { heap, indexes } = rows[0] ?? { heap: 0, indexes: 0 };
   const hour = await timeOf(
@@ -118,7 +124,10 @@ for (const column of [...IDS, ...TYPES])
     `insert into scratch.names (name) select distinct ${column} from mirror.ledger_entries where ${column} is not null
      on conflict do nothing`,
   );
-await buildForm('by_number', (column) => `(select id from scratch.names where name = ${column})`);
+await buildForm(
+  'by_number',
+  (column) => `(select id from scratch.names where name = ${column})`,
+);
 const named = [...IDS, ...TYPES].map((column) => `${column}_n.name as ${column}`);
 const joins = [...IDS, ...TYPES].map(
   (column) =>

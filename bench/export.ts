@@ -70,7 +70,9 @@ const lines: string[] = [];
 
 function say(what: string, value: string, wanted = ''): void {
   lines.push(`| ${what} | ${value} | ${wanted} |`);
-  process.stdout.write(`${what}: ${value}${wanted === '' ? '' : ` (wanted: ${wanted})`}\n`);
+  process.stdout.write(
+    `${what}: ${value}${wanted === '' ? '' : ` (wanted: ${wanted})`}\n`,
+  );
 }
 
 function script(name: string, args: readonly string[] = []): ChildProcess {
@@ -78,7 +80,11 @@ function script(name: string, args: readonly string[] = []): ChildProcess {
   // As `npm start` runs it, not for the first time.
   return spawn(process.execPath, ['--max-semi-space-size=4', path, ...args], {
     stdio: ['pipe', 'pipe', 'inherit'],
-    env: { ...process.env, MALLOC_ARENA_MAX: '2', NODE_COMPILE_CACHE: join(folder, 'compiled') },
+    env: {
+      ...process.env,
+      MALLOC_ARENA_MAX: '2',
+      NODE_COMPILE_CACHE: join(folder, 'compiled'),
+    },
   });
 }
 
@@ -90,7 +96,9 @@ stack.defer(async () => {
   await once(server, 'exit');
 });
 if (server.stdout === null) throw new Error('no output');
-const { value: url } = await createInterface({ input: server.stdout })[Symbol.asyncIterator]().next();
+const { value: url } = await createInterface({ input: server.stdout })
+  [Symbol.asyncIterator]()
+  .next();
 
 async function exported(
   form: Case['form'],
@@ -117,14 +125,18 @@ async function exported(
 
 async function tool(command: string): Promise<number> {
   const startMs = performance.now();
-  const [code] = (await once(spawn('sh', ['-c', command], { stdio: 'inherit' }), 'exit')) as [number];
+  const [code] = (await once(
+    spawn('sh', ['-c', command], { stdio: 'inherit' }),
+    'exit',
+  )) as [number];
   if (code !== 0) throw new Error(`${command} failed`);
   return (performance.now() - startMs) / 1000;
 }
 
-for (const [{ name: what, form, compression, tool: command, wanted }, megabytes] of CASES.flatMap((one) =>
-  SIZES_MB.map((size) => [one, size] as const),
-)) {
+for (const [
+  { name: what, form, compression, tool: command, wanted },
+  megabytes,
+] of CASES.flatMap((one) => SIZES_MB.map((size) => [one, size] as const))) {
   const name = `${what}, ${megabytes} MB`;
   const out = join(folder, 'tool.out');
   const runs: Export[] = [];
@@ -142,7 +154,11 @@ for (const [{ name: what, form, compression, tool: command, wanted }, megabytes]
   say(`${name}: ratio`, median(ratios).toFixed(2), wanted);
   const rate = median(runs.map((run) => run.bytes / 1e6 / run.seconds));
   say(`${name}: MB/s`, `${rate.toFixed(0)}, the tool ${median(toolRates).toFixed(0)}`);
-  say(`${name}: peak memory`, `${median(runs.map((run) => run.peakMb)).toFixed(0)} MB`, 'at most 250 MB');
+  say(
+    `${name}: peak memory`,
+    `${median(runs.map((run) => run.peakMb)).toFixed(0)} MB`,
+    'at most 250 MB',
+  );
   say(
     `${name}: event-loop delay p99`,
     `${median(runs.map((run) => run.delayP99Ms)).toFixed(1)} ms`,
@@ -151,10 +167,12 @@ for (const [{ name: what, form, compression, tool: command, wanted }, megabytes]
 }
 const bareRatios: number[] = [];
 for (let round = 0; round < ROUNDS; round += 1) {
-  const [from, out] = [`${String(url)}/csv/${MEGABYTES}`, join(folder, 'tool.out')];
+  const from = `${String(url)}/csv/${MEGABYTES}`;
+  const out = join(folder, 'tool.out');
   const toolSeconds = await tool(`curl -s -o ${out} ${from}`);
   const bare = script('export/bare.ts', [from, out]);
-  const [seconds] = bare.stdout === null ? [] : await bare.stdout.setEncoding('utf8').toArray();
+  const [seconds] =
+    bare.stdout === null ? [] : await bare.stdout.setEncoding('utf8').toArray();
   bareRatios.push(toolSeconds / Number(seconds));
   await rm(out, { force: true });
 }
@@ -171,4 +189,6 @@ if (isLarge) {
     'within 10 %',
   );
 }
-process.stdout.write(`\n| what | measured | wanted |\n|---|---|---|\n${lines.join('\n')}\n`);
+process.stdout.write(
+  `\n| what | measured | wanted |\n|---|---|---|\n${lines.join('\n')}\n`,
+);

@@ -75,7 +75,11 @@ async function askNight(app: App, capacity: number): Promise<readonly string[]> 
   );
 }
 
-async function settleNight(app: App, runId: string, partyIds: readonly string[]): Promise<readonly string[]> {
+async function settleNight(
+  app: App,
+  runId: string,
+  partyIds: readonly string[],
+): Promise<readonly string[]> {
   const rows = partyIds.map((partyId) => parties.get(partyId)?.unknown.length ?? 0);
   await app.warehouse.pool.query(
     `insert into mirror.exports (party_id, last_asked_at, last_entry_at)
@@ -91,7 +95,9 @@ async function settleNight(app: App, runId: string, partyIds: readonly string[])
     outcome: { verdict: 'complete', rows: String(rows[index]) },
   }));
   await app.jobs.nightly.settle(runId, settled);
-  await app.warehouse.pool.query(`drop table mirror.nightly_units_${runId.replaceAll('-', '')}`);
+  await app.warehouse.pool.query(
+    `drop table mirror.nightly_units_${runId.replaceAll('-', '')}`,
+  );
   await app.jobs.runs.finish(runId, 'complete', {});
   return partyIds;
 }
@@ -100,11 +106,15 @@ async function simulateYear(app: App, capacity: number): Promise<Year> {
   const year: Year = { delays: new Map(), firstPassNights: undefined, asked: 0, late: 0 };
   for (let night = 1; night <= NIGHTS; night += 1) {
     for (const [index, party] of [...parties.values()].entries())
-      if (fraction(noise(SEED, night, index)) * 100 < party.kind.nights) party.unknown.push(night);
+      if (fraction(noise(SEED, night, index)) * 100 < party.kind.nights)
+        party.unknown.push(night);
     const asked = await askNight(app, capacity);
     for (const partyId of asked) know(partyId, night, year);
     year.asked += asked.length;
-    if (year.firstPassNights === undefined && [...parties.values()].every(({ isAsked }) => isAsked))
+    if (
+      year.firstPassNights === undefined &&
+      [...parties.values()].every(({ isAsked }) => isAsked)
+    )
       year.firstPassNights = night;
     await age(app);
   }
@@ -117,7 +127,8 @@ function know(partyId: string, night: number, { delays, firstPassNights }: Year)
   const party = parties.get(partyId);
   if (party === undefined) return;
   const known = delays.get(party.kind.kind) ?? [];
-  if (firstPassNights !== undefined) for (const since of party.unknown) known.push(night - since);
+  if (firstPassNights !== undefined)
+    for (const since of party.unknown) known.push(night - since);
   delays.set(party.kind.kind, known);
   party.unknown = [];
   party.isAsked = true;
@@ -135,11 +146,20 @@ function delaysOf(year: Year): string {
 let parties = new Map<string, Party>();
 await using stack = new AsyncDisposableStack();
 const dataDir = await openFolder(stack);
-const config = readConfig({ env: { SOURCE_URL: 'http://127.0.0.1:9', DATA_DIR: dataDir }, cwd: dataDir });
-await using app = await openApp({ config, log: createLog('warn'), signal: new AbortController().signal });
+const config = readConfig({
+  env: { SOURCE_URL: 'http://127.0.0.1:9', DATA_DIR: dataDir },
+  cwd: dataDir,
+});
+await using app = await openApp({
+  config,
+  log: createLog('warn'),
+  signal: new AbortController().signal,
+});
 for (const share of SHARES) {
   parties = new Map(makeParties().map((party) => [party.partyId, party]));
-  await app.warehouse.pool.query('truncate mirror.exports, mirror.parties, mirror.runs cascade');
+  await app.warehouse.pool.query(
+    'truncate mirror.exports, mirror.parties, mirror.runs cascade',
+  );
   await app.warehouse.pool.query(
     'insert into mirror.parties (party_id, first_epoch) select unnest($1::text[]), 1',
     [[...parties.keys()]],

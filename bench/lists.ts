@@ -61,9 +61,13 @@ async function many(): Promise<void> {
   await using sandbox = await startSource(MANY_PARTIES, 0);
   await emptyMirror(warehouse);
   const script = fileURLToPath(new URL('lists/worker.ts', import.meta.url));
-  const child = spawn(process.execPath, [...WORKER_FLAGS, script, sandbox.url.href, connectionString], {
-    stdio: ['ignore', 'pipe', 'inherit'],
-  });
+  const child = spawn(
+    process.execPath,
+    [...WORKER_FLAGS, script, sandbox.url.href, connectionString],
+    {
+      stdio: ['ignore', 'pipe', 'inherit'],
+    },
+  );
   let output = '';
   child.stdout.setEncoding('utf8').on('data', (text: string) => (output += text));
   await once(child, 'close');
@@ -74,8 +78,16 @@ async function many(): Promise<void> {
     lastToFirst: number;
   };
   say(`${MANY_PARTIES} parties: sync`, `${Math.round(worker.rowsPerSecond)} rows/s`);
-  say(`${MANY_PARTIES} parties: peak memory of the worker`, `${worker.peakMb.toFixed(0)} MB`, 'at most 150');
-  say(`${MANY_PARTIES} parties: last tenth / first tenth`, worker.lastToFirst.toFixed(2), '0.8 to 1.2');
+  say(
+    `${MANY_PARTIES} parties: peak memory of the worker`,
+    `${worker.peakMb.toFixed(0)} MB`,
+    'at most 150',
+  );
+  say(
+    `${MANY_PARTIES} parties: last tenth / first tenth`,
+    worker.lastToFirst.toFixed(2),
+    '0.8 to 1.2',
+  );
   await using source = openLists(sandbox.url);
   await warehouse.pool.query('vacuum analyze mirror.parties');
   // A page of new rows, and not one more.
@@ -96,7 +108,10 @@ async function politely(): Promise<void> {
   await using source = openLists(sandbox.url, 10);
   await emptyMirror(warehouse);
   const value = await rate(async () => (await syncParties(source, warehouse)).rows);
-  say(`${rows} parties at the default rate of 10 requests/s: sync`, `${Math.round(value)} rows/s`);
+  say(
+    `${rows} parties at the default rate of 10 requests/s: sync`,
+    `${Math.round(value)} rows/s`,
+  );
 }
 
 const SECTIONS = {

@@ -13,7 +13,13 @@ import { fileURLToPath } from 'node:url';
 import { DuckDBInstance } from '@duckdb/node-api';
 import { from as copyFrom, to as copyTo } from 'pg-copy-streams';
 import { openFileStore } from '../src/objects/file-store.ts';
-import { addToMonth, askQuestions, BenchWarehouse, fillMonth, makeLake } from './load/lake-questions.ts';
+import {
+  addToMonth,
+  askQuestions,
+  BenchWarehouse,
+  fillMonth,
+  makeLake,
+} from './load/lake-questions.ts';
 import { publishLedger } from './load/load-ledger.ts';
 import { median, openScratchWarehouse, say } from './world/scratch-world.ts';
 
@@ -66,7 +72,9 @@ async function emptyTable(): Promise<void> {
 async function rawCopy(): Promise<void> {
   const client = await pool.connect();
   try {
-    const copy = client.query(copyFrom(`copy mirror.ledger_entries (${COLUMNS}) from stdin`));
+    const copy = client.query(
+      copyFrom(`copy mirror.ledger_entries (${COLUMNS}) from stdin`),
+    );
     await pipeline(createReadStream(canonicalPath, { highWaterMark: 2 ** 18 }), copy);
   } finally {
     client.release();
@@ -76,7 +84,9 @@ async function rawCopy(): Promise<void> {
 async function keepCanonical(): Promise<void> {
   const client = await pool.connect();
   try {
-    const copy = client.query(copyTo(`copy (select ${COLUMNS} from mirror.ledger_entries) to stdout`));
+    const copy = client.query(
+      copyTo(`copy (select ${COLUMNS} from mirror.ledger_entries) to stdout`),
+    );
     await pipeline(copy, createWriteStream(canonicalPath));
   } finally {
     client.release();
@@ -88,7 +98,8 @@ async function duckDbAlone(keys: readonly string[]): Promise<void> {
   const instance = await DuckDBInstance.create(':memory:', { threads: '2' });
   const connection = await instance.connect();
   await connection.run(`set TimeZone = 'UTC'`);
-  const amount = (name: string): string => `cast(cast(${name} as hugeint) as decimal(38,0)) as ${name}`;
+  const amount = (name: string): string =>
+    `cast(cast(${name} as hugeint) as decimal(38,0)) as ${name}`;
   const files = keys.map((key) => `'${join(objectsDir, key)}'`).join(', ');
   await connection.run(`copy (
     select cast(vega_time as timestamptz) as vega_time, ${amount('quantity')}, ${amount('effect')},
@@ -114,19 +125,34 @@ async function loading(): Promise<void> {
     raw.push(await seconds(rawCopy));
   }
   const ratios = ours.map((value, round) => (raw[round] ?? Number.NaN) / value);
-  say(`${ROWS} entries, CSV → table with its indexes`, `${Math.round(ROWS / median(ours))} rows/s`);
-  say('raw COPY of canonical rows into the same table', `${Math.round(ROWS / median(raw))} rows/s`);
+  say(
+    `${ROWS} entries, CSV → table with its indexes`,
+    `${Math.round(ROWS / median(ours))} rows/s`,
+  );
+  say(
+    'raw COPY of canonical rows into the same table',
+    `${Math.round(ROWS / median(raw))} rows/s`,
+  );
   say(
     'load / raw COPY',
     `${median(ratios).toFixed(2)} (${ratios.map((r) => r.toFixed(2)).join(', ')})`,
     'at least 0.7, aim 0.9',
   );
-  say('peak memory of the loader', `${Math.max(...peaks).toFixed(0)} MB`, 'at most 200 MB');
+  say(
+    'peak memory of the loader',
+    `${Math.max(...peaks).toFixed(0)} MB`,
+    'at most 200 MB',
+  );
 }
 
 /** What load and lake cost together, beside COPY of canonical rows and DuckDB's Parquet of the same objects. */
 async function parquet(keys: readonly string[]): Promise<void> {
-  const [loads, both, alone, raw]: [number[], number[], number[], number[]] = [[], [], [], []];
+  const [loads, both, alone, raw]: [number[], number[], number[], number[]] = [
+    [],
+    [],
+    [],
+    [],
+  ];
   const [cpuRatios, peaks]: [number[], number[]] = [[], []];
   for (let round = 0; round < ROUNDS; round += 1) {
     await emptyTable();
@@ -145,17 +171,36 @@ async function parquet(keys: readonly string[]): Promise<void> {
     await emptyTable();
     raw.push(await seconds(rawCopy));
   }
-  const at = (values: readonly number[], round: number): number => values[round] ?? Number.NaN;
-  const lakeRatios = both.map((value, round) => at(alone, round) / (value - at(loads, round)));
-  const together = both.map((value, round) => value / (at(raw, round) + at(alone, round)));
+  const at = (values: readonly number[], round: number): number =>
+    values[round] ?? Number.NaN;
+  const lakeRatios = both.map(
+    (value, round) => at(alone, round) / (value - at(loads, round)),
+  );
+  const together = both.map(
+    (value, round) => value / (at(raw, round) + at(alone, round)),
+  );
   const shown = (values: readonly number[]): string =>
     `${median(values).toFixed(2)} (${values.map((value) => value.toFixed(2)).join(', ')})`;
   say(`${ROWS} entries, load and lake`, `${Math.round(ROWS / median(both))} rows/s`);
-  say('the same objects to Parquet by DuckDB alone', `${Math.round(ROWS / median(alone))} rows/s`);
-  say('lake / DuckDB alone (what the lake adds to the load)', shown(lakeRatios), 'at least 0.6');
-  say('the same by processor seconds, which a busy machine tells as well', shown(cpuRatios));
+  say(
+    'the same objects to Parquet by DuckDB alone',
+    `${Math.round(ROWS / median(alone))} rows/s`,
+  );
+  say(
+    'lake / DuckDB alone (what the lake adds to the load)',
+    shown(lakeRatios),
+    'at least 0.6',
+  );
+  say(
+    'the same by processor seconds, which a busy machine tells as well',
+    shown(cpuRatios),
+  );
   say('load and lake / COPY and DuckDB alone', shown(together), 'at most 1.15');
-  say('peak memory of load and lake in one process', `${Math.max(...peaks).toFixed(0)} MB`, 'at most 450 MB');
+  say(
+    'peak memory of load and lake in one process',
+    `${Math.max(...peaks).toFixed(0)} MB`,
+    'at most 450 MB',
+  );
 }
 
 async function questions(): Promise<void> {
@@ -176,13 +221,21 @@ async function questions(): Promise<void> {
   );
   const taken = await askQuestions(objects, scratchDir, ROUNDS);
   for (const [name, values] of taken) {
-    say(`${LAKE_ROWS} entries in the lake: ${name}`, `${median(values).toFixed(2)} s`, 'under 1 s');
+    say(
+      `${LAKE_ROWS} entries in the lake: ${name}`,
+      `${median(values).toFixed(2)} s`,
+      'under 1 s',
+    );
   }
   await fillMonth(bench, objects, scratchDir, LAKE_ROWS - LAKE_ROWS / 5);
   const nights: number[] = [];
   for (let night = 0; night < ROUNDS; night += 1)
     nights.push(await addToMonth(bench, objects, scratchDir, 1_000));
-  say(`1000 entries into a month of ${LAKE_ROWS}`, `${median(nights).toFixed(2)} s`, 'the month stays');
+  say(
+    `1000 entries into a month of ${LAKE_ROWS}`,
+    `${median(nights).toFixed(2)} s`,
+    'the month stays',
+  );
 }
 
 const isChosen = (part: string): boolean => chosen.length === 0 || chosen.includes(part);

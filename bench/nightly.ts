@@ -26,10 +26,15 @@ import { givenNumbers, openFolder, say, sayLoad } from './world/scratch-world.ts
 
 /** `--workers=4`: processes that export; `--latency=20`: milliseconds of each answer; `--exports=16`: at once, over all. */
 const { values: settings } = parseArgs({
-  options: { workers: { type: 'string' }, latency: { type: 'string' }, exports: { type: 'string' } },
+  options: {
+    workers: { type: 'string' },
+    latency: { type: 'string' },
+    exports: { type: 'string' },
+  },
   strict: false,
 });
-const [WORKERS, LATENCY_MS] = [Number(settings.workers ?? 1), Number(settings.latency ?? 0)];
+const WORKERS = Number(settings.workers ?? 1);
+const LATENCY_MS = Number(settings.latency ?? 0);
 const EXPORTS_AT_ONCE = String(settings.exports ?? 4);
 const given = givenNumbers();
 const SIZES = given.length > 0 ? given : [300, 1_000];
@@ -73,7 +78,9 @@ async function redisCommands(redis: Redis | undefined): Promise<number> {
   return Number(found?.[1] ?? 0);
 }
 
-async function databaseCounts({ warehouse }: App): Promise<{ hits: number; wal: number }> {
+async function databaseCounts({
+  warehouse,
+}: App): Promise<{ hits: number; wal: number }> {
   const { rows } = await warehouse.pool.query<{ hits: string; wal: string }>(
     `select blks_hit::text as hits, pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')::text as wal
      from pg_stat_database where datname = current_database()`,
@@ -81,8 +88,14 @@ async function databaseCounts({ warehouse }: App): Promise<{ hits: number; wal: 
   return { hits: Number(rows[0]?.hits), wal: Number(rows[0]?.wal) };
 }
 
-async function measured(app: App, redis: Redis | undefined, work: () => Promise<Run>): Promise<Measured> {
-  const [before, commands, cpu] = [await databaseCounts(app), await redisCommands(redis), process.cpuUsage()];
+async function measured(
+  app: App,
+  redis: Redis | undefined,
+  work: () => Promise<Run>,
+): Promise<Measured> {
+  const before = await databaseCounts(app);
+  const commands = await redisCommands(redis);
+  const cpu = process.cpuUsage();
   using counted = countStatements();
   const startedMs = performance.now();
   const run = await work();
@@ -91,7 +104,9 @@ async function measured(app: App, redis: Redis | undefined, work: () => Promise<
   // What backends have counted is told within a second of their last statement.
   await sleep(1_500);
   const after = await databaseCounts(app);
-  const { requests } = run.evidence['source'] as { requests: { lists: number; exports: number } };
+  const { requests } = run.evidence['source'] as {
+    requests: { lists: number; exports: number };
+  };
   return {
     run,
     seconds,
@@ -106,16 +121,27 @@ async function measured(app: App, redis: Redis | undefined, work: () => Promise<
 }
 
 function tell(what: string, parties: number, cost: Measured): void {
-  const exports = cost.run.evidence['exports'] as { secondsPerExport?: number; parties: number };
+  const exports = cost.run.evidence['exports'] as {
+    secondsPerExport?: number;
+    parties: number;
+  };
   const rate =
-    exports.secondsPerExport === undefined ? '' : `, ${(1 / exports.secondsPerExport).toFixed(0)} exports/s`;
+    exports.secondsPerExport === undefined
+      ? ''
+      : `, ${(1 / exports.secondsPerExport).toFixed(0)} exports/s`;
   say(
     `${what} of ${parties}: verdict, seconds, CPU of this process`,
     `${cost.run.verdict}, ${cost.seconds.toFixed(1)} s${rate}, ${cost.cpuSeconds.toFixed(1)} s`,
     'at least 150 exports/s',
   );
-  const each = COUNTS.map((name) => `${(cost[name] / Math.max(1, exports.parties)).toFixed(2)} ${name}`);
-  say(`${what} of ${parties}, for each party asked`, each.join(', '), 'at most 4 statements, 1 transaction');
+  const each = COUNTS.map(
+    (name) => `${(cost[name] / Math.max(1, exports.parties)).toFixed(2)} ${name}`,
+  );
+  say(
+    `${what} of ${parties}, for each party asked`,
+    each.join(', '),
+    'at most 4 statements, 1 transaction',
+  );
 }
 
 async function openNight(
@@ -138,7 +164,11 @@ async function openNight(
   };
   const config = readConfig({ env, cwd: dataDir });
   const app = stack.use(
-    await openApp({ config, log: createLog('warn'), signal: new AbortController().signal }),
+    await openApp({
+      config,
+      log: createLog('warn'),
+      signal: new AbortController().signal,
+    }),
   );
   // Parties that the list told of at some time, and whose ledgers are empty.
   const ids = Array.from({ length: parties - ACTIVE }, (_, index) =>
@@ -149,11 +179,20 @@ async function openNight(
     [ids],
   );
   for (let other = 1; other < WORKERS; other += 1)
-    stack.use(await startWorker(app, { ...env, DATA_DIR: join(dataDir, `worker-${other}`) }, dataDir, other));
+    stack.use(
+      await startWorker(
+        app,
+        { ...env, DATA_DIR: join(dataDir, `worker-${other}`) },
+        dataDir,
+        other,
+      ),
+    );
   current = app.jobs;
   for (const queue of ['sync', 'export', 'load', 'nightly'] as const)
-    app.queues.work(queue, queue === 'export' ? Number(EXPORTS_AT_ONCE) + 1 : 2, (job, signal) =>
-      handleJob(job, current ?? app.jobs, signal),
+    app.queues.work(
+      queue,
+      queue === 'export' ? Number(EXPORTS_AT_ONCE) + 1 : 2,
+      (job, signal) => handleJob(job, current ?? app.jobs, signal),
     );
   return { app, advance: () => sandbox.advance(PASSED_MS) };
 }
@@ -192,7 +231,10 @@ async function startWorker(
   };
 }
 
-async function nightsOf(parties: number, redisUrl: string | undefined): Promise<readonly Measured[]> {
+async function nightsOf(
+  parties: number,
+  redisUrl: string | undefined,
+): Promise<readonly Measured[]> {
   await using stack = new AsyncDisposableStack();
   const { app, advance } = await openNight(parties, stack, redisUrl);
   const redis = redisUrl === undefined ? undefined : new Redis(redisUrl);
@@ -206,7 +248,10 @@ async function nightsOf(parties: number, redisUrl: string | undefined): Promise<
   if (WORKERS > 1) return [first, second];
   await advance();
   const capped = await measured(app, redis, () => night(app, { exportsMax: CAPPED }));
-  const exports = capped.run.evidence['exports'] as { secondsPerExport?: number; parties: number };
+  const exports = capped.run.evidence['exports'] as {
+    secondsPerExport?: number;
+    parties: number;
+  };
   const asking = (exports.secondsPerExport ?? 0) * exports.parties;
   say(
     `a night that asks ${CAPPED} of ${parties}: seconds beyond its requests`,
@@ -223,12 +268,14 @@ const redis = command.isReal ? servers.use(await RedisProcess.start(command)) : 
 if (redis === undefined) say('queues', 'in Postgres: no redis-server on this machine');
 const results: (readonly Measured[])[] = [];
 for (const size of SIZES) results.push(await nightsOf(size, redis?.url));
-const [small, large] = [results[0], results.at(-1)];
+const small = results[0];
+const large = results.at(-1);
 const growth = Math.log((SIZES.at(-1) ?? 1) / (SIZES[0] ?? 1));
 if (small !== undefined && large !== undefined && growth > 0) {
   for (const [index, name] of ['first nights', 'second nights'].entries()) {
     const exponents = COUNTS.map((count) => {
-      const exponent = Math.log((large[index]?.[count] ?? 0) / (small[index]?.[count] ?? 1)) / growth;
+      const exponent =
+        Math.log((large[index]?.[count] ?? 0) / (small[index]?.[count] ?? 1)) / growth;
       return `${count} ${exponent.toFixed(2)}`;
     });
     say(

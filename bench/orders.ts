@@ -24,7 +24,12 @@ function idle(index: number): string {
 await using stack = new AsyncDisposableStack();
 const dataDir = await openFolder(stack);
 const source = stack.use(await startSource(20, 0));
-const env = { SOURCE_URL: source.url.href, DATA_DIR: dataDir, SOURCE_RATE: `${RATE}`, API_PORT: '0' };
+const env = {
+  SOURCE_URL: source.url.href,
+  DATA_DIR: dataDir,
+  SOURCE_RATE: `${RATE}`,
+  API_PORT: '0',
+};
 const config = readConfig({ env, cwd: dataDir });
 const app = stack.use(
   await openApp({ config, log: createLog('warn'), signal: new AbortController().signal }),
@@ -47,7 +52,8 @@ async function order(partyId: string): Promise<void> {
     });
     await response.arrayBuffer();
     if (response.status === 202) return;
-    if (response.status !== 429) throw new Error(`an order was answered ${response.status}`);
+    if (response.status !== 429)
+      throw new Error(`an order was answered ${response.status}`);
     await sleep(RETRY_MS);
   }
 }
@@ -61,7 +67,8 @@ async function complete(): Promise<number> {
 
 sayLoad('before');
 const startedMs = performance.now();
-for (let at = 0; at < ORDERS; at += 1) await order(idle(at * Math.floor(PARTIES / ORDERS)));
+for (let at = 0; at < ORDERS; at += 1)
+  await order(idle(at * Math.floor(PARTIES / ORDERS)));
 while ((await complete()) < ORDERS) await sleep(RETRY_MS);
 const seconds = (performance.now() - startedMs) / 1_000;
 say(

@@ -6,7 +6,13 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Pool } from 'pg';
 import { fillMirror } from '../test/support/measure/large-mirror.ts';
 import { openHome, runCommand, startServing } from './world/api-world.ts';
-import { givenNumbers, median, openScratch, say, sayLoad } from './world/scratch-world.ts';
+import {
+  givenNumbers,
+  median,
+  openScratch,
+  say,
+  sayLoad,
+} from './world/scratch-world.ts';
 
 const [PARTIES = 100_000, ENTRIES = 10_000_000] = givenNumbers();
 const ROUNDS = 5;
@@ -22,7 +28,10 @@ const pool = new Pool({ connectionString: home.databaseUrl });
 pool.on('error', () => undefined);
 stack.defer(() => pool.end());
 const startedMs = performance.now();
-const { busy, idle, runId, assetId } = await fillMirror(pool, { parties: PARTIES, entries: ENTRIES });
+const { busy, idle, runId, assetId } = await fillMirror(pool, {
+  parties: PARTIES,
+  entries: ENTRIES,
+});
 await pool.query('checkpoint');
 say(
   `${PARTIES} parties, ${ENTRIES} entries: made in`,
@@ -85,13 +94,21 @@ for (let round = 0; round < ROUNDS; round += 1) {
   await sleep(PAUSE_MS);
 }
 for (const [path, found] of times) {
-  const shown = path.replaceAll(/[0-9a-f]{64}/g, 'ID').replaceAll(/[0-9a-f-]{36}/g, 'RUN');
-  say(shown, `${median(found).toFixed(0)} ms, at most ${Math.max(...found).toFixed(0)} ms`, 'below 200 ms');
+  const shown = path
+    .replaceAll(/[0-9a-f]{64}/g, 'ID')
+    .replaceAll(/[0-9a-f-]{36}/g, 'RUN');
+  say(
+    shown,
+    `${median(found).toFixed(0)} ms, at most ${Math.max(...found).toFixed(0)} ms`,
+    'below 200 ms',
+  );
 }
 const commands: number[] = [];
-for (let round = 0; round < ROUNDS; round += 1) commands.push(await runCommand(['status'], home.env));
+for (let round = 0; round < ROUNDS; round += 1)
+  commands.push(await runCommand(['status'], home.env));
 const versions: number[] = [];
-for (let round = 0; round < ROUNDS; round += 1) versions.push(await runCommand(['--version'], home.env));
+for (let round = 0; round < ROUNDS; round += 1)
+  versions.push(await runCommand(['--version'], home.env));
 say(
   'the command status, less --version',
   `${((median(commands) - median(versions)) * 1_000).toFixed(0)} ms`,

@@ -35,13 +35,19 @@ interface Ended {
 await using stack = new AsyncDisposableStack();
 const { folder, connectionString } = await openScratch(stack);
 const venv = await openVenv('peers', PACKAGES);
-if ('missing' in venv) process.stdout.write(`not run: the peers cannot be installed: ${venv.missing}\n`);
+if ('missing' in venv)
+  process.stdout.write(`not run: the peers cannot be installed: ${venv.missing}\n`);
 const python = 'bin' in venv ? join(venv.bin, 'python') : undefined;
-const admin = stack.use(openWarehouse({ url: connectionString, onIdleError: () => undefined }));
+const admin = stack.use(
+  openWarehouse({ url: connectionString, onIdleError: () => undefined }),
+);
 let databases = 0;
 
 /** By a shell that tells the peak memory of what it ran, in kB, behind everything else. */
-async function timed(command: readonly string[], env: Readonly<Record<string, string>> = {}): Promise<Ended> {
+async function timed(
+  command: readonly string[],
+  env: Readonly<Record<string, string>> = {},
+): Promise<Ended> {
   const measure = `import os, resource, subprocess, sys
 code = subprocess.call(sys.argv[1:])
 print(f"peak {resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss} code {code}")`;
@@ -90,8 +96,14 @@ const oursEnv = (url: string, database: string): Record<string, string> => ({
 const LISTS: Readonly<Record<string, (url: string) => Promise<Ended>>> = {
   'ledger-mirror → Postgres': async (url) => {
     const database = await emptyDatabase();
-    const ended = await timed(ours('sync', 'parties', '--json', '--quiet'), oursEnv(url, database));
-    await using warehouse = openWarehouse({ url: database, onIdleError: () => undefined });
+    const ended = await timed(
+      ours('sync', 'parties', '--json', '--quiet'),
+      oursEnv(url, database),
+    );
+    await using warehouse = openWarehouse({
+      url: database,
+      onIdleError: () => undefined,
+    });
     const { rows } = await warehouse.pool.query<{ count: string }>(
       'select count(*)::text as count from mirror.parties',
     );
@@ -102,7 +114,8 @@ const LISTS: Readonly<Record<string, (url: string) => Promise<Ended>>> = {
     const at = await fresh('dlt');
     return timed(peer('dlt_lists.py', url, connectionString, at));
   },
-  'Singer SDK → file': async (url) => timed(peer('singer_lists.py', url, await fresh('singer'))),
+  'Singer SDK → file': async (url) =>
+    timed(peer('singer_lists.py', url, await fresh('singer'))),
 };
 
 /** Migrated: nothing of a run before is in it. */
@@ -134,13 +147,20 @@ function head(...cells: readonly string[]): void {
 }
 
 /** In turns, so that a slow minute is everybody's. */
-async function inTurns(runners: Readonly<Record<string, () => Promise<Ended>>>): Promise<void> {
-  const results = new Map<string, Ended[]>(Object.keys(runners).map((name) => [name, []]));
+async function inTurns(
+  runners: Readonly<Record<string, () => Promise<Ended>>>,
+): Promise<void> {
+  const results = new Map<string, Ended[]>(
+    Object.keys(runners).map((name) => [name, []]),
+  );
   for (let round = 0; round < ROUNDS; round += 1)
-    for (const [name, run] of Object.entries(runners)) results.get(name)?.push(await run());
+    for (const [name, run] of Object.entries(runners))
+      results.get(name)?.push(await run());
   const [[, first = []] = []] = results;
   for (const [name, ended] of results) {
-    const ratio = median(ended.map(({ seconds }, round) => seconds / (first[round]?.seconds ?? Number.NaN)));
+    const ratio = median(
+      ended.map(({ seconds }, round) => seconds / (first[round]?.seconds ?? Number.NaN)),
+    );
     const last = ended.at(-1);
     row(
       name,
@@ -167,7 +187,9 @@ const runners = Object.entries(LISTS).filter(
 {
   await using source = await startSource(PARTIES, 0);
   head(`${PARTIES} parties, start-up included`, 'seconds', '÷ ours', 'memory', 'result');
-  await inTurns(Object.fromEntries(runners.map(([name, run]) => [name, () => run(source.url.href)])));
+  await inTurns(
+    Object.fromEntries(runners.map(([name, run]) => [name, () => run(source.url.href)])),
+  );
 }
 {
   await using source = await startSource(FAULTY_PARTIES, 0);
@@ -178,12 +200,26 @@ if (python !== undefined) {
   const server = spawn(process.execPath, [join(ROOT, 'bench/export/server.ts')], {
     stdio: ['pipe', 'pipe', 'inherit'],
   });
-  const { value: base } = await createInterface({ input: server.stdout })[Symbol.asyncIterator]().next();
+  const { value: base } = await createInterface({ input: server.stdout })
+    [Symbol.asyncIterator]()
+    .next();
   const url = `${String(base)}/csv/${MEGABYTES}`;
-  head(`${MEGABYTES} MB of CSV from a static server`, 'seconds', '÷ ours', 'memory', 'result');
+  head(
+    `${MEGABYTES} MB of CSV from a static server`,
+    'seconds',
+    '÷ ours',
+    'memory',
+    'result',
+  );
   await inTurns({
     'ledger-mirror → zstd, each row checked and summed': async () => {
-      const args = [String(base), `/csv/${MEGABYTES}`, await emptyDatabase(), await fresh('export'), 'zstd'];
+      const args = [
+        String(base),
+        `/csv/${MEGABYTES}`,
+        await emptyDatabase(),
+        await fresh('export'),
+        'zstd',
+      ];
       const ended = await timed([
         process.execPath,
         '--max-semi-space-size=4',
@@ -193,10 +229,15 @@ if (python !== undefined) {
       const [, rows] = /"rows":(\d+)/.exec(ended.said) ?? [];
       return { ...ended, said: `rows ${rows}, balance exact` };
     },
-    'dlt → Parquet': async () => timed(peer('dlt_export.py', url, await fresh('dlt-export'))),
+    'dlt → Parquet': async () =>
+      timed(peer('dlt_export.py', url, await fresh('dlt-export'))),
     'curl and DuckDB → Parquet': async () => {
       const script = join(ROOT, 'bench/peers/duckdb_export.py');
-      return timed(['sh', '-c', `curl -s '${url}' | '${python}' '${script}' '${await fresh('duckdb')}'`]);
+      return timed([
+        'sh',
+        '-c',
+        `curl -s '${url}' | '${python}' '${script}' '${await fresh('duckdb')}'`,
+      ]);
     },
   });
   server.stdin.end();

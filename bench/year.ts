@@ -39,19 +39,27 @@ async function countObjects(): Promise<ReadonlyMap<string, number>> {
   const counts = new Map<string, number>();
   for (const prefix of ['ledger/', 'coverage/', 'lake/', 'runs/'])
     for await (const _ of app.store.list(prefix, signal))
-      counts.set(`objects below \`${prefix}\``, (counts.get(`objects below \`${prefix}\``) ?? 0) + 1);
+      counts.set(
+        `objects below \`${prefix}\``,
+        (counts.get(`objects below \`${prefix}\``) ?? 0) + 1,
+      );
   return counts;
 }
 
 sayLoad('before');
 const startedMs = performance.now();
-const columns: { readonly month: string; readonly counts: ReadonlyMap<string, number> }[] = [];
+const columns: {
+  readonly month: string;
+  readonly counts: ReadonlyMap<string, number>;
+}[] = [];
 const verdicts = new Map<string, number>();
 let merged = 0;
 for (let night = 1; night <= NIGHTS; night += 1) {
   const run = await passNight(app, sandbox, DAYS);
   verdicts.set(String(run.verdict), (verdicts.get(String(run.verdict)) ?? 0) + 1);
-  merged += Number((run.evidence['merged'] as { segments?: string } | undefined)?.segments ?? 0);
+  merged += Number(
+    (run.evidence['merged'] as { segments?: string } | undefined)?.segments ?? 0,
+  );
   const isMonthOver = (night * DAYS) % MONTH_DAYS < DAYS;
   if (!isMonthOver && night !== NIGHTS) continue;
   const counts = new Map([...(await countRows(app)), ...(await countObjects())]);
@@ -81,8 +89,8 @@ say(
 say('objects, table and lake compared by their sums', verify.verdict, 'complete');
 sayLoad('after');
 
-const names = [...new Set(columns.flatMap(({ counts }) => [...counts.keys()]))].filter((name) =>
-  columns.some(({ counts }) => (counts.get(name) ?? 0) > 0),
+const names = [...new Set(columns.flatMap(({ counts }) => [...counts.keys()]))].filter(
+  (name) => columns.some(({ counts }) => (counts.get(name) ?? 0) > 0),
 );
 const line = (...cells: readonly unknown[]): void => {
   process.stdout.write(`| ${cells.join(' | ')} |\n`);
@@ -90,4 +98,5 @@ const line = (...cells: readonly unknown[]): void => {
 process.stdout.write('\n');
 line('rows', ...columns.map(({ month }) => month));
 line('---', ...columns.map(() => '--:'));
-for (const name of names) line(name, ...columns.map(({ counts }) => counts.get(name) ?? 0));
+for (const name of names)
+  line(name, ...columns.map(({ counts }) => counts.get(name) ?? 0));

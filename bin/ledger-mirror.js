@@ -34,7 +34,9 @@ const platform = `${process.platform}-${process.arch}`;
 const remedy = isCheckout ? "run 'npm ci' in the checkout" : 'install the package again';
 
 if (!PLATFORMS.includes(platform)) {
-  refuse(`Cannot run on ${platform}: supported are ${PLATFORMS.join(' and ')} (with glibc)`);
+  refuse(
+    `Cannot run on ${platform}: supported are ${PLATFORMS.join(' and ')} (with glibc)`,
+  );
 } else if (isNewEnough(process.versions.node)) {
   start();
 } else {
@@ -48,17 +50,23 @@ function isNewEnough(version) {
 
 function start() {
   if (isMusl()) {
-    refuse(`Cannot run on ${platform} with musl: use a system with glibc, such as Debian`);
+    refuse(
+      `Cannot run on ${platform} with musl: use a system with glibc, such as Debian`,
+    );
     return;
   }
   if (startedBySelf()) dieWithParent();
   delete process.env[PARENT];
   setFlagsFromString(SLOW_OLD_HEAP);
   keepCompiled();
-  const main = isCheckout ? import('../src/main.ts') : import(pathToFileURL(packaged).href);
+  const main = isCheckout
+    ? import('../src/main.ts')
+    : import(pathToFileURL(packaged).href);
   main.catch((error) => {
     const missing = error !== null && error.code === 'ERR_MODULE_NOT_FOUND';
-    refuse(`Cannot start: ${String(error && error.message).split('\n')[0]}${missing ? `; ${remedy}` : ''}`);
+    refuse(
+      `Cannot start: ${String(error && error.message).split('\n')[0]}${missing ? `; ${remedy}` : ''}`,
+    );
   });
 }
 
@@ -90,7 +98,9 @@ function dieWithParent() {
 function startWithNewerNode() {
   const node = foldersFrom(root)
     .flatMap((folder) =>
-      [`node-${platform}/bin/node`, '.bin/node'].map((path) => join(folder, 'node_modules', path)),
+      [`node-${platform}/bin/node`, '.bin/node'].map((path) =>
+        join(folder, 'node_modules', path),
+      ),
     )
     .find((path) => existsSync(path));
   if (node === undefined || startedBySelf()) {

@@ -17,6 +17,8 @@ export const exportPartyJob: JobDefinition<z.infer<typeof payload>> = {
   payload,
   handle: ({ runId, partyIds }, deps, context) =>
     partyIds === undefined
-      ? workRun(runId, deps, context, (run, { signal }) => exportOnDemand(run, deps, signal))
+      ? workRun(runId, deps, context, (run, { signal }) =>
+          exportOnDemand(run, deps, signal),
+        )
       : exportLedgers({ runId, partyIds }, deps, context),
 };

@@ -17,12 +17,21 @@ export const nightlyJob: JobDefinition<z.infer<typeof payload>> = {
   payload,
   handle: async (given, deps, context) => {
     const runId =
-      'runId' in given ? given.runId : await claimScheduled(SCHEDULED.nightly, given.source, deps, context);
+      'runId' in given
+        ? given.runId
+        : await claimScheduled(SCHEDULED.nightly, given.source, deps, context);
     if (runId === undefined) return;
     const { publishReport } = deps.stages;
-    await workRun(runId, deps, context, (run, call) => runNightly(run, deps, call), publishReport);
+    await workRun(
+      runId,
+      deps,
+      context,
+      (run, call) => runNightly(run, deps, call),
+      publishReport,
+    );
     const ended = await deps.runs.get(runId);
-    if (ended?.state === 'done') deps.log.info({ report: describeRun(ended) }, 'Nightly report');
+    if (ended?.state === 'done')
+      deps.log.info({ report: describeRun(ended) }, 'Nightly report');
     await sendNotices(deps);
   },
 };

@@ -22,7 +22,10 @@ export const syncListJob: JobDefinition<z.infer<typeof payload>> = {
         : await claimScheduled(SCHEDULED[given.audit], given.source, deps, context);
     if (runId === undefined) return;
     await workRun(runId, deps, context, (run, call) =>
-      deps.stages.sync({ runId, list: subject.parse(run.subject), ...params.parse(run.params) }, call),
+      deps.stages.sync(
+        { runId, list: subject.parse(run.subject), ...params.parse(run.params) },
+        call,
+      ),
     );
   },
 };

@@ -6,7 +6,8 @@ import { type Kysely, sql } from 'kysely';
 import comments from './comments.json' with { type: 'json' };
 
 /** More digits than a decimal(38,0) has, and a driver would round or fail: the text twin has them. */
-const fits = (value: string): string => `(case when abs(${value}) < 1e38 then ${value} end)::numeric(38,0)`;
+const fits = (value: string): string =>
+  `(case when abs(${value}) < 1e38 then ${value} end)::numeric(38,0)`;
 
 const STATEMENTS = [
   // Readers read views alone; the owner fills it through the view.
@@ -124,7 +125,10 @@ interface Described {
 }
 
 /** The data dictionary's text, for whoever looks at the database alone; of what is there. */
-async function comment(db: Kysely<unknown>, { relation, text, columns }: Described): Promise<void> {
+async function comment(
+  db: Kysely<unknown>,
+  { relation, text, columns }: Described,
+): Promise<void> {
   const { rows } = await sql<{ kind: string; columns: string[] }>`
     select relkind::text as kind, array(select attname::text from pg_attribute
       where attrelid = c.oid and attnum > 0 and not attisdropped) as columns
@@ -135,7 +139,9 @@ async function comment(db: Kysely<unknown>, { relation, text, columns }: Describ
   await sql`comment on ${target} is ${sql.lit(text)}`.execute(db);
   for (const [column, meaning] of Object.entries(columns)) {
     if (!found.columns.includes(column)) continue;
-    await sql`comment on column ${sql.raw(`${relation}.${column}`)} is ${sql.lit(meaning)}`.execute(db);
+    await sql`comment on column ${sql.raw(`${relation}.${column}`)} is ${sql.lit(meaning)}`.execute(
+      db,
+    );
   }
 }
 

@@ -13,7 +13,9 @@ const FLAGS = ['--max-semi-space-size=4', '--heap-growing-percent=100'];
 const env = { MALLOC_ARENA_MAX: '2', ...process.env };
 
 const files = await readdir(FOLDER);
-const names = files.filter((file) => file.endsWith('.ts')).map((file) => file.slice(0, -'.ts'.length));
+const names = files
+  .filter((file) => file.endsWith('.ts'))
+  .map((file) => file.slice(0, -'.ts'.length));
 const given = process.argv.slice(2);
 const chosen = names.filter((name) => given.includes(name));
 const rest = given.filter((word) => !names.includes(word));

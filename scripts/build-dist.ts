@@ -13,26 +13,38 @@ const RELATIVE_TS = /(['"])((?:\.{1,2}\/)?[\w./-]+)\.ts\1/g;
 
 /** @returns JavaScript that imports JavaScript; blanks stand where types stood */
 export function toJavaScript(source: string): string {
-  return stripTypeScriptTypes(source, { mode: 'strip' }).replaceAll(RELATIVE_TS, '$1$2.js$1');
+  return stripTypeScriptTypes(source, { mode: 'strip' }).replaceAll(
+    RELATIVE_TS,
+    '$1$2.js$1',
+  );
 }
 
 /** Writes all of it below `folder`, which is emptied first. */
 export async function buildDist(folder: string): Promise<void> {
   await rm(folder, { recursive: true, force: true });
   for (const name of SOURCES) {
-    for (const entry of await readdir(join(ROOT, name), { recursive: true, withFileTypes: true })) {
+    for (const entry of await readdir(join(ROOT, name), {
+      recursive: true,
+      withFileTypes: true,
+    })) {
       if (!entry.isFile()) continue;
       const from = join(entry.parentPath, entry.name);
       const to = join(folder, from.slice(ROOT.length + 1));
       await mkdir(dirname(to), { recursive: true });
       if (!from.endsWith('.ts')) await copyFile(from, to);
-      else await writeFile(to.replace(/ts$/, 'js'), toJavaScript(await readFile(from, 'utf8')));
+      else
+        await writeFile(
+          to.replace(/ts$/, 'js'),
+          toJavaScript(await readFile(from, 'utf8')),
+        );
     }
   }
-  const { name, version, type } = JSON.parse(await readFile(join(ROOT, 'package.json'), 'utf8')) as Record<
-    string,
-    string
-  >;
+  const { name, version, type } = JSON.parse(
+    await readFile(join(ROOT, 'package.json'), 'utf8'),
+  ) as Record<string, string>;
   // The program reads its version from two folders above src/core, here as there.
-  await writeFile(join(folder, 'package.json'), `${JSON.stringify({ name, version, type })}\n`);
+  await writeFile(
+    join(folder, 'package.json'),
+    `${JSON.stringify({ name, version, type })}\n`,
+  );
 }

@@ -33,7 +33,8 @@ const STEPS: readonly Step[] = [
   { name: 'unused code', run: () => command('knip', []) },
   {
     name: 'import directions',
-    run: () => command('vitest', ['run', '--project', 'unit', 'test/architecture.test.ts']),
+    run: () =>
+      command('vitest', ['run', '--project', 'unit', 'test/architecture.test.ts']),
   },
   { name: 'lock file', run: checkLock },
   { name: 'no registry in the tree', run: checkRegistries },
@@ -42,7 +43,9 @@ const STEPS: readonly Step[] = [
 async function lint(): Promise<Outcome> {
   const first = await command('oxlint', LINTED);
   // A crash says nothing about the code: it is asked once more.
-  const { ok, output } = first.output.includes(LINTER_CRASH) ? await command('oxlint', LINTED) : first;
+  const { ok, output } = first.output.includes(LINTER_CRASH)
+    ? await command('oxlint', LINTED)
+    : first;
   return { ok: ok && !output.includes(LINTER_CRASH), output };
 }
 
@@ -50,7 +53,13 @@ async function lint(): Promise<Outcome> {
 async function checkLock(): Promise<Outcome> {
   const folder = await mkdtemp(join(tmpdir(), 'ledger-mirror-lock-'));
   try {
-    const clone = await command('git', ['clone', '--quiet', '--depth=1', `file://${ROOT}`, folder]);
+    const clone = await command('git', [
+      'clone',
+      '--quiet',
+      '--depth=1',
+      `file://${ROOT}`,
+      folder,
+    ]);
     if (!clone.ok) {
       // Not a git checkout, or no git: the three files that npm reads.
       for (const name of ['package.json', 'package-lock.json', '.npmrc']) {
@@ -72,13 +81,24 @@ async function checkRegistries(): Promise<Outcome> {
     problems.push('package-lock.json names where it fetched from');
   if (/registry\s*=/.test(npmrc)) problems.push('.npmrc names a registry');
   // Tarball addresses of any registry look like this, whatever its host.
-  const found = await command('git', ['grep', '-lE', String.raw`https?://[^ "]+/-/[^ "]+\.tgz`, '--', '.']);
-  if (found.ok) problems.push(`tarball addresses in: ${found.output.trim().replaceAll('\n', ', ')}`);
+  const found = await command('git', [
+    'grep',
+    '-lE',
+    String.raw`https?://[^ "]+/-/[^ "]+\.tgz`,
+    '--',
+    '.',
+  ]);
+  if (found.ok)
+    problems.push(`tarball addresses in: ${found.output.trim().replaceAll('\n', ', ')}`);
   return { ok: problems.length === 0, output: problems.join('\n') };
 }
 
 /** Runs a tool of node_modules/.bin, or of the PATH, and keeps the end of what it says. */
-async function command(name: string, args: readonly string[], cwd = ROOT): Promise<Outcome> {
+async function command(
+  name: string,
+  args: readonly string[],
+  cwd = ROOT,
+): Promise<Outcome> {
   const path = `${join(ROOT, 'node_modules/.bin')}:${process.env['PATH'] ?? ''}`;
   const child = spawn(name, args, {
     cwd,
@@ -94,7 +114,9 @@ async function command(name: string, args: readonly string[], cwd = ROOT): Promi
   child.stdout.setEncoding('utf8').on('data', keep);
   child.stderr.setEncoding('utf8').on('data', keep);
   return new Promise((settle) => {
-    child.on('error', (error) => settle({ ok: false, output: `${name}: ${error.message}` }));
+    child.on('error', (error) =>
+      settle({ ok: false, output: `${name}: ${error.message}` }),
+    );
     child.on('close', (code, signal) => {
       const end = signal === null ? '' : `\n${name} was stopped by ${signal}`;
       settle({ ok: code === 0, output: output + end });
@@ -107,7 +129,9 @@ for (const step of STEPS) {
   const startedMs = performance.now();
   const { ok, output } = await step.run();
   const seconds = ((performance.now() - startedMs) / 1000).toFixed(1);
-  process.stdout.write(`${ok ? 'ok    ' : 'FAILED'} ${step.name.padEnd(24)} ${seconds.padStart(6)} s\n`);
+  process.stdout.write(
+    `${ok ? 'ok    ' : 'FAILED'} ${step.name.padEnd(24)} ${seconds.padStart(6)} s\n`,
+  );
   if (!ok) {
     failed += 1;
     process.stdout.write(`${output.trimEnd().replaceAll(/^/gm, '       ')}\n`);

@@ -46,7 +46,8 @@ const lock = JSON.parse(readFileSync('package-lock.json', 'utf8')) as Lock;
 /** What `name` resolves to from `at`, walking up the folders as Node does. */
 function resolved(at: string, name: string): LockEntry | undefined {
   for (let folder = at; ;) {
-    const found = lock.packages[`${folder === '' ? '' : `${folder}/`}node_modules/${name}`];
+    const found =
+      lock.packages[`${folder === '' ? '' : `${folder}/`}node_modules/${name}`];
     if (found !== undefined) return found;
     if (folder === '') return undefined;
     const above = folder.lastIndexOf('node_modules/');
@@ -63,7 +64,8 @@ function entryFor(name: string, range: string, dev: boolean): LockEntry | undefi
   const os = words.map((word) => OS_BY_WORD[word]).find((found) => found !== undefined);
   if (os === undefined) return undefined;
   const cpu =
-    words.find((word) => CPU_WORDS.includes(word)) ?? (words.includes('ppc64le') ? 'ppc64' : undefined);
+    words.find((word) => CPU_WORDS.includes(word)) ??
+    (words.includes('ppc64le') ? 'ppc64' : undefined);
   return {
     version: exact(range),
     ...(cpu === undefined ? {} : { cpu: [cpu] }),
@@ -78,7 +80,10 @@ let added = 0;
 for (const [at, parent] of Object.entries({ ...lock.packages })) {
   for (const [name, range] of Object.entries(parent.optionalDependencies ?? {})) {
     const locked = resolved(at, name);
-    if (locked?.version !== undefined && (locked.version === exact(range) || exact(range) !== range))
+    if (
+      locked?.version !== undefined &&
+      (locked.version === exact(range) || exact(range) !== range)
+    )
       continue;
     const entry = entryFor(name, range, parent.dev === true);
     if (entry === undefined) {

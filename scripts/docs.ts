@@ -27,4 +27,6 @@ writeFileSync(
 );
 writeFileSync(SCHEMA, `${JSON.stringify(RUN_OUTPUT_SCHEMA, undefined, 2)}\n`);
 // As `npm run check` wants it.
-execFileSync(resolve(import.meta.dirname, '../node_modules/.bin/oxfmt'), [SCHEMA], { stdio: 'inherit' });
+execFileSync(resolve(import.meta.dirname, '../node_modules/.bin/oxfmt'), [SCHEMA], {
+  stdio: 'inherit',
+});

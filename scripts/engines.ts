@@ -16,18 +16,32 @@ interface Engine {
 }
 
 const ENGINES: Readonly<Record<string, Engine>> = {
-  deltalake: { packages: ['deltalake==1.6.6', 'pyarrow==25.0.0', 'pandas==3.0.6'], isQuick: true },
-  duckdb: {
-    packages: ['duckdb==1.5.5', 'duckdb-extension-delta==1.5.5', 'duckdb-extension-httpfs==1.5.5'],
+  deltalake: {
+    packages: ['deltalake==1.6.6', 'pyarrow==25.0.0', 'pandas==3.0.6'],
     isQuick: true,
   },
-  polars: { packages: ['polars==2.1.0', 'deltalake==1.6.6', 'pyarrow==25.0.0'], isQuick: false },
+  duckdb: {
+    packages: [
+      'duckdb==1.5.5',
+      'duckdb-extension-delta==1.5.5',
+      'duckdb-extension-httpfs==1.5.5',
+    ],
+    isQuick: true,
+  },
+  polars: {
+    packages: ['polars==2.1.0', 'deltalake==1.6.6', 'pyarrow==25.0.0'],
+    isQuick: false,
+  },
   chdb: { packages: ['chdb==4.4.0'], isQuick: false },
   daft: { packages: ['daft[deltalake]==0.7.26', 'deltalake==1.6.6'], isQuick: false },
   spark: { packages: ['pyspark==4.2.0'], isQuick: false },
 };
 
-async function run(command: string, args: readonly string[], env = process.env): Promise<boolean> {
+async function run(
+  command: string,
+  args: readonly string[],
+  env = process.env,
+): Promise<boolean> {
   const child = spawn(command, args, { stdio: 'inherit', cwd: ROOT, env });
   const [code] = (await once(child, 'close').catch(() => [1])) as [number | null];
   return code === 0;
@@ -45,7 +59,8 @@ for (const [name, engine] of Object.entries(ENGINES)) {
     continue;
   }
   const venv = await openVenv(name, engine.packages);
-  if ('bin' in venv) process.env[`ENGINE_${name.toUpperCase()}`] = join(venv.bin, 'python');
+  if ('bin' in venv)
+    process.env[`ENGINE_${name.toUpperCase()}`] = join(venv.bin, 'python');
   else missing.push(name);
 }
 for (const name of missing) process.stdout.write(`could not be installed: ${name}\n`);

@@ -27,16 +27,23 @@ export async function startLiveMirror(scratch: string): Promise<LiveMirror> {
     }
   };
   try {
-    const sandbox = start(['sandbox', '--port', '0', '--parties', '5', '--entries', '50', '--json'], {
-      DATA_DIR: join(scratch, 'sandbox'),
-    });
+    const sandbox = start(
+      ['sandbox', '--port', '0', '--parties', '5', '--entries', '50', '--json'],
+      {
+        DATA_DIR: join(scratch, 'sandbox'),
+      },
+    );
     children.push(sandbox);
     let said = '';
     sandbox.stdout?.setEncoding('utf8').on('data', (text: string) => (said += text));
     while (!said.includes('"genesis"')) await sleep(100);
     const { url: source } = JSON.parse(said) as { url: string };
     const port = 18_090 + (process.pid % 1_000);
-    const up = start(['up'], { SOURCE_URL: source, DATA_DIR: join(scratch, 'data'), API_PORT: String(port) });
+    const up = start(['up'], {
+      SOURCE_URL: source,
+      DATA_DIR: join(scratch, 'data'),
+      API_PORT: String(port),
+    });
     children.push(up);
     up.stdout?.resume();
     const url = `http://127.0.0.1:${port}`;
@@ -52,7 +59,10 @@ export async function startLiveMirror(scratch: string): Promise<LiveMirror> {
   }
 }
 
-function start(args: readonly string[], env: Readonly<Record<string, string>>): ChildProcess {
+function start(
+  args: readonly string[],
+  env: Readonly<Record<string, string>>,
+): ChildProcess {
   return spawn(process.execPath, ['bin/ledger-mirror.js', ...args], {
     cwd: ROOT,
     env: { ...process.env, ...env },
@@ -62,7 +72,9 @@ function start(args: readonly string[], env: Readonly<Record<string, string>>): 
 
 async function databaseOf(folder: string): Promise<string> {
   const password = await readFile(join(folder, 'password'), 'utf8');
-  const [, , , port = ''] = (await readFile(join(folder, 'cluster/postmaster.pid'), 'utf8')).split('\n');
+  const [, , , port = ''] = (
+    await readFile(join(folder, 'cluster/postmaster.pid'), 'utf8')
+  ).split('\n');
   return `postgresql://ledger_mirror:${password.trim()}@127.0.0.1:${port.trim()}/postgres`;
 }
 
@@ -74,7 +86,8 @@ async function untilComplete(url: string): Promise<string> {
       () => '',
     );
     if (text.includes('last_success_timestamp_seconds{kind="nightly"}')) return text;
-    if (performance.now() > limitMs) throw new Error(`no complete night within ${READY_MAX_MS / 1000} s`);
+    if (performance.now() > limitMs)
+      throw new Error(`no complete night within ${READY_MAX_MS / 1000} s`);
     await sleep(1_000);
   }
 }

@@ -25,4 +25,5 @@ export async function pack(folder: string): Promise<Packed> {
   }
 }
 
-if (import.meta.main) process.stdout.write(`${(await pack(resolve(process.argv[2] ?? '.'))).filename}\n`);
+if (import.meta.main)
+  process.stdout.write(`${(await pack(resolve(process.argv[2] ?? '.'))).filename}\n`);

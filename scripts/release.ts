@@ -9,7 +9,9 @@ import { pack } from './package.ts';
 import { expect, ROOT, runSteps, succeed } from './steps.ts';
 
 const OUT = join(ROOT, 'release');
-const { version } = JSON.parse(await readFile(join(ROOT, 'package.json'), 'utf8')) as { version: string };
+const { version } = JSON.parse(await readFile(join(ROOT, 'package.json'), 'utf8')) as {
+  version: string;
+};
 const TARBALL = `ledger-mirror-${version}.tgz`;
 
 /** @returns the section of the changelog that stands for the version */
@@ -17,7 +19,9 @@ export function notesOf(changelog: string, wanted: string): string {
   const sections = changelog.split(/^## /m);
   const section = sections.find((text) => text.startsWith(`[${wanted}]`));
   if (section === undefined)
-    throw new Error(`CHANGELOG.md has no section [${wanted}]; rename [Unreleased] and add the date`);
+    throw new Error(
+      `CHANGELOG.md has no section [${wanted}]; rename [Unreleased] and add the date`,
+    );
   return section.slice(section.indexOf('\n')).trim();
 }
 
@@ -36,7 +40,10 @@ if (import.meta.main) {
       name: `release notes of ${version}`,
       run: async () => {
         const changelog = await readFile(join(ROOT, 'CHANGELOG.md'), 'utf8');
-        await writeFile(join(OUT, `notes-${version}.md`), `${notesOf(changelog, version)}\n`);
+        await writeFile(
+          join(OUT, `notes-${version}.md`),
+          `${notesOf(changelog, version)}\n`,
+        );
       },
     },
     {

@@ -86,7 +86,8 @@ async function dumpOn(client: PoolClient): Promise<string> {
   ];
   for (const { title, sql } of SECTIONS) {
     const { rows } = await client.query<{ line: string }>(sql);
-    if (rows.length > 0) parts.push(`-- ${title}`, ...rows.map(({ line }) => line.trimEnd()));
+    if (rows.length > 0)
+      parts.push(`-- ${title}`, ...rows.map(({ line }) => line.trimEnd()));
   }
   return `${parts.join('\n\n')}\n`;
 }

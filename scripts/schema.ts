@@ -28,8 +28,12 @@ await using stack = new AsyncDisposableStack();
 const dataDir = await mkdtemp(join(tmpdir(), 'ledger-mirror-schema-'));
 stack.defer(() => rm(dataDir, { recursive: true, force: true }));
 const signal = new AbortController().signal;
-const postgres = stack.use(await startEmbeddedPostgres({ dataDir, log: createLog('warn'), signal }));
-const warehouse = stack.use(openWarehouse({ url: postgres.connectionString, onIdleError: () => undefined }));
+const postgres = stack.use(
+  await startEmbeddedPostgres({ dataDir, log: createLog('warn'), signal }),
+);
+const warehouse = stack.use(
+  openWarehouse({ url: postgres.connectionString, onIdleError: () => undefined }),
+);
 await migrate(warehouse.db);
 const schema = await dumpSchema(warehouse.pool);
 await writeFile(PATH, schema);
@@ -39,5 +43,8 @@ const migrations = (await readdir(MIGRATIONS))
   .map((file) => file.slice(0, -3));
 const baseline = JSON.parse(await readFile(BASELINE, 'utf8')) as Baseline;
 if (isDeepStrictEqual(migrations.toSorted(), baseline.migrations)) {
-  await writeFile(BASELINE, `${JSON.stringify({ migrations, schema: schemaName(schema) }, null, 2)}\n`);
+  await writeFile(
+    BASELINE,
+    `${JSON.stringify({ migrations, schema: schemaName(schema) }, null, 2)}\n`,
+  );
 }

@@ -50,7 +50,9 @@ async function main(): Promise<void> {
     cwd: dir,
   });
   const stop = new AbortController();
-  const app = stack.use(await openApp({ config, log: createLog('silent'), signal: stop.signal }));
+  const app = stack.use(
+    await openApp({ config, log: createLog('silent'), signal: stop.signal }),
+  );
   stack.defer(() => stop.abort());
   await app.jobWorker.startAndRegister();
   const api = stack.use(await startApi(app));
@@ -89,7 +91,9 @@ async function firstNight(view: ConsolePage, sandbox: Sandbox): Promise<void> {
   );
   await page.getByRole('button', { name: 'Run now' }).click();
   await page.getByRole('dialog').getByRole('button', { name: 'Start' }).click();
-  await page.locator('#now .line', { hasText: /ledgers \d\d/ }).waitFor({ timeout: NIGHT_MS });
+  await page
+    .locator('#now .line', { hasText: /ledgers \d\d/ })
+    .waitFor({ timeout: NIGHT_MS });
   await sleep(SETTLE_MS);
   await take(view, 'console-running');
   held.resolve();
@@ -146,7 +150,10 @@ async function party(view: ConsolePage, app: App, url: string): Promise<void> {
 }
 
 async function phone(url: string): Promise<void> {
-  await using view = await openPage({ colorScheme: 'dark', viewport: { width: 390, height: 844 } });
+  await using view = await openPage({
+    colorScheme: 'dark',
+    viewport: { width: 390, height: 844 },
+  });
   await view.page.goto(url);
   await view.page.getByRole('heading', { name: WHOLE }).waitFor();
   await view.page.locator('#streams article').nth(2).waitFor();
@@ -170,7 +177,8 @@ async function tellSizes(): Promise<void> {
   for (const name of (await readdir(IMAGES)).toSorted()) {
     const { size } = await stat(join(IMAGES, name));
     process.stdout.write(`${name} ${Math.round(size / 1_000)} kB\n`);
-    if (size > IMAGE_BYTES_MAX) throw new Error(`${name} is larger than ${IMAGE_BYTES_MAX} bytes`);
+    if (size > IMAGE_BYTES_MAX)
+      throw new Error(`${name} is larger than ${IMAGE_BYTES_MAX} bytes`);
   }
 }
 

@@ -55,7 +55,9 @@ export async function command(
   });
   child.stdin.on('error', () => undefined).end(stdin ?? '');
   return new Promise((settle) => {
-    child.on('error', (error) => settle({ code: 127, stdout, output: `${name}: ${error.message}` }));
+    child.on('error', (error) =>
+      settle({ code: 127, stdout, output: `${name}: ${error.message}` }),
+    );
     child.on('close', (code, signal) => {
       const end = signal === null ? '' : `\n${name} was stopped by ${signal}`;
       settle({ code: code ?? 137, stdout, output: output + end });
@@ -70,7 +72,8 @@ export async function succeed(
   options?: CommandOptions,
 ): Promise<string> {
   const { code, stdout, output } = await command(name, args, options);
-  if (code !== 0) throw new Error(`${name} ${args.join(' ')} ended with exit code ${code}\n${output}`);
+  if (code !== 0)
+    throw new Error(`${name} ${args.join(' ')} ended with exit code ${code}\n${output}`);
   return stdout;
 }
 
@@ -100,6 +103,8 @@ export async function runSteps(steps: readonly Step[]): Promise<void> {
       process.stdout.write(`${lines.map((line) => `        ${line}`).join('\n')}\n`);
     }
   }
-  process.stdout.write(`${counts.ok} passed, ${counts.FAILED} failed, ${counts['not run']} not run\n`);
+  process.stdout.write(
+    `${counts.ok} passed, ${counts.FAILED} failed, ${counts['not run']} not run\n`,
+  );
   process.exitCode = counts.FAILED === 0 ? 0 : 1;
 }

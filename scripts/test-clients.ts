@@ -136,11 +136,27 @@ try {
       run: async () => {
         await need('openapi-typescript');
         const MIRROR = await live();
-        await succeed('openapi-typescript', [document, '--output', join(scratch, 'schema.d.ts')]);
+        await succeed('openapi-typescript', [
+          document,
+          '--output',
+          join(scratch, 'schema.d.ts'),
+        ]);
         const file = join(scratch, 'client.ts');
         await writeFile(file, TYPESCRIPT);
-        const flags = ['--noEmit', '--strict', '--target', 'es2024', '--module', 'nodenext'];
-        const types = ['--types', 'node', '--typeRoots', join(ROOT, 'node_modules/@types')];
+        const flags = [
+          '--noEmit',
+          '--strict',
+          '--target',
+          'es2024',
+          '--module',
+          'nodenext',
+        ];
+        const types = [
+          '--types',
+          'node',
+          '--typeRoots',
+          join(ROOT, 'node_modules/@types'),
+        ];
         await writeFile(join(scratch, 'package.json'), '{"type":"module"}');
         await succeed(join(ROOT, 'node_modules/.bin/tsc'), [
           ...flags,
@@ -159,7 +175,10 @@ try {
         await need('openapi-python-client');
         const MIRROR = await live();
         const CLIENT = join(scratch, 'python');
-        await writeFile(join(scratch, 'config.yaml'), 'package_name_override: ledger_mirror_client\n');
+        await writeFile(
+          join(scratch, 'config.yaml'),
+          'package_name_override: ledger_mirror_client\n',
+        );
         await succeed('openapi-python-client', [
           'generate',
           '--path',
@@ -171,7 +190,9 @@ try {
           '--meta',
           'setup',
         ]);
-        const said = await succeed(PYTHON, ['-c', PYTHON_CLIENT], { env: { MIRROR, CLIENT } });
+        const said = await succeed(PYTHON, ['-c', PYTHON_CLIENT], {
+          env: { MIRROR, CLIENT },
+        });
         expect(said.trim() === 'succeeded complete False', said);
       },
     },
@@ -188,7 +209,12 @@ try {
           ['sql-clients.md', 'check-us.md'].map((page) => blockOf(page, 'sql')),
         );
         await succeed('psql', [mirror?.databaseUrl ?? '', '--command', grant]);
-        const found = await succeed('psql', [mirror?.databaseUrl ?? '', '--tuples-only', '--command', check]);
+        const found = await succeed('psql', [
+          mirror?.databaseUrl ?? '',
+          '--tuples-only',
+          '--command',
+          check,
+        ]);
         expect(found.trim() === '', found);
       },
     },
@@ -196,7 +222,8 @@ try {
       name: 'pandas, connectorx and ADBC read the views to the last digit',
       run: async () => {
         const venv = await openVenv('bi', BI_PACKAGES);
-        if ('missing' in venv) throw new NotRun(`BI clients cannot be installed: ${venv.missing}`);
+        if ('missing' in venv)
+          throw new NotRun(`BI clients cannot be installed: ${venv.missing}`);
         await live();
         const env = { MIRROR_DATABASE: mirror?.databaseUrl };
         await succeed(join(venv.bin, 'python'), ['-c', BI_CLIENTS], { env });

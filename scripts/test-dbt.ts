@@ -36,9 +36,15 @@ const scratch = await mkdtemp(join(tmpdir(), 'ledger-mirror-dbt-'));
 stack.defer(() => rm(scratch, { recursive: true, force: true }));
 const signal = new AbortController().signal;
 const postgres = stack.use(
-  await startEmbeddedPostgres({ dataDir: join(scratch, 'data'), log: createLog('warn'), signal }),
+  await startEmbeddedPostgres({
+    dataDir: join(scratch, 'data'),
+    log: createLog('warn'),
+    signal,
+  }),
 );
-const warehouse = stack.use(openWarehouse({ url: postgres.connectionString, onIdleError: () => undefined }));
+const warehouse = stack.use(
+  openWarehouse({ url: postgres.connectionString, onIdleError: () => undefined }),
+);
 const { pool } = warehouse;
 const objects = openFileStore(join(scratch, 'objects'));
 
@@ -82,7 +88,10 @@ async function install(): Promise<void> {
   );
   await mkdir(folder, { recursive: true });
   for await (const file of glob(
-    join(venv.bin, '../lib/*/site-packages/duckdb_extension_delta/extensions/*/*.duckdb_extension'),
+    join(
+      venv.bin,
+      '../lib/*/site-packages/duckdb_extension_delta/extensions/*/*.duckdb_extension',
+    ),
   ))
     await cp(file, join(folder, 'delta.duckdb_extension'));
   await succeed('cp', [`${PROJECT}/profiles.example.yml`, join(scratch, 'profiles.yml')]);
@@ -92,7 +101,9 @@ async function install(): Promise<void> {
 /** An analyst as a warehouse has one: reads the views, writes to a schema of its own. */
 async function prepare(): Promise<void> {
   await migrate(warehouse.db);
-  await pool.query(`create role analyst login password '${PASSWORD}' in role mirror_reader`);
+  await pool.query(
+    `create role analyst login password '${PASSWORD}' in role mirror_reader`,
+  );
   await pool.query('create schema analytics authorization analyst');
   await pool.query(
     `insert into mirror.runs (run_id, kind, subject, state, verdict, started_at, finished_at)
@@ -116,7 +127,9 @@ async function load(
   sent: readonly Sent[],
   open = false,
 ): Promise<void> {
-  const rows = sent.map((entry) => row13({ from: PARTY_A, to: PARTY_B, type: 'TRANSFER', ...entry }, party));
+  const rows = sent.map((entry) =>
+    row13({ from: PARTY_A, to: PARTY_B, type: 'TRANSFER', ...entry }, party),
+  );
   await publish(pool, objects, { party, from, to, open, header: HEADER_13, rows });
   await loadAll({ repository: new LoadStore(warehouse), objects }, signal);
   await buildLake(
@@ -139,7 +152,8 @@ async function volume(target: Target): Promise<string> {
   const columns = `cast(day as text), asset_id, transfer_type, entries, cast(quantity as text), quantity_text`;
   const line = `concat_ws(' ', ${columns})`;
   const sql = `select coalesce(string_agg(${line}, chr(10) order by ${line}), '') as text from analytics.daily_transfer_volume`;
-  if (target === 'postgres') return (await pool.query<{ text: string }>(sql)).rows[0]?.text ?? '';
+  if (target === 'postgres')
+    return (await pool.query<{ text: string }>(sql)).rows[0]?.text ?? '';
   const script = `import duckdb, sys; print(duckdb.connect(sys.argv[1]).sql(sys.argv[2]).fetchone()[0])`;
   return (await succeed(join(bin, 'python'), ['-c', script, duckdbFile, sql])).trimEnd();
 }
@@ -152,7 +166,10 @@ async function rebuilt(target: Target, what: string): Promise<string> {
   expect(incremental !== before, `${what}: nothing changed`);
   await dbt(target, 'build', '--full-refresh', '--select', '+daily_transfer_volume+');
   const full = await volume(target);
-  expect(incremental === full, `${what}: built in steps\n${incremental}\nbuilt anew\n${full}`);
+  expect(
+    incremental === full,
+    `${what}: built in steps\n${incremental}\nbuilt anew\n${full}`,
+  );
   return full;
 }
 
@@ -167,12 +184,18 @@ async function countedOfB(): Promise<string> {
 function onBoth(name: string, work: (target: Target) => Promise<string>): Step[] {
   let onPostgres = '';
   return [
-    { name: `${name}: the warehouse`, run: async () => void (onPostgres = await work('postgres')) },
+    {
+      name: `${name}: the warehouse`,
+      run: async () => void (onPostgres = await work('postgres')),
+    },
     {
       name: `${name}: the lake`,
       run: async () => {
         const onLake = await work('lake');
-        expect(onLake === onPostgres, `the lake says\n${onLake}\nthe warehouse says\n${onPostgres}`);
+        expect(
+          onLake === onPostgres,
+          `the lake says\n${onLake}\nthe warehouse says\n${onPostgres}`,
+        );
       },
     },
   ];
@@ -184,15 +207,23 @@ function change(name: string, work: () => Promise<void>): Step {
 
 await runSteps([
   change('dbt, pinned, in an environment of its own', install),
-  change("B alone is mirrored in May: the entries from A are counted in B's ledger", async () => {
-    await prepare();
-    await load(PARTY_B, MAY, [
-      SHARED,
-      { ...SHARED, quantity: `1${'0'.repeat(37)}` },
-      { ...SHARED, quantity: '9'.repeat(38) },
-    ]);
-    await load(PARTY_A, JUNE, [{ time: '2023-06-02 10:00:00+00', quantity: '3' }], true);
-  }),
+  change(
+    "B alone is mirrored in May: the entries from A are counted in B's ledger",
+    async () => {
+      await prepare();
+      await load(PARTY_B, MAY, [
+        SHARED,
+        { ...SHARED, quantity: `1${'0'.repeat(37)}` },
+        { ...SHARED, quantity: '9'.repeat(38) },
+      ]);
+      await load(
+        PARTY_A,
+        JUNE,
+        [{ time: '2023-06-02 10:00:00+00', quantity: '3' }],
+        true,
+      );
+    },
+  ),
   ...onBoth('dbt build: models and tests', async (target) => {
     await dbt(target, 'build');
     const held = await volume(target);
@@ -213,12 +244,26 @@ await runSteps([
     load(PARTY_A, JUNE, [{ time: '2023-06-05 10:00:00+00', quantity: '4' }]),
   ),
   ...onBoth('incremental equals full refresh', (target) => rebuilt(target, 'replaced')),
-  change("a late load of the sender, whose rows are counted instead of the receiver's", async () => {
-    expect((await countedOfB()) === '3', `the receiver's rows are counted at first: ${await countedOfB()}`);
-    await load(PARTY_A, MAY, [SHARED, { time: '2023-05-09 10:00:00+00', quantity: '11' }]);
-    expect((await countedOfB()) === '0', `the receiver's rows are counted no longer: ${await countedOfB()}`);
-  }),
-  ...onBoth('incremental equals full refresh after it', (target) => rebuilt(target, 'late')),
+  change(
+    "a late load of the sender, whose rows are counted instead of the receiver's",
+    async () => {
+      expect(
+        (await countedOfB()) === '3',
+        `the receiver's rows are counted at first: ${await countedOfB()}`,
+      );
+      await load(PARTY_A, MAY, [
+        SHARED,
+        { time: '2023-05-09 10:00:00+00', quantity: '11' },
+      ]);
+      expect(
+        (await countedOfB()) === '0',
+        `the receiver's rows are counted no longer: ${await countedOfB()}`,
+      );
+    },
+  ),
+  ...onBoth('incremental equals full refresh after it', (target) =>
+    rebuilt(target, 'late'),
+  ),
   ...onBoth('dbt docs generate', async (target) => {
     await dbt(target, 'docs', 'generate');
     return '';

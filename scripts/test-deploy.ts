@@ -36,7 +36,15 @@ async function validateChart(): Promise<void> {
   for (const tool of ['helm', 'kubernetes-validate']) await need(tool);
   for (const name of VALUES) {
     for (const upgrade of [[], ['--is-upgrade']]) {
-      const args = ['template', 'mirror', CHART, ...valuesOf(name), '--kube-version', KUBERNETES, ...upgrade];
+      const args = [
+        'template',
+        'mirror',
+        CHART,
+        ...valuesOf(name),
+        '--kube-version',
+        KUBERNETES,
+        ...upgrade,
+      ];
       const file = join(scratch, `${name}.yaml`);
       await writeFile(file, await succeed('helm', args));
       await succeed('kubernetes-validate', ['--strict', file]);
@@ -47,7 +55,13 @@ async function validateChart(): Promise<void> {
 /** A chart without what it needs must not be installed with guesses. */
 async function refuseEmptyValues(): Promise<void> {
   await need('helm');
-  const { code, output } = await command('helm', ['template', 'mirror', CHART, '--kube-version', KUBERNETES]);
+  const { code, output } = await command('helm', [
+    'template',
+    'mirror',
+    CHART,
+    '--kube-version',
+    KUBERNETES,
+  ]);
   expect(code !== 0 && output.includes('settings.SOURCE_URL: give the URL'), output);
 }
 
@@ -62,9 +76,16 @@ async function verifyUnits(): Promise<void> {
     await writeFile(
       join(folder, name),
       // Quoted: a checkout may lie on a path with a space.
-      text.replace('/usr/local/bin/ledger-mirror', `"${join(ROOT, 'bin/ledger-mirror.js')}"`),
+      text.replace(
+        '/usr/local/bin/ledger-mirror',
+        `"${join(ROOT, 'bin/ledger-mirror.js')}"`,
+      ),
     );
-    const { code, output } = await command('systemd-analyze', ['verify', '--man=no', join(folder, name)]);
+    const { code, output } = await command('systemd-analyze', [
+      'verify',
+      '--man=no',
+      join(folder, name),
+    ]);
     const ours = output.split('\n').filter((line) => line.includes(name));
     expect(code === 0 && ours.length === 0, output);
   }
@@ -81,23 +102,34 @@ interface Dashboard {
 
 async function checkExpressions(): Promise<void> {
   expect(scraped !== '', 'nothing was scraped');
-  const served = new Set([...scraped.matchAll(/^# TYPE (\w+) (\w+)$/gm)].map(([, name]) => name ?? ''));
+  const served = new Set(
+    [...scraped.matchAll(/^# TYPE (\w+) (\w+)$/gm)].map(([, name]) => name ?? ''),
+  );
   const dashboard = JSON.parse(
     await readFile(join(ROOT, 'deploy/monitoring/dashboard.json'), 'utf8'),
   ) as Dashboard;
   const rules = await readFile(join(ROOT, 'deploy/monitoring/alerts.yaml'), 'utf8');
-  const texts = [...dashboard.panels.flatMap(({ targets }) => targets.map(({ expr }) => expr)), rules];
+  const texts = [
+    ...dashboard.panels.flatMap(({ targets }) => targets.map(({ expr }) => expr)),
+    rules,
+  ];
   const named = texts.flatMap((text) =>
     [...text.matchAll(/\b(?:ledger_mirror|process)_\w+/g)].map(([name]) => name),
   );
   const unknown = named.filter(
-    (name) => !served.has(name) && !served.has(name.replace(/_(?:bucket|sum|count)$/, '')),
+    (name) =>
+      !served.has(name) && !served.has(name.replace(/_(?:bucket|sum|count)$/, '')),
   );
-  expect(named.length > 25 && unknown.length === 0, `not in a scrape: ${unknown.join(', ')}`);
+  expect(
+    named.length > 25 && unknown.length === 0,
+    `not in a scrape: ${unknown.join(', ')}`,
+  );
   await need('promtool');
   // Grafana's expressions as rules: promtool reads their grammar.
   const records = dashboard.panels.flatMap(({ targets }) =>
-    targets.map(({ expr }) => `      - record: a:b\n        expr: ${JSON.stringify(expr)}\n`),
+    targets.map(
+      ({ expr }) => `      - record: a:b\n        expr: ${JSON.stringify(expr)}\n`,
+    ),
   );
   const file = join(scratch, 'dashboard.yaml');
   await writeFile(
@@ -113,19 +145,29 @@ try {
       name: 'helm lint --strict',
       run: async () => {
         await need('helm');
-        for (const name of VALUES) await succeed('helm', ['lint', '--strict', CHART, ...valuesOf(name)]);
+        for (const name of VALUES)
+          await succeed('helm', ['lint', '--strict', CHART, ...valuesOf(name)]);
       },
     },
     { name: 'helm template | kubernetes-validate --strict', run: validateChart },
-    { name: 'the chart refuses to be installed without a source', run: refuseEmptyValues },
+    {
+      name: 'the chart refuses to be installed without a source',
+      run: refuseEmptyValues,
+    },
     { name: 'systemd-analyze verify', run: verifyUnits },
     {
       name: 'promtool check rules and test rules',
       run: async () => {
         await need('promtool');
-        await cp(join(ROOT, 'deploy/monitoring'), join(scratch, 'rules'), { recursive: true });
-        await succeed('promtool', ['check', 'rules', 'alerts.yaml'], { cwd: join(scratch, 'rules') });
-        await succeed('promtool', ['test', 'rules', 'alerts.test.yaml'], { cwd: join(scratch, 'rules') });
+        await cp(join(ROOT, 'deploy/monitoring'), join(scratch, 'rules'), {
+          recursive: true,
+        });
+        await succeed('promtool', ['check', 'rules', 'alerts.yaml'], {
+          cwd: join(scratch, 'rules'),
+        });
+        await succeed('promtool', ['test', 'rules', 'alerts.test.yaml'], {
+          cwd: join(scratch, 'rules'),
+        });
       },
     },
     {
@@ -137,7 +179,10 @@ try {
         await succeed('promtool', ['check', 'metrics'], { stdin: scraped });
       },
     },
-    { name: 'every metric of the dashboard and the rules is in that scrape', run: checkExpressions },
+    {
+      name: 'every metric of the dashboard and the rules is in that scrape',
+      run: checkExpressions,
+    },
     {
       name: 'actionlint',
       run: async () => {

@@ -4,7 +4,15 @@
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { chmod, mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
+import {
+  chmod,
+  mkdir,
+  mkdtemp,
+  readdir,
+  readFile,
+  rm,
+  writeFile,
+} from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -43,15 +51,32 @@ for (const folder of [real, played]) await chmod(join(folder, 'ledger-mirror'), 
 let mirrors = 0;
 const sandbox = spawn(
   process.execPath,
-  ['bin/ledger-mirror.js', 'sandbox', '--port', '0', '--parties', '3', '--entries', '30', '--json'],
-  { cwd: ROOT, env: { ...process.env, DATA_DIR: scratch }, stdio: ['ignore', 'pipe', 'inherit'] },
+  [
+    'bin/ledger-mirror.js',
+    'sandbox',
+    '--port',
+    '0',
+    '--parties',
+    '3',
+    '--entries',
+    '30',
+    '--json',
+  ],
+  {
+    cwd: ROOT,
+    env: { ...process.env, DATA_DIR: scratch },
+    stdio: ['ignore', 'pipe', 'inherit'],
+  },
 );
 let said = '';
 sandbox.stdout.setEncoding('utf8').on('data', (text: string) => (said += text));
 while (!said.includes('"genesis"') && sandbox.exitCode === null) await sleep(100);
 const { url } = JSON.parse(said) as { url: string };
 
-function environment(folder: string, more: Readonly<Record<string, string>> = {}): Record<string, string> {
+function environment(
+  folder: string,
+  more: Readonly<Record<string, string>> = {},
+): Record<string, string> {
   mirrors += 1;
   return {
     PATH: `${folder}:${process.env['PATH'] ?? ''}`,
@@ -80,7 +105,8 @@ async function play(
 /** @returns the Python that has the orchestrators */
 async function openPython(): Promise<string> {
   const venv = await openVenv('orchestrators', ORCHESTRATORS);
-  if ('missing' in venv) throw new NotRun(`the orchestrators cannot be installed: ${venv.missing}`);
+  if ('missing' in venv)
+    throw new NotRun(`the orchestrators cannot be installed: ${venv.missing}`);
   return join(venv.bin, 'python');
 }
 
@@ -98,8 +124,13 @@ print("STATE", ledger_mirror().test().state)
 /** In a home of its own: Airflow keeps its runs in a database there. */
 async function runDag(env: Record<string, string>): ReturnType<typeof command> {
   const AIRFLOW_HOME = await mkdtemp(join(scratch, 'airflow-'));
-  const settings = { AIRFLOW__CORE__LOAD_EXAMPLES: 'False', AIRFLOW__CORE__DAGS_FOLDER: EXAMPLES };
-  return command(await openPython(), ['-c', RUN_DAG], { env: { ...env, ...settings, AIRFLOW_HOME } });
+  const settings = {
+    AIRFLOW__CORE__LOAD_EXAMPLES: 'False',
+    AIRFLOW__CORE__DAGS_FOLDER: EXAMPLES,
+  };
+  return command(await openPython(), ['-c', RUN_DAG], {
+    env: { ...env, ...settings, AIRFLOW_HOME },
+  });
 }
 
 const CRON = join(EXAMPLES, 'cron.sh');
@@ -109,7 +140,9 @@ try {
     {
       name: 'cron: a complete night says nothing and ends in 0',
       run: async () => {
-        const { code, stdout, output } = await command('sh', [CRON], { env: environment(real) });
+        const { code, stdout, output } = await command('sh', [CRON], {
+          env: environment(real),
+        });
         expect(code === 0 && stdout === '', output);
       },
     },
@@ -129,7 +162,10 @@ try {
       run: async () => {
         const { env, calls } = await play([2, 0]);
         const { code, stdout } = await command('sh', [CRON], { env });
-        expect(code === 2 && stdout.includes('"runId":"run-7"') && (await calls()) === 1, stdout);
+        expect(
+          code === 2 && stdout.includes('"runId":"run-7"') && (await calls()) === 1,
+          stdout,
+        );
       },
     },
     {
@@ -138,9 +174,11 @@ try {
         const env = environment(real, { EXPORT_COMPRESSION: 'gzip' });
         expect((await command('sh', [CRON], { env })).code === 0, 'no complete night');
         const page = await readFile(join(ROOT, 'docs/guides/check-us.md'), 'utf8');
-        const [, program = ''] = /```python check-objects\.py\n(.*?)```/s.exec(page) ?? [];
+        const [, program = ''] =
+          /```python check-objects\.py\n(.*?)```/s.exec(page) ?? [];
         const store = join(env['DATA_DIR'] ?? '', 'objects');
-        const check = (): ReturnType<typeof command> => command('python3', ['-c', program, store], { env });
+        const check = (): ReturnType<typeof command> =>
+          command('python3', ['-c', program, store], { env });
         const { code, stdout, output } = await check();
         expect(code === 0 && /^[0-9a-f]{64} \d+$/m.test(stdout), output);
         const [object = ''] = (await readdir(store, { recursive: true })).filter((name) =>
@@ -150,7 +188,10 @@ try {
         bytes.writeUInt8(bytes.readUInt8(20) ^ 1, 20);
         await writeFile(join(store, object), bytes);
         const changed = await check();
-        expect(changed.code === 1 && changed.output.includes('stored bytes differ'), changed.output);
+        expect(
+          changed.code === 1 && changed.output.includes('stored bytes differ'),
+          changed.output,
+        );
       },
     },
     {
@@ -173,7 +214,12 @@ try {
       run: async () => {
         const { env, calls } = await play([2, 0]);
         const { code, stdout, output } = await materialize(env);
-        expect(code === 3 && stdout.includes('run-7 ended incomplete') && (await calls()) === 1, output);
+        expect(
+          code === 3 &&
+            stdout.includes('run-7 ended incomplete') &&
+            (await calls()) === 1,
+          output,
+        );
       },
     },
     {

@@ -29,7 +29,10 @@ const environment = {
 };
 const SANDBOX = ['compose', '--env-file', 'sandbox.env'];
 
-function docker(args: readonly string[], env: Readonly<Record<string, string>> = {}): Promise<string> {
+function docker(
+  args: readonly string[],
+  env: Readonly<Record<string, string>> = {},
+): Promise<string> {
   return succeed('docker', args, { env: { ...environment, ...env } });
 }
 
@@ -38,21 +41,29 @@ function compose(...args: readonly string[]): Promise<string> {
 }
 
 async function needEngine(): Promise<void> {
-  const { code, output } = await command('docker', ['info', '--format', '{{.ServerVersion}}'], {
-    timeoutMs: 10_000,
-  });
-  if (code !== 0) throw new NotRun(`no Docker engine answers: ${output.trim().split('\n').at(-1)}`);
+  const { code, output } = await command(
+    'docker',
+    ['info', '--format', '{{.ServerVersion}}'],
+    {
+      timeoutMs: 10_000,
+    },
+  );
+  if (code !== 0)
+    throw new NotRun(`no Docker engine answers: ${output.trim().split('\n').at(-1)}`);
 }
 
 /** The image that a file names, or the one that stands for it. */
 async function needImage(variable: string, file: string): Promise<void> {
   await needEngine();
   const text = await readFile(join(ROOT, file), 'utf8');
-  const named = new RegExp(`(?:ARG ${variable}=|\\$\\{${variable}:-)([^}\\s]+)`).exec(text)?.[1];
+  const named = new RegExp(`(?:ARG ${variable}=|\\$\\{${variable}:-)([^}\\s]+)`).exec(
+    text,
+  )?.[1];
   const image = process.env[variable] ?? named ?? variable;
   if ((await command('docker', ['image', 'inspect', image])).code === 0) return;
   const { code, output } = await command('docker', ['pull', '--quiet', image]);
-  if (code !== 0) throw new NotRun(`cannot pull ${image}: ${output.trim().split('\n').at(-1)}`);
+  if (code !== 0)
+    throw new NotRun(`cannot pull ${image}: ${output.trim().split('\n').at(-1)}`);
 }
 
 async function needBuilt(): Promise<void> {
@@ -70,7 +81,8 @@ async function needStores(): Promise<void> {
 async function until(what: string, isSo: () => Promise<boolean>): Promise<void> {
   const limitMs = performance.now() + WAIT_MAX_MS;
   while (!(await isSo().catch(() => false))) {
-    if (performance.now() > limitMs) throw new Error(`${what}: not within ${WAIT_MAX_MS / 1000} s`);
+    if (performance.now() > limitMs)
+      throw new Error(`${what}: not within ${WAIT_MAX_MS / 1000} s`);
     await sleep(500);
   }
 }
@@ -87,7 +99,14 @@ async function runs(): Promise<readonly RunDocument[]> {
 }
 
 async function nightly(): Promise<void> {
-  const text = await compose('exec', '-T', 'worker', 'ledger-mirror', 'nightly', '--json');
+  const text = await compose(
+    'exec',
+    '-T',
+    'worker',
+    'ledger-mirror',
+    'nightly',
+    '--json',
+  );
   const { verdict } = JSON.parse(text) as RunDocument;
   expect(verdict === 'complete', `the night ended ${verdict}`);
 }
@@ -107,21 +126,46 @@ async function stopAtOnce(): Promise<{ exitCode: string; seconds: number }> {
   const startedMs = performance.now();
   await docker(['stop', '--time', String(GRACE_SECONDS), name]);
   const seconds = (performance.now() - startedMs) / 1000;
-  const exitCode = (await docker(['inspect', '--format', '{{.State.ExitCode}}', name])).trim();
+  const exitCode = (
+    await docker(['inspect', '--format', '{{.State.ExitCode}}', name])
+  ).trim();
   await docker(['rm', name]);
   return { exitCode, seconds };
 }
 
 async function publishedApi(): Promise<void> {
   const name = `${RUN}-up`;
-  const source = ['--env', 'SOURCE_URL=http://127.0.0.1:9', '--env', 'FIRST_RUN=scheduled'];
+  const source = [
+    '--env',
+    'SOURCE_URL=http://127.0.0.1:9',
+    '--env',
+    'FIRST_RUN=scheduled',
+  ];
   const refused = await command('docker', ['run', '--rm', ...source, IMAGE]);
-  expect(refused.code === 1 && refused.output.includes('API_TOKEN is not set'), refused.output);
-  expect(!refused.output.includes('Postgres'), `a database was started first:\n${refused.output}`);
+  expect(
+    refused.code === 1 && refused.output.includes('API_TOKEN is not set'),
+    refused.output,
+  );
+  expect(
+    !refused.output.includes('Postgres'),
+    `a database was started first:\n${refused.output}`,
+  );
   const published = ['--publish', '127.0.0.1:18081:8080', '--env', `API_TOKEN=${TOKEN}`];
-  await docker(['run', '--detach', '--read-only', '--name', name, ...source, ...published, IMAGE]);
+  await docker([
+    'run',
+    '--detach',
+    '--read-only',
+    '--name',
+    name,
+    ...source,
+    ...published,
+    IMAGE,
+  ]);
   try {
-    await until('the published port answers', async () => (await fetch('http://127.0.0.1:18081/healthz')).ok);
+    await until(
+      'the published port answers',
+      async () => (await fetch('http://127.0.0.1:18081/healthz')).ok,
+    );
     const status = (await fetch('http://127.0.0.1:18081/mirror/status')).status;
     expect(status === 401, `without the token: ${status}`);
   } finally {
@@ -142,7 +186,10 @@ async function analystReads(): Promise<void> {
       '--command',
       sql,
     );
-  expect(Number(await query('select count(*) from mirror.entries')) > 0, 'the analyst sees no entries');
+  expect(
+    Number(await query('select count(*) from mirror.entries')) > 0,
+    'the analyst sees no entries',
+  );
   const written = await query('delete from mirror.ledger_entries').then(
     () => 'allowed',
     (error: Error) => error.message,
@@ -169,7 +216,10 @@ async function upgrade(): Promise<void> {
   const env = { MIRROR_VERSION: 'image-test-next' };
   await docker(['tag', IMAGE, 'ledger-mirror:image-test-next']);
   await docker([...SANDBOX, 'up', '--detach', '--no-build', '--wait'], env);
-  const images = await docker([...SANDBOX, 'ps', '--format', '{{.Image}}', 'worker'], env);
+  const images = await docker(
+    [...SANDBOX, 'ps', '--format', '{{.Image}}', 'worker'],
+    env,
+  );
   expect(images.includes('image-test-next'), images);
   await nightly();
 }
@@ -177,16 +227,36 @@ async function upgrade(): Promise<void> {
 async function proxied(): Promise<void> {
   await needStores();
   await needImage('PROXY_IMAGE', 'compose.proxy.yaml');
-  const files = ['-f', 'docker-compose.yml', '-f', 'compose.sandbox.yaml', '-f', 'compose.proxy.yaml'];
+  const files = [
+    '-f',
+    'docker-compose.yml',
+    '-f',
+    'compose.sandbox.yaml',
+    '-f',
+    'compose.proxy.yaml',
+  ];
   const env = { PROXY_PORT: '127.0.0.1:18082' };
   await docker(
-    [...SANDBOX, ...files, 'up', '--detach', '--no-build', '--scale', 'api=2', '--wait', 'api', 'proxy'],
+    [
+      ...SANDBOX,
+      ...files,
+      'up',
+      '--detach',
+      '--no-build',
+      '--scale',
+      'api=2',
+      '--wait',
+      'api',
+      'proxy',
+    ],
     env,
   );
   const headers = { authorization: `Bearer ${TOKEN}`, host: 'localhost:8080' };
   await until('both answer behind one port', async () => {
     const answers = await Promise.all(
-      Array.from({ length: 6 }, () => fetch('http://127.0.0.1:18082/mirror/status', { headers })),
+      Array.from({ length: 6 }, () =>
+        fetch('http://127.0.0.1:18082/mirror/status', { headers }),
+      ),
     );
     return answers.every(({ ok }) => ok);
   });
@@ -194,12 +264,20 @@ async function proxied(): Promise<void> {
 
 async function stopAll(): Promise<void> {
   await compose('stop');
-  const codes = await compose('ps', '--all', '--format', '{{.Service}} {{.ExitCode}}', 'worker', 'api');
+  const codes = await compose(
+    'ps',
+    '--all',
+    '--format',
+    '{{.Service}} {{.ExitCode}}',
+    'worker',
+    'api',
+  );
   const wrong = codes.split('\n').filter((line) => line !== '' && !line.endsWith(' 0'));
   expect(wrong.length === 0, `ended otherwise than in 0: ${wrong.join(', ')}`);
 }
 
-const inspect = (format: string): Promise<string> => docker(['image', 'inspect', '--format', format, IMAGE]);
+const inspect = (format: string): Promise<string> =>
+  docker(['image', 'inspect', '--format', format, IMAGE]);
 
 try {
   await runSteps([
@@ -216,8 +294,13 @@ try {
       name: 'its user is a number, its labels say what it is, TypeScript and npm are not in it',
       run: async () => {
         await needBuilt();
-        expect((await inspect('{{.Config.User}}')).trim() === '1000:1000', 'another user');
-        const version = await inspect('{{index .Config.Labels "org.opencontainers.image.version"}}');
+        expect(
+          (await inspect('{{.Config.User}}')).trim() === '1000:1000',
+          'another user',
+        );
+        const version = await inspect(
+          '{{index .Config.Labels "org.opencontainers.image.version"}}',
+        );
         expect(version.trim() === '0.1.0', `version ${version}`);
         const found = await docker([
           'run',
@@ -236,7 +319,10 @@ try {
       run: async () => {
         await needBuilt();
         const { exitCode, seconds } = await stopAtOnce();
-        expect(['0', '143'].includes(exitCode), `exit code ${exitCode} after ${seconds.toFixed(1)} s`);
+        expect(
+          ['0', '143'].includes(exitCode),
+          `exit code ${exitCode} after ${seconds.toFixed(1)} s`,
+        );
       },
     },
     {
@@ -269,7 +355,9 @@ try {
         await needStores();
         await compose('up', '--detach', '--no-build', '--wait');
         await until('the first night', async () =>
-          (await runs()).some((run) => run.kind === 'nightly' && run.verdict === 'complete'),
+          (await runs()).some(
+            (run) => run.kind === 'nightly' && run.verdict === 'complete',
+          ),
         );
       },
     },
@@ -320,8 +408,19 @@ try {
     },
   ]);
 } finally {
-  const files = ['-f', 'docker-compose.yml', '-f', 'compose.sandbox.yaml', '-f', 'compose.proxy.yaml'];
-  await command('docker', [...SANDBOX, ...files, 'down', '--volumes', '--remove-orphans', '--timeout', '5'], {
-    env: environment,
-  });
+  const files = [
+    '-f',
+    'docker-compose.yml',
+    '-f',
+    'compose.sandbox.yaml',
+    '-f',
+    'compose.proxy.yaml',
+  ];
+  await command(
+    'docker',
+    [...SANDBOX, ...files, 'down', '--volumes', '--remove-orphans', '--timeout', '5'],
+    {
+      env: environment,
+    },
+  );
 }

@@ -45,7 +45,10 @@ try {
             ),
         );
         expect(others.length === 0, `also in it: ${JSON.stringify(others)}`);
-        expect((await stat(tarball)).size === packed.size, 'the size that npm tells is not the file’s');
+        expect(
+          (await stat(tarball)).size === packed.size,
+          'the size that npm tells is not the file’s',
+        );
       },
     },
     {
@@ -57,7 +60,15 @@ try {
     {
       name: 'npm install --global into an empty prefix',
       run: async () => {
-        await succeed('npm', ['install', '--global', '--prefix', prefix, '--no-audit', '--no-fund', tarball]);
+        await succeed('npm', [
+          'install',
+          '--global',
+          '--prefix',
+          prefix,
+          '--no-audit',
+          '--no-fund',
+          tarball,
+        ]);
       },
     },
     {
@@ -67,13 +78,20 @@ try {
         expect(version.trim() === '0.1.0', version);
         const text = await succeed(bin, ['demo', '--json'], { cwd: folder, env: bare });
         expect((JSON.parse(text) as { verdict: string }).verdict === 'complete', text);
-        expect((await readdir(folder)).join() === 'data', `more than data was left in the folder`);
+        expect(
+          (await readdir(folder)).join() === 'data',
+          `more than data was left in the folder`,
+        );
       },
     },
     {
       name: 'what is compiled is kept outside of the package',
       run: async () => {
-        const { output } = await command('find', [prefix, '-path', '*ledger-mirror/compiled*']);
+        const { output } = await command('find', [
+          prefix,
+          '-path',
+          '*ledger-mirror/compiled*',
+        ]);
         expect(output === '', output);
         expect(
           (await readdir(join(home, '.cache', 'ledger-mirror'))).includes('compiled'),

@@ -5,7 +5,8 @@ import { homedir } from 'node:os';
 import { join } from 'node:path';
 import { command } from './steps.ts';
 
-const FOLDER = process.env['ENGINES_DIR'] ?? join(homedir(), '.cache', 'ledger-mirror-engines');
+const FOLDER =
+  process.env['ENGINES_DIR'] ?? join(homedir(), '.cache', 'ledger-mirror-engines');
 
 /**
  * Made once, and marked when it is whole.
@@ -15,14 +16,24 @@ export async function openVenv(
   name: string,
   packages: readonly string[],
 ): Promise<{ readonly bin: string } | { readonly missing: string }> {
-  const folder = join(FOLDER, `${name}-${packages.join('_').replaceAll(/[^\w.-]/g, '')}`.slice(0, 200));
+  const folder = join(
+    FOLDER,
+    `${name}-${packages.join('_').replaceAll(/[^\w.-]/g, '')}`.slice(0, 200),
+  );
   const bin = join(folder, 'bin');
   if (existsSync(join(folder, 'installed'))) return { bin };
   await rm(folder, { recursive: true, force: true });
   await mkdir(FOLDER, { recursive: true });
   const made = await command('python3', ['-m', 'venv', folder]);
   if (made.code !== 0) return { missing: made.output };
-  const pip = ['-m', 'pip', 'install', '--quiet', '--disable-pip-version-check', ...packages];
+  const pip = [
+    '-m',
+    'pip',
+    'install',
+    '--quiet',
+    '--disable-pip-version-check',
+    ...packages,
+  ];
   const installed = await command(join(bin, 'python'), pip);
   if (installed.code !== 0) return { missing: installed.output };
   await writeFile(join(folder, 'installed'), '');

@@ -19,7 +19,8 @@ for (const name of ['SIGINT', 'SIGTERM'] as const) {
 }
 
 // Whoever reads may have read enough, as `head` does: what is written after that is for nobody.
-for (const output of [process.stdout, process.stderr]) output.on('error', unlessBrokenPipe);
+for (const output of [process.stdout, process.stderr])
+  output.on('error', unlessBrokenPipe);
 
 // Where nothing is left to wait for and no answer came, Node would end as if all were well.
 process.exitCode = 1;
@@ -35,5 +36,6 @@ process.off('exit', sayUnanswered);
 setTimeout(() => process.exit(), LINGER_MAX_MS).unref();
 
 function sayUnanswered(): void {
-  if (!stop.signal.aborted) process.stderr.write('ledger-mirror: ended without an answer; this is a bug\n');
+  if (!stop.signal.aborted)
+    process.stderr.write('ledger-mirror: ended without an answer; this is a bug\n');
 }

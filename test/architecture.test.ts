@@ -2,7 +2,12 @@
 import { existsSync, globSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { findCycles, readImportGraph, type Import, type Module } from './support/import-graph.ts';
+import {
+  findCycles,
+  readImportGraph,
+  type Import,
+  type Module,
+} from './support/import-graph.ts';
 
 const ROOT = resolve(import.meta.dirname, '..');
 const FOLDERS = ['src', 'jobs', 'migrations', 'scripts', 'bench', 'test'];
@@ -20,7 +25,9 @@ const COMPOSITION = 'src/app';
 const INDEPENDENT = ['test/list-sync/plain-source', 'test/export/hostile'];
 
 function isIndependent(target: string): boolean {
-  return isBelow(target, INDEPENDENT) || target.startsWith('node:') || target === 'vitest';
+  return (
+    isBelow(target, INDEPENDENT) || target.startsWith('node:') || target === 'vitest'
+  );
 }
 
 interface Rule {
@@ -34,8 +41,13 @@ interface Rule {
 }
 
 /** What a stage needs is a port; what an adapter implements is the port of a stage. */
-const PORTS = /^src\/(?:[a-z-/]+\/(?:[a-z]+-)?ports|objects\/object-store|state\/resume-state)\.ts$/;
-const stage = (...packages: string[]): Rule => ({ values: PURE, typeFiles: PORTS, packages });
+const PORTS =
+  /^src\/(?:[a-z-/]+\/(?:[a-z]+-)?ports|objects\/object-store|state\/resume-state)\.ts$/;
+const stage = (...packages: string[]): Rule => ({
+  values: PURE,
+  typeFiles: PORTS,
+  packages,
+});
 const adapter = (...packages: string[]): Rule => ({
   values: PURE,
   types: ['src/config'],
@@ -43,7 +55,15 @@ const adapter = (...packages: string[]): Rule => ({
   packages: [...packages, 'zod'],
 });
 const edge = (...packages: string[]): Rule => ({
-  values: [...PURE, ...STAGES, 'src/config', 'src/queue', 'src/runs', 'src/worker', 'jobs'],
+  values: [
+    ...PURE,
+    ...STAGES,
+    'src/config',
+    'src/queue',
+    'src/runs',
+    'src/worker',
+    'jobs',
+  ],
   types: ADAPTERS,
   typeFiles: PORTS,
   packages: [...packages, 'zod'],
@@ -77,13 +97,20 @@ const RULES: Readonly<Record<string, Rule>> = {
   'src/load': stage('zod'),
   // Its rooms go one way: what is on this machine, the tables' shapes, their logs, then who builds, asks and verifies.
   'src/lake': stage('@duckdb/node-api', 'zod'),
-  'src/lake/local': { values: ['src/core'], typeFiles: PORTS, packages: ['@duckdb/node-api'] },
+  'src/lake/local': {
+    values: ['src/core'],
+    typeFiles: PORTS,
+    packages: ['@duckdb/node-api'],
+  },
   'src/lake/tables': {
     values: [...PURE, 'src/lake/local'],
     types: ['src/lake/delta'],
     packages: ['zod'],
   },
-  'src/lake/delta': { ...stage('@duckdb/node-api', 'zod'), values: [...PURE, 'src/lake/local'] },
+  'src/lake/delta': {
+    ...stage('@duckdb/node-api', 'zod'),
+    values: [...PURE, 'src/lake/local'],
+  },
   'src/source': adapter('undici', 'p-retry'),
   'src/postgres': {
     ...adapter('pg', 'kysely', 'p-retry', 'pg-copy-streams', 'uuid'),
@@ -120,10 +147,21 @@ const RULES: Readonly<Record<string, Rule>> = {
   'src/cli': {
     ...edge('commander', 'uuid'),
     // `query` asks the lake itself; every other stage is reached through the composition.
-    values: [...PURE, 'src/config', 'src/api', 'src/lake', 'src/sandbox', 'jobs', 'src/runs', COMPOSITION],
+    values: [
+      ...PURE,
+      'src/config',
+      'src/api',
+      'src/lake',
+      'src/sandbox',
+      'jobs',
+      'src/runs',
+      COMPOSITION,
+    ],
   },
   migrations: { values: PURE, packages: ['kysely'] },
-  ...Object.fromEntries(STORES.map((room) => [`src/${room}/store`, store(`src/${room}`)])),
+  ...Object.fromEntries(
+    STORES.map((room) => [`src/${room}/store`, store(`src/${room}`)]),
+  ),
   // Segments are written where they are published, and where they are rebuilt from manifests.
   'src/load/store': {
     ...store('src/load'),
@@ -147,10 +185,13 @@ function folderOf(path: string): string | undefined {
 function isAllowed(from: Module, used: Import, folder: string, rule: Rule): boolean {
   if (used.target === 'package.json') return isPackageAllowed(used, rule);
   if (!used.isOwn)
-    return used.target.startsWith('node:') ? isBuiltinAllowed(from, used) : isPackageAllowed(used, rule);
+    return used.target.startsWith('node:')
+      ? isBuiltinAllowed(from, used)
+      : isPackageAllowed(used, rule);
   if (isBelow(used.target, [folder, ...rule.values])) return true;
   return (
-    used.isType && (isBelow(used.target, rule.types ?? []) || rule.typeFiles?.test(used.target) === true)
+    used.isType &&
+    (isBelow(used.target, rule.types ?? []) || rule.typeFiles?.test(used.target) === true)
   );
 }
 
@@ -167,8 +208,12 @@ function isPackageAllowed(used: Import, rule: Rule): boolean {
 function violations(graph: readonly Module[]): string[] {
   return graph.flatMap((module) => {
     const wrong = module.imports.filter((used) => !isRightWay(module, used));
-    const lines = wrong.map(({ target, isType }) => `${module.path} → ${target}${isType ? ' (type)' : ''}`);
-    return hasPlace(module) ? lines : [...lines, `${module.path} lies in no folder that has a rule`];
+    const lines = wrong.map(
+      ({ target, isType }) => `${module.path} → ${target}${isType ? ' (type)' : ''}`,
+    );
+    return hasPlace(module)
+      ? lines
+      : [...lines, `${module.path} lies in no folder that has a rule`];
   });
 }
 
@@ -176,7 +221,8 @@ function isRightWay(module: Module, used: Import): boolean {
   if (isBelow(module.path, UNSHIPPED)) return true;
   if (isBelow(used.target, UNSHIPPED)) return false;
   const isBuilt = isBelow(used.target, [COMPOSITION]);
-  if (isBuilt && !isBelow(module.path, ABOVE_COMPOSITION) && module.path !== MAIN) return false;
+  if (isBuilt && !isBelow(module.path, ABOVE_COMPOSITION) && module.path !== MAIN)
+    return false;
   const folder = folderOf(module.path);
   const rule = folder === undefined ? undefined : RULES[folder];
   if (folder === undefined || rule === undefined) return true;
@@ -185,17 +231,25 @@ function isRightWay(module: Module, used: Import): boolean {
 
 function hasPlace(module: Module): boolean {
   const { path } = module;
-  return folderOf(path) !== undefined || path === MAIN || isBelow(path, [COMPOSITION, ...UNSHIPPED]);
+  return (
+    folderOf(path) !== undefined ||
+    path === MAIN ||
+    isBelow(path, [COMPOSITION, ...UNSHIPPED])
+  );
 }
 
 const graph = readImportGraph(ROOT, FOLDERS);
 
 describe('imports', () => {
   test('form a graph over every file of the tree', () => {
-    const files = FOLDERS.flatMap((folder) => globSync(`${folder}/**/*.ts`, { cwd: ROOT }));
+    const files = FOLDERS.flatMap((folder) =>
+      globSync(`${folder}/**/*.ts`, { cwd: ROOT }),
+    );
     expect(graph.map((module) => module.path).toSorted()).toEqual(files.toSorted());
     expect(graph.length).toBeGreaterThan(20);
-    expect(graph.flatMap((module) => module.imports).length).toBeGreaterThan(graph.length);
+    expect(graph.flatMap((module) => module.imports).length).toBeGreaterThan(
+      graph.length,
+    );
     for (const folder of [...PURE, ...STAGES.slice(0, 3), ...ADAPTERS, ...EDGES]) {
       expect(graph.some((module) => isBelow(module.path, [folder]))).toBe(true);
     }
@@ -208,7 +262,9 @@ describe('imports', () => {
   });
 
   test('are computed only where the migrations are listed', () => {
-    const computing = graph.filter((module) => module.computed.length > 0).map((module) => module.path);
+    const computing = graph
+      .filter((module) => module.computed.length > 0)
+      .map((module) => module.path);
     expect(computing.filter((path) => path !== 'src/postgres/migrate.ts')).toEqual([]);
   });
 
@@ -217,13 +273,17 @@ describe('imports', () => {
   });
 
   test('of fast-check go through the one module that gives it its seed', () => {
-    const users = graph.filter((module) => module.imports.some(({ target }) => target === 'fast-check'));
+    const users = graph.filter((module) =>
+      module.imports.some(({ target }) => target === 'fast-check'),
+    );
     expect(users.map((module) => module.path)).toEqual(['test/support/properties.ts']);
   });
 
   test('of the independent test servers lead to nothing of the product', () => {
     const servers = graph.filter((module) => isBelow(module.path, INDEPENDENT));
-    const used = servers.flatMap((module) => module.imports.filter(({ target }) => !isIndependent(target)));
+    const used = servers.flatMap((module) =>
+      module.imports.filter(({ target }) => !isIndependent(target)),
+    );
     expect(servers.length).toBeGreaterThan(0);
     expect(used).toEqual([]);
   });
@@ -234,29 +294,57 @@ describe('imports', () => {
 });
 
 describe('the check of imports', () => {
-  const module = (path: string, target: string, isOwn: boolean, isType = false): Module => ({
+  const module = (
+    path: string,
+    target: string,
+    isOwn: boolean,
+    isType = false,
+  ): Module => ({
     path,
     imports: [{ target, isOwn, isType }],
     computed: [],
   });
 
   test.each([
-    ['a stage that imports a stage', module('src/list-sync/a.ts', 'src/export/b.ts', true, true)],
+    [
+      'a stage that imports a stage',
+      module('src/list-sync/a.ts', 'src/export/b.ts', true, true),
+    ],
     ['a stage that imports a driver', module('src/load/a.ts', 'pg', false, true)],
-    ['a stage that imports an adapter', module('src/list-sync/a.ts', 'src/postgres/b.ts', true)],
-    ['an adapter that imports an adapter', module('src/source/a.ts', 'src/state/b.ts', true)],
-    ['an adapter that imports a stage', module('src/postgres/a.ts', 'src/list-sync/ports.ts', true)],
+    [
+      'a stage that imports an adapter',
+      module('src/list-sync/a.ts', 'src/postgres/b.ts', true),
+    ],
+    [
+      'an adapter that imports an adapter',
+      module('src/source/a.ts', 'src/state/b.ts', true),
+    ],
+    [
+      'an adapter that imports a stage',
+      module('src/postgres/a.ts', 'src/list-sync/ports.ts', true),
+    ],
     ['the console that imports a driver', module('src/api/a.ts', 'pg', false)],
-    ['the product that imports a test', module('src/cli/a.ts', 'test/support/b.ts', true)],
-    ['what imports the composition root', module('jobs/a.ts', 'src/app/app.ts', true, true)],
-    ['a second reader of the environment', module('src/core/a.ts', 'node:process', false)],
+    [
+      'the product that imports a test',
+      module('src/cli/a.ts', 'test/support/b.ts', true),
+    ],
+    [
+      'what imports the composition root',
+      module('jobs/a.ts', 'src/app/app.ts', true, true),
+    ],
+    [
+      'a second reader of the environment',
+      module('src/core/a.ts', 'node:process', false),
+    ],
     ['a folder without a rule', module('src/utils/a.ts', 'node:fs', false)],
   ])('finds %s', (_, planted) => {
     expect(violations([planted])).toHaveLength(1);
   });
 
   test('allows the types of a port', () => {
-    expect(violations([module('src/postgres/a.ts', 'src/list-sync/ports.ts', true, true)])).toEqual([]);
+    expect(
+      violations([module('src/postgres/a.ts', 'src/list-sync/ports.ts', true, true)]),
+    ).toEqual([]);
   });
 
   test('finds cycles of values and of types', () => {

@@ -25,7 +25,12 @@ function pieces(nth: number): [Buffer, Buffer] {
     bytes += row.length;
   }
   const csv = Buffer.from(rows.join(''));
-  return [csv, Buffer.from(`{"result":{"contentType":"text/csv","data":"${csv.toString('base64')}"}}\n`)];
+  return [
+    csv,
+    Buffer.from(
+      `{"result":{"contentType":"text/csv","data":"${csv.toString('base64')}"}}\n`,
+    ),
+  ];
 }
 
 async function send(
@@ -75,5 +80,7 @@ const server = createServer((request, response) => {
 server.listen(0, '127.0.0.1');
 await once(server, 'listening');
 const address = server.address();
-process.stdout.write(`http://127.0.0.1:${typeof address === 'object' ? address?.port : 0}\n`);
+process.stdout.write(
+  `http://127.0.0.1:${typeof address === 'object' ? address?.port : 0}\n`,
+);
 process.stdin.resume().once('end', () => process.exit());

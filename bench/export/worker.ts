@@ -12,7 +12,8 @@ import { ExportStore } from '../../src/export/store/export-store.ts';
 import { localState } from '../../test/support/source-config.ts';
 
 const LIFTED_RATE = 1_000_000;
-const [url = '', path = '', databaseUrl = '', folder = '', compression = 'none'] = process.argv.slice(2);
+const [url = '', path = '', databaseUrl = '', folder = '', compression = 'none'] =
+  process.argv.slice(2);
 const names = {
   sourceExportParamParty: 'partyId',
   sourceExportParamAsset: 'assetId',
@@ -38,10 +39,17 @@ const seen = parseInstant('2023-06-01') ?? 0n;
 const delay = monitorEventLoopDelay({ resolution: 5 });
 delay.enable();
 let peakRss = 0;
-const watch = setInterval(() => (peakRss = Math.max(peakRss, process.memoryUsage.rss())), 20);
+const watch = setInterval(
+  () => (peakRss = Math.max(peakRss, process.memoryUsage.rss())),
+  20,
+);
 const startMs = performance.now();
 const { verdict, bytes, rows } = await exportLedger(
-  { partyId: 'ab'.repeat(32), runId: randomUUID(), clock: { seen, closedTo: seen, from: 'source' } },
+  {
+    partyId: 'ab'.repeat(32),
+    runId: randomUUID(),
+    clock: { seen, closedTo: seen, from: 'source' },
+  },
   {
     source: source.ledger,
     repository,

@@ -14,7 +14,8 @@ function rateOf(part: readonly number[]): number {
 }
 
 const tenth = Math.floor(pageTimesMs.length / 10);
-const lastToFirst = rateOf(pageTimesMs.slice(-tenth - 1, -1)) / rateOf(pageTimesMs.slice(0, tenth));
+const lastToFirst =
+  rateOf(pageTimesMs.slice(-tenth - 1, -1)) / rateOf(pageTimesMs.slice(0, tenth));
 const peakMb = process.resourceUsage().maxRSS / 1024;
 process.stdout.write(
   `${JSON.stringify({ verdict, rows, rowsPerSecond: rows / seconds, peakMb, lastToFirst })}\n`,

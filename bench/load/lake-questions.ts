@@ -39,7 +39,9 @@ function lines(first: number, rows: number, { month, segmentId }: SegmentMonth):
     account_to_balance: 'i + 100000000000000000000::hugeint',
     segment_id: `${segmentId}`,
   };
-  const columns = LINE_COLUMNS.map((name) => `${values[name] ?? 'cast(null as varchar)'} as ${name}`);
+  const columns = LINE_COLUMNS.map(
+    (name) => `${values[name] ?? 'cast(null as varchar)'} as ${name}`,
+  );
   return `select ${columns.join(', ')} from range(${first}, ${first + rows}) r(i)`;
 }
 
@@ -72,7 +74,9 @@ export class BenchWarehouse implements LakeRepository {
     return Promise.resolve([...this.#segments]);
   }
 
-  exclusively<Result>(work: (reader: WarehouseReader) => Promise<Result>): Promise<Result> {
+  exclusively<Result>(
+    work: (reader: WarehouseReader) => Promise<Result>,
+  ): Promise<Result> {
     return work({
       mirrorId: 'bench',
       lastBuild: this.#build,
@@ -126,11 +130,15 @@ export class BenchWarehouse implements LakeRepository {
   /** Seconds that DuckDB alone, unlimited, takes to write what lies here as Parquet of the same types. */
   async writeAlone(folder: string): Promise<number> {
     const names = LINE_COLUMNS.map((name) => `${name}: 'VARCHAR'`).join(', ');
-    const files = (await readdir(this.#folder)).map((name) => `'${join(this.#folder, name)}'`).join(', ');
+    const files = (await readdir(this.#folder))
+      .map((name) => `'${join(this.#folder, name)}'`)
+      .join(', ');
     const typed = LINE_COLUMNS.map((name) => {
       if (name === 'vega_time') return 'cast(vega_time as timestamptz) as vega_time';
       const isAmount = /quantity|effect|balance/.test(name);
-      return isAmount ? `cast(cast(${name} as hugeint) as decimal(38,0)) as ${name}` : name;
+      return isAmount
+        ? `cast(cast(${name} as hugeint) as decimal(38,0)) as ${name}`
+        : name;
     });
     await mkdir(folder, { recursive: true });
     const startMs = performance.now();
@@ -189,7 +197,11 @@ export async function fillMonth(
   await build(warehouse, objects, scratchDir);
 }
 
-async function leave(warehouse: BenchWarehouse, month: string, rows: number): Promise<void> {
+async function leave(
+  warehouse: BenchWarehouse,
+  month: string,
+  rows: number,
+): Promise<void> {
   for (let done = 0; done < rows; done += SEGMENT_ROWS)
     await warehouse.load(month, Math.min(SEGMENT_ROWS, rows - done));
 }
@@ -205,7 +217,11 @@ export async function addToMonth(
   return build(warehouse, objects, scratchDir);
 }
 
-async function build(warehouse: BenchWarehouse, objects: ObjectStore, scratchDir: string): Promise<number> {
+async function build(
+  warehouse: BenchWarehouse,
+  objects: ObjectStore,
+  scratchDir: string,
+): Promise<number> {
   const startMs = performance.now();
   const deps = { repository: warehouse, objects, scratchDir, retentionMs: RETENTION_MS };
   await buildLake(deps, signal);

@@ -10,7 +10,13 @@ import type { ObjectStore } from '../../src/objects/object-store.ts';
 
 const HEADER =
   'vega_time,quantity,effect,transfer_type,asset_id,account_from_market_id,account_from_party_id,account_from_account_type,account_from_balance,account_to_market_id,account_to_party_id,account_to_account_type,account_to_balance';
-const TYPES = ['MTM_LOSS', 'MARGIN_LOW', 'MAKER_FEE_PAY', 'INFRASTRUCTURE_FEE_PAY', 'WITHDRAW'];
+const TYPES = [
+  'MTM_LOSS',
+  'MARGIN_LOW',
+  'MAKER_FEE_PAY',
+  'INFRASTRUCTURE_FEE_PAY',
+  'WITHDRAW',
+];
 const START_MS = Date.parse('2023-05-01T00:00:00Z');
 /** Rows spread over three months. */
 const SPAN_MS = 92 * 86_400_000;
@@ -61,7 +67,9 @@ export async function publishLedger(
     }
     const plain = Buffer.from(`${HEADER}\n${lines.join('\n')}\n`);
     bytes += plain.length;
-    keys.push(await publishSegment(pool, objects, { plain, digest, first, last, count: rows }));
+    keys.push(
+      await publishSegment(pool, objects, { plain, digest, first, last, count: rows }),
+    );
   }
   return { keys, bytes };
 }
@@ -74,11 +82,16 @@ interface Segment {
   readonly count: number;
 }
 
-async function publishSegment(pool: Pool, objects: ObjectStore, segment: Segment): Promise<string> {
+async function publishSegment(
+  pool: Pool,
+  objects: ObjectStore,
+  segment: Segment,
+): Promise<string> {
   const { plain, digest } = segment;
   const stored = zstdCompressSync(plain);
   const sha256 = sha(plain);
-  const [from, to] = [border(segment.first, segment.count), border(segment.last, segment.count)];
+  const from = border(segment.first, segment.count);
+  const to = border(segment.last, segment.count);
   const key = segmentKey({
     partyId: PARTY,
     from: parseInstant(from) ?? 0n,
@@ -118,7 +131,9 @@ async function publishSegment(pool: Pool, objects: ObjectStore, segment: Segment
 /** The second in which row `number` lies: borders of segments are whole seconds. */
 function border(number: number, count: number): string {
   const ms = START_MS + Math.floor((number * SPAN_MS) / count);
-  return new Date(Math.floor(ms / 1000) * 1000 + (number === count ? 1000 : 0)).toISOString();
+  return new Date(
+    Math.floor(ms / 1000) * 1000 + (number === count ? 1000 : 0),
+  ).toISOString();
 }
 
 function sha(content: Buffer): string {

@@ -12,14 +12,22 @@ const warehouse = openWarehouse({ url, onIdleError: () => undefined });
 const objects = openFileStore(objectsDir);
 const startMs = performance.now();
 let rows = 0n;
-if (stage !== 'lake') rows = (await loadAll({ repository: new LoadStore(warehouse), objects }, signal)).rows;
+if (stage !== 'lake')
+  rows = (await loadAll({ repository: new LoadStore(warehouse), objects }, signal)).rows;
 if (stage !== 'load') {
   const repository = new LakeStore(warehouse.pool);
-  rows = (await buildLake({ repository, objects, scratchDir, retentionMs: 7 * 86_400_000 }, signal)).rows;
+  rows = (
+    await buildLake(
+      { repository, objects, scratchDir, retentionMs: 7 * 86_400_000 },
+      signal,
+    )
+  ).rows;
 }
 const seconds = (performance.now() - startMs) / 1000;
 const { user, system } = process.cpuUsage();
 const cpuSeconds = (user + system) / 1e6;
 const peakMb = process.resourceUsage().maxRSS / 1024;
-process.stdout.write(`${JSON.stringify({ rows: Number(rows), seconds, cpuSeconds, peakMb })}\n`);
+process.stdout.write(
+  `${JSON.stringify({ rows: Number(rows), seconds, cpuSeconds, peakMb })}\n`,
+);
 await warehouse[Symbol.asyncDispose]();

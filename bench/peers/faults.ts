@@ -3,7 +3,13 @@ import { once } from 'node:events';
 import { createServer, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 
-export const FAULTS = ['none', 'ends too early', 'a cursor that loops', 'half an answer', 'HTML'] as const;
+export const FAULTS = [
+  'none',
+  'ends too early',
+  'a cursor that loops',
+  'half an answer',
+  'HTML',
+] as const;
 export type Fault = (typeof FAULTS)[number];
 const BROKEN_PAGE = 5;
 const PARTIES = '/api/v2/parties';
@@ -14,7 +20,8 @@ export interface FaultySource extends AsyncDisposable {
 }
 
 export async function startFaulty(upstream: URL, fault: Fault): Promise<FaultySource> {
-  let [requests, pages] = [0, 0];
+  let requests = 0;
+  let pages = 0;
   let looped: string | undefined;
   const pass = async (path: string, response: ServerResponse): Promise<void> => {
     const answer = await fetch(new URL(path, upstream));
@@ -22,7 +29,9 @@ export async function startFaulty(upstream: URL, fault: Fault): Promise<FaultySo
     const isPage = path.startsWith(PARTIES) && path.includes('newestFirst=false');
     if (isPage) pages += 1;
     for (const [name, value] of answer.headers)
-      if (!/^(?:content-length|content-encoding|transfer-encoding|connection)$/.test(name))
+      if (
+        !/^(?:content-length|content-encoding|transfer-encoding|connection)$/.test(name)
+      )
         response.setHeader(name, value);
     response.statusCode = answer.status;
     if (!isPage || pages < BROKEN_PAGE || fault === 'none') response.end(text);
@@ -46,8 +55,10 @@ export async function startFaulty(upstream: URL, fault: Fault): Promise<FaultySo
 }
 
 function breakOnce(fault: Fault, text: string, response: ServerResponse): void {
-  if (fault === 'ends too early') response.end(text.replace(/"hasNextPage":\s*true/, '"hasNextPage":false'));
-  else if (fault === 'HTML') response.setHeader('content-type', 'text/html').end('<html>try again</html>');
+  if (fault === 'ends too early')
+    response.end(text.replace(/"hasNextPage":\s*true/, '"hasNextPage":false'));
+  else if (fault === 'HTML')
+    response.setHeader('content-type', 'text/html').end('<html>try again</html>');
   else {
     response.setHeader('content-length', Buffer.byteLength(text));
     response.write(text.slice(0, text.length / 2), () => response.destroy());

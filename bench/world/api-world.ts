@@ -22,7 +22,11 @@ export interface Home {
 }
 
 /** A database and a folder of its own on the given server. */
-export async function openHome(serverUrl: string, dir: string, name: string): Promise<Home> {
+export async function openHome(
+  serverUrl: string,
+  dir: string,
+  name: string,
+): Promise<Home> {
   const client = new Client({ connectionString: serverUrl });
   await client.connect();
   await client.query(`create database ${name} template template0`);
@@ -38,7 +42,10 @@ export async function openHome(serverUrl: string, dir: string, name: string): Pr
 }
 
 /** Starts `serve` or `up`; ends with the caller. */
-export async function startServing(command: 'serve' | 'up', env: Home['env']): Promise<Running> {
+export async function startServing(
+  command: 'serve' | 'up',
+  env: Home['env'],
+): Promise<Running> {
   const child = spawn(process.execPath, [MAIN, command], {
     env: { ...process.env, LOG_LEVEL: 'info', ...env },
     stdio: ['ignore', 'ignore', 'pipe'],
@@ -62,7 +69,10 @@ export async function startServing(command: 'serve' | 'up', env: Home['env']): P
 }
 
 /** Runs a command to its end. @returns seconds */
-export async function runCommand(args: readonly string[], env: Home['env']): Promise<number> {
+export async function runCommand(
+  args: readonly string[],
+  env: Home['env'],
+): Promise<number> {
   const startMs = performance.now();
   const child = spawn(process.execPath, [MAIN, ...args], {
     env: { ...process.env, LOG_LEVEL: 'warn', ...env },
@@ -74,10 +84,17 @@ export async function runCommand(args: readonly string[], env: Home['env']): Pro
 }
 
 /** A script of this folder as a process that prints its URL first and ends with its input. */
-export async function startScript(script: string, args: readonly string[]): Promise<Running> {
+export async function startScript(
+  script: string,
+  args: readonly string[],
+): Promise<Running> {
   const path = fileURLToPath(new URL(script, import.meta.url));
-  const child = spawn(process.execPath, [path, ...args], { stdio: ['pipe', 'pipe', 'inherit'] });
-  const { value: url } = await createInterface({ input: child.stdout })[Symbol.asyncIterator]().next();
+  const child = spawn(process.execPath, [path, ...args], {
+    stdio: ['pipe', 'pipe', 'inherit'],
+  });
+  const { value: url } = await createInterface({ input: child.stdout })
+    [Symbol.asyncIterator]()
+    .next();
   return {
     url: String(url),
     [Symbol.asyncDispose]: async () => {

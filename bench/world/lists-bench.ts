@@ -19,7 +19,10 @@ export interface SourceProcess extends AsyncDisposable {
   advance(durationMs: number): Promise<void>;
 }
 
-export async function startSource(parties: number, latencyMs: number): Promise<SourceProcess> {
+export async function startSource(
+  parties: number,
+  latencyMs: number,
+): Promise<SourceProcess> {
   const script = fileURLToPath(new URL('serve-sandbox.ts', import.meta.url));
   const child = spawn(process.execPath, [script, `${parties}`, `${latencyMs}`], {
     stdio: ['pipe', 'pipe', 'inherit'],
@@ -65,7 +68,12 @@ export async function fetchOnly(source: Source): Promise<number> {
   let rows = 0;
   let after: string | undefined;
   for (;;) {
-    const question = { list: 'parties', newestFirst: false, size: PAGE_ROWS, after } as const;
+    const question = {
+      list: 'parties',
+      newestFirst: false,
+      size: PAGE_ROWS,
+      after,
+    } as const;
     const page = await source.lists.page(question, new AbortController().signal);
     rows += page.rows.length;
     if (!page.hasNextPage || page.rows.length === 0) return rows;
@@ -74,11 +82,20 @@ export async function fetchOnly(source: Source): Promise<number> {
 }
 
 /** The same loop, storing each party with its place by itself; stops after `rowsMax`. */
-export async function fetchAndInsert(source: Source, warehouse: Warehouse, rowsMax: number): Promise<number> {
+export async function fetchAndInsert(
+  source: Source,
+  warehouse: Warehouse,
+  rowsMax: number,
+): Promise<number> {
   let rows = 0;
   let after: string | undefined;
   for (;;) {
-    const question = { list: 'parties', newestFirst: false, size: PAGE_ROWS, after } as const;
+    const question = {
+      list: 'parties',
+      newestFirst: false,
+      size: PAGE_ROWS,
+      after,
+    } as const;
     const page = await source.lists.page(question, new AbortController().signal);
     for (const row of page.rows) {
       rows += 1;
@@ -101,7 +118,10 @@ export interface SyncRun {
   readonly pageTimesMs: readonly number[];
 }
 
-export async function syncParties(source: Source, warehouse: Warehouse): Promise<SyncRun> {
+export async function syncParties(
+  source: Source,
+  warehouse: Warehouse,
+): Promise<SyncRun> {
   const runId = randomUUID();
   await warehouse.pool.query(
     `insert into mirror.runs (run_id, kind, subject, state) values ($1, 'sync', 'parties', 'running')`,
@@ -118,13 +138,20 @@ export async function syncParties(source: Source, warehouse: Warehouse): Promise
     },
     new AbortController().signal,
   );
-  const { rows, newRows, requests } = evidence as { rows: string; newRows: string; requests: number };
+  const { rows, newRows, requests } = evidence as {
+    rows: string;
+    newRows: string;
+    requests: number;
+  };
   return { verdict, rows: Number(rows), newRows: Number(newRows), requests, pageTimesMs };
 }
 
 export async function emptyMirror(warehouse: Warehouse): Promise<void> {
-  await warehouse.pool.query('truncate mirror.generations, mirror.parties, mirror.runs cascade');
-  await warehouse.pool.query(`insert into mirror.list_leases (list) values ('parties'), ('checkpoints')
+  await warehouse.pool.query(
+    'truncate mirror.generations, mirror.parties, mirror.runs cascade',
+  );
+  await warehouse.pool
+    .query(`insert into mirror.list_leases (list) values ('parties'), ('checkpoints')
     on conflict do nothing`);
   await warehouse.pool.query('checkpoint');
 }

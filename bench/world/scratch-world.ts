@@ -37,7 +37,9 @@ export async function openScratchWarehouse(
   stack: AsyncDisposableStack,
 ): Promise<Scratch & { readonly warehouse: Warehouse }> {
   const scratch = await openScratch(stack);
-  const warehouse = stack.use(openWarehouse({ url: scratch.connectionString, onIdleError: () => undefined }));
+  const warehouse = stack.use(
+    openWarehouse({ url: scratch.connectionString, onIdleError: () => undefined }),
+  );
   await migrate(warehouse.db);
   return { ...scratch, warehouse };
 }

@@ -9,7 +9,11 @@ import type { AddressInfo } from 'node:net';
 const [dir = '.'] = process.argv.slice(2);
 const server = createServer((request, response) => {
   response.setHeader('content-type', 'text/csv');
-  pipeline(createReadStream(join(dir, decodeURIComponent(request.url ?? ''))), response, () => undefined);
+  pipeline(
+    createReadStream(join(dir, decodeURIComponent(request.url ?? ''))),
+    response,
+    () => undefined,
+  );
 }).listen(0, '127.0.0.1');
 await once(server, 'listening');
 process.stdout.write(`http://127.0.0.1:${(server.address() as AddressInfo).port}\n`);

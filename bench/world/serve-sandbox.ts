@@ -4,7 +4,11 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { sendAnswer, startSandbox, type Sandbox } from '../../src/sandbox/http/server.ts';
 
 const [parties = '1000', latencyMs = '0', whaleEntries = '0'] = process.argv.slice(2);
-const options = { parties: Number(parties), whaleEntries: Number(whaleEntries), rateLimit: 'none' } as const;
+const options = {
+  parties: Number(parties),
+  whaleEntries: Number(whaleEntries),
+  rateLimit: 'none',
+} as const;
 const sandbox: Sandbox = await startSandbox(options, async (...asked) => {
   if (Number(latencyMs) > 0) await sleep(Number(latencyMs));
   await sendAnswer(...asked);

@@ -78,7 +78,9 @@ async function build(options: AppOptions, stack: AsyncDisposableStack) {
     jobs,
     workers,
     /** This process's own; idle until started. */
-    jobWorker: stack.use(new JobWorker({ queues, workers, jobs, historyRetention, schedules })),
+    jobWorker: stack.use(
+      new JobWorker({ queues, workers, jobs, historyRetention, schedules }),
+    ),
     probes,
     metrics: sharedLoad(async () => addReadMetrics(work, measured)),
     status: openStatusSource(warehouse, config),
@@ -93,7 +95,8 @@ async function openServices(options: AppOptions, stack: AsyncDisposableStack) {
   const { databaseUrl, prefix, warehouse } = base;
   const work = new WorkMetrics();
   const telemetry = stack.use(await openTracing(config.ambient, options.log))?.telemetry;
-  const onError = (error: Error): void => options.log.debug({ err: error }, 'Redis connection failed');
+  const onError = (error: Error): void =>
+    options.log.debug({ err: error }, 'Redis connection failed');
   const backend = await untilReachable('queues', options, () =>
     config.redisUrl === undefined
       ? openPostgresBackend({ url: databaseUrl, telemetry })
@@ -102,7 +105,9 @@ async function openServices(options: AppOptions, stack: AsyncDisposableStack) {
   const queues = new Queues({ backend, prefix, log: options.log, onJob: work.onJob });
   stack.defer(() => queues.close(SHUTDOWN_GRACE_MS));
   // Also keeps the lines of runs.
-  const log = stack.use(new RunLogs((lines) => appendLines(warehouse.db, lines))).tee(options.log);
+  const log = stack
+    .use(new RunLogs((lines) => appendLines(warehouse.db, lines)))
+    .tee(options.log);
   const store = stack.use(await openStore(options));
   const lake = {
     repository: new LakeStore(warehouse.pool),
@@ -113,18 +118,33 @@ async function openServices(options: AppOptions, stack: AsyncDisposableStack) {
   return { ...base, config, log, store, lake, queues, work };
 }
 
-function openJobDeps(services: Services, limits: SourceDeps['limits'], stack: AsyncDisposableStack): JobDeps {
+function openJobDeps(
+  services: Services,
+  limits: SourceDeps['limits'],
+  stack: AsyncDisposableStack,
+): JobDeps {
   const { config, log, warehouse, state, queues, work } = services;
   const { db } = warehouse;
   const { sourceUrl, sourceExportConcurrency } = config;
   const { nightlyParties, nightlyExportsMax, nightlyAuditShare, nightlyWindow } = config;
   const meter = new CostMeter(work);
-  const sourceDeps = { rate: state, bans: openBanStore(db), observer: meter, log, limits };
+  const sourceDeps = {
+    rate: state,
+    bans: openBanStore(db),
+    observer: meter,
+    log,
+    limits,
+  };
   const source = sourceUrl && stack.use(openSource({ ...config, sourceUrl }, sourceDeps));
   const rowPool = stack.use(new RowPool());
   const { holder } = stack.use(new Presence(warehouse.pool));
   const asked = sourceUrl && { id: sourceIdOf(sourceUrl), url: shownUrl(sourceUrl) };
-  const { notifyUrl, notifyOn: wanted, notifySecret: secret, notifyFormat: format } = config;
+  const {
+    notifyUrl,
+    notifyOn: wanted,
+    notifySecret: secret,
+    notifyFormat: format,
+  } = config;
   const posting = { version: version(), secret, format, onFailure: work.onNotifyFailure };
   return {
     db,

@@ -7,7 +7,12 @@ import pRetry from 'p-retry';
 import type { ListFacts, StatusStore, WorkFacts } from '../api/http/ports.ts';
 import type { Config } from '../config/environment.ts';
 import { secretsOfUrl } from '../config/secrets.ts';
-import { errorCode, errorLine, PermanentError, UnreachableError } from '../core/errors.ts';
+import {
+  errorCode,
+  errorLine,
+  PermanentError,
+  UnreachableError,
+} from '../core/errors.ts';
 import type { Log } from '../core/log.ts';
 import { rememberSecrets } from '../core/secrets.ts';
 import { isLakeDecidedHere } from '../lake/store/lake-store.ts';
@@ -48,14 +53,21 @@ export interface Base {
   readonly migrated: readonly string[];
 }
 
-export async function openBase(options: BaseOptions, stack: AsyncDisposableStack): Promise<Base> {
+export async function openBase(
+  options: BaseOptions,
+  stack: AsyncDisposableStack,
+): Promise<Base> {
   const { config, log } = options;
   const databaseUrl = config.databaseUrl?.href ?? (await startDatabase(options, stack));
-  const onIdleError = (error: Error): void => log.warn({ err: error }, 'Database connection lost');
+  const onIdleError = (error: Error): void =>
+    log.warn({ err: error }, 'Database connection lost');
   const warehouse = stack.use(openWarehouse({ url: databaseUrl, onIdleError }));
-  const migrated = await untilReachable('database', options, () => openSchema(warehouse, config));
+  const migrated = await untilReachable('database', options, () =>
+    openSchema(warehouse, config),
+  );
   const identity = await readIdentity(warehouse.db);
-  const [provenUrl, url] = [identity.sourceUrl, config.sourceUrl && shownUrl(config.sourceUrl)];
+  const provenUrl = identity.sourceUrl;
+  const url = config.sourceUrl && shownUrl(config.sourceUrl);
   if (provenUrl !== null && url !== undefined && url !== provenUrl) {
     // Workers that were started with the former address refuse the jobs of this one.
     log.warn(
@@ -64,16 +76,24 @@ export async function openBase(options: BaseOptions, stack: AsyncDisposableStack
     );
   }
   const prefix = queuePrefix(identity);
-  const onError = (error: Error): void => log.debug({ err: error }, 'Redis connection failed');
+  const onError = (error: Error): void =>
+    log.debug({ err: error }, 'Redis connection failed');
   const inner =
     config.redisUrl === undefined
       ? openPostgresState(warehouse.pool, prefix)
-      : (await import('../state/redis-state.ts')).openRedisState(config.redisUrl.href, prefix, onError);
+      : (await import('../state/redis-state.ts')).openRedisState(
+          config.redisUrl.href,
+          prefix,
+          onError,
+        );
   stack.defer(() => inner.close());
   return { databaseUrl, warehouse, prefix, state: tolerateOutages(inner, log), migrated };
 }
 
-async function startDatabase({ config, log, signal }: BaseOptions, stack: AsyncDisposableStack) {
+async function startDatabase(
+  { config, log, signal }: BaseOptions,
+  stack: AsyncDisposableStack,
+) {
   const { startEmbeddedPostgres } = await import('../embedded/postgres.ts');
   const { connectionString } = stack.use(
     await startEmbeddedPostgres({ dataDir: config.dataDir, log, signal }),
@@ -92,12 +112,19 @@ async function openSchema({ db }: Warehouse, { databaseUrl, dataDir }: Config) {
       const message =
         `Cannot use the database in ${home}: an earlier version made it, before the first release; move this folder away ` +
         'and run `ledger-mirror load --all`, which rebuilds the database from the objects';
-      throw new PermanentError(message, { code: 'DATABASE_OLDER', meta: { home }, cause: error });
+      throw new PermanentError(message, {
+        code: 'DATABASE_OLDER',
+        meta: { home },
+        cause: error,
+      });
     }
     if (!(error instanceof UnreachableError) || databaseUrl === undefined) throw error;
     const { host } = databaseUrl;
     const details = { code: 'DATABASE_UNREACHABLE', meta: { host }, cause: error };
-    throw new UnreachableError(`Cannot reach the database at ${host}; check DATABASE_URL`, details);
+    throw new UnreachableError(
+      `Cannot reach the database at ${host}; check DATABASE_URL`,
+      details,
+    );
   }
 }
 
@@ -154,22 +181,37 @@ export function openStatusSource(warehouse: Warehouse, config: Config): StatusSt
     ...store,
     facts: async () => {
       const isAsked = isLakeDecidedHere(db, storeUrl(objectsAt(config)));
-      const asked = [store.facts(), readWork(db, config), readLists(db), isAsked] as const;
+      const asked = [
+        store.facts(),
+        readWork(db, config),
+        readLists(db),
+        isAsked,
+      ] as const;
       const [facts, work, lists, isDecidedHere] = await Promise.all(asked);
-      return { ...facts, work, lists, lakeCommitsDecidedBy: isDecidedHere ? 'database' : 'store' };
+      return {
+        ...facts,
+        work,
+        lists,
+        lakeCommitsDecidedBy: isDecidedHere ? 'database' : 'store',
+      };
     },
   };
 }
 
 async function readWork(db: Database, config: Config): Promise<WorkFacts> {
   const nowMs = Date.now();
-  const { workers, isScheduled, schedule: working } = await new WorkerRegistry(db).facts();
+  const {
+    workers,
+    isScheduled,
+    schedule: working,
+  } = await new WorkerRegistry(db).facts();
   const schedule = working ?? { pattern: config.schedule, tz: config.scheduleTz };
   const isExpected = isScheduled || workers > 0;
   const missedMs = isExpected ? await findMissedMs(schedule, db, nowMs) : undefined;
   return {
     workers,
-    nextSlot: workers === 0 ? null : new Date(nextScheduledMs(schedule, nowMs)).toISOString(),
+    nextSlot:
+      workers === 0 ? null : new Date(nextScheduledMs(schedule, nowMs)).toISOString(),
     missedSlot: missedMs === undefined ? null : new Date(missedMs).toISOString(),
   };
 }
@@ -182,7 +224,12 @@ async function readLists(db: Database): Promise<ListFacts[]> {
       message: typeof seen['message'] === 'string' ? seen['message'] : code,
       since,
     }));
-    return { list, doubts: said, gaps: [...gaps], lastAuditAt: current?.auditedAt ?? null };
+    return {
+      list,
+      doubts: said,
+      gaps: [...gaps],
+      lastAuditAt: current?.auditedAt ?? null,
+    };
   };
   return Promise.all([read('parties'), read('checkpoints')]);
 }

@@ -16,7 +16,10 @@ export function objectsAt({ objectStoreUrl, dataDir }: Config): URL {
  * Where objects and the lake are; nothing else has to run for them to be read.
  * @param given `reachableMaxMs`: how long a service may stay away
  */
-export async function openStore(given: { config: Config; reachableMaxMs?: number }): Promise<ObjectStore> {
+export async function openStore(given: {
+  config: Config;
+  reachableMaxMs?: number;
+}): Promise<ObjectStore> {
   const { config, reachableMaxMs } = given;
   const { openObjectStore } = await import('../objects/open-store.ts');
   return openObjectStore({

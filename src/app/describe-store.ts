@@ -11,7 +11,10 @@ const WORDS: Readonly<Record<ConditionSupport, string>> = {
   refused: 'are overwritten by a second writer (If-None-Match is refused)',
 };
 
-export function describeStore(url: string, { put, multipart, hasOneWinner }: StoreCapabilities): string {
+export function describeStore(
+  url: string,
+  { put, multipart, hasOneWinner }: StoreCapabilities,
+): string {
   const works = `${url}: writes, reads ranges, lists, removes, takes parts`;
   if (put === 'honoured' && multipart === 'honoured' && hasOneWinner)
     return `${works}; objects are written once, also where several write at once`;
@@ -19,7 +22,12 @@ export function describeStore(url: string, { put, multipart, hasOneWinner }: Sto
     put === multipart
       ? `objects ${WORDS[put]}`
       : `small objects ${WORDS[put]}, objects above 16 MiB ${WORDS[multipart]}`;
-  const race = hasOneWinner ? '' : ', and of several writers at once more than one is told that it wrote';
-  const lake = put === 'honoured' && hasOneWinner ? '' : '; commits of the lake are decided in the database';
+  const race = hasOneWinner
+    ? ''
+    : ', and of several writers at once more than one is told that it wrote';
+  const lake =
+    put === 'honoured' && hasOneWinner
+      ? ''
+      : '; commits of the lake are decided in the database';
   return `${works}; ${objects}${race}: safe while one mirror has this prefix, whose leases keep it to one writer${lake} (docs/objects.md)`;
 }

@@ -32,26 +32,37 @@ const HEAD_AGE_MAX_MS = 600_000;
 
 /** Whoever asks what is wrong wants to hear it, not to wait until it is over. */
 const REACHABLE_MAX_MS = 3_000;
-const SOURCE_LIMITS = { listRetries: { ...LIST_RETRIES, unreachableMaxMs: REACHABLE_MAX_MS } };
+const SOURCE_LIMITS = {
+  listRetries: { ...LIST_RETRIES, unreachableMaxMs: REACHABLE_MAX_MS },
+};
 /** Services that are up have answered by then; what waits for one that is away says so. */
 const CHECKS_MAX_MS = 8_000;
 
 /** Each check stands alone: one that fails does not hide the others. */
 export async function examine(options: AppOptions): Promise<readonly Finding[]> {
   const findings = [
-    { what: 'version', ...pass(`ledger-mirror ${version()}, Node ${process.versions.node}`) },
+    {
+      what: 'version',
+      ...pass(`ledger-mirror ${version()}, Node ${process.versions.node}`),
+    },
     await check('data directory', () => examineDataDir(options.config), options.signal),
   ];
   let opened: App;
   try {
-    opened = await openApp({ ...options, reachableMaxMs: REACHABLE_MAX_MS, sourceLimits: SOURCE_LIMITS });
+    opened = await openApp({
+      ...options,
+      reachableMaxMs: REACHABLE_MAX_MS,
+      sourceLimits: SOURCE_LIMITS,
+    });
   } catch (error) {
     return [...findings, { what: 'database and queues', ...fail(errorLine(error)) }];
   }
   await using app = opened;
   const limit = AbortSignal.any([options.signal, AbortSignal.timeout(CHECKS_MAX_MS)]);
   // Side by side: one that waits for somebody who is away must not keep the others.
-  const checks = Object.entries(checksOf(app, limit)).map(([what, work]) => check(what, work, limit));
+  const checks = Object.entries(checksOf(app, limit)).map(([what, work]) =>
+    check(what, work, limit),
+  );
   return [...findings, ...(await Promise.all(checks))];
 }
 
@@ -64,7 +75,10 @@ const FACTS = sql<Facts>`
     exists (select from pg_roles where rolname = 'mirror_reader') as "hasReader",
     (extract(epoch from clock_timestamp()) * 1000000)::bigint as micros`;
 
-function checksOf(app: App, limit: AbortSignal): Readonly<Record<string, () => Promise<Result>>> {
+function checksOf(
+  app: App,
+  limit: AbortSignal,
+): Readonly<Record<string, () => Promise<Result>>> {
   const { config, queues, store } = app;
   // What several checks go by is asked once.
   const asked = readRow(app.warehouse.db, 'look at the database', FACTS);
@@ -75,7 +89,8 @@ function checksOf(app: App, limit: AbortSignal): Readonly<Record<string, () => P
       const detail = `${databasePlace(app)}, Postgres ${server}, ${size} large`;
       if (Number.parseInt(server, 10) < POSTGRES_MAJOR_MIN)
         return fail(`${detail}: ${POSTGRES_MAJOR_MIN} or later is needed`);
-      const advice = "for trials and single hosts: it gets security fixes later than a system's Postgres";
+      const advice =
+        "for trials and single hosts: it gets security fixes later than a system's Postgres";
       return pass(config.databaseUrl === undefined ? `${detail}; ${advice}` : detail);
     },
     // What a load will need, before it needs it: partitions are made and attached, views are granted.
@@ -85,7 +100,8 @@ function checksOf(app: App, limit: AbortSignal): Readonly<Record<string, () => P
         return fail(
           `${role} may not make partitions; let the owner of schema mirror run: alter table mirror.ledger_entries owner to "${role}"; grant create on schema mirror to "${role}"`,
         );
-      if (hasReader) return pass(`${role} may migrate and load; mirror_reader is there for analysts`);
+      if (hasReader)
+        return pass(`${role} may migrate and load; mirror_reader is there for analysts`);
       return warn(
         `${role} may migrate and load, but may not create roles: have an administrator create mirror_reader, and grant it usage on schema mirror and select on its views`,
       );
@@ -94,13 +110,19 @@ function checksOf(app: App, limit: AbortSignal): Readonly<Record<string, () => P
       await queues.counts('sync');
       const advice = await queues.advice();
       if (advice.length > 0) return warn(advice.join('; '));
-      return pass(config.redisUrl === undefined ? 'in Postgres (no REDIS_URL)' : 'in Redis');
+      return pass(
+        config.redisUrl === undefined ? 'in Postgres (no REDIS_URL)' : 'in Redis',
+      );
     },
     // Writes, reads and removes for real: rights differ by operation.
     'object store': async () => {
       if (store.url.startsWith('file:')) {
         const advice = 'point OBJECT_STORE_URL at a larger disk';
-        const space = await examineSpace(fileURLToPath(store.url), FREE_BYTES_MIN, advice);
+        const space = await examineSpace(
+          fileURLToPath(store.url),
+          FREE_BYTES_MIN,
+          advice,
+        );
         if (space.state !== 'ok') return space;
       }
       const found = await store.tryOut(limit, REACHABLE_MAX_MS);
@@ -108,8 +130,10 @@ function checksOf(app: App, limit: AbortSignal): Readonly<Record<string, () => P
     },
     source: async () => {
       const told = await clock;
-      if (told === undefined) return { state: 'skipped', detail: 'SOURCE_URL is not set' };
-      if (told.from === 'source') return pass(`answers; its last block is of ${formatInstant(told.seen)}`);
+      if (told === undefined)
+        return { state: 'skipped', detail: 'SOURCE_URL is not set' };
+      if (told.from === 'source')
+        return pass(`answers; its last block is of ${formatInstant(told.seen)}`);
       return warn(
         'answers, but does not tell its block time: ranges are closed up to the newest entry that it shows',
       );
@@ -131,12 +155,18 @@ function judgeClock(databaseMs: number, headMs: number): Result {
     );
   const others = [
     { whose: "the database's", ms: databaseMs },
-    ...(headMs > CLOCK_SKEW_MAX_MS ? [{ whose: "the source's last block", ms: headMs }] : []),
+    ...(headMs > CLOCK_SKEW_MAX_MS
+      ? [{ whose: "the source's last block", ms: headMs }]
+      : []),
   ];
   const off = others.filter(({ ms }) => Math.abs(ms) > CLOCK_SKEW_MAX_MS);
-  const told = (off.length > 0 ? off : others).map(({ whose, ms }) => `${whose} by ${seconds(ms)}`);
+  const told = (off.length > 0 ? off : others).map(
+    ({ whose, ms }) => `${whose} by ${seconds(ms)}`,
+  );
   const differs = `differs from ${told.join(', from ')}`;
-  return off.length > 0 ? warn(`this machine's clock ${differs}; set both by NTP`) : pass(differs);
+  return off.length > 0
+    ? warn(`this machine's clock ${differs}; set both by NTP`)
+    : pass(differs);
 }
 
 type Result = Omit<Finding, 'what'>;
@@ -144,16 +174,23 @@ type Result = Omit<Finding, 'what'>;
 const say =
   (state: Finding['state']) =>
   (detail: string): Result => ({ state, detail });
-const [pass, warn, fail] = [say('ok'), say('warning'), say('wrong')];
+const pass = say('ok');
+const warn = say('warning');
+const fail = say('wrong');
 
-async function check(what: string, work: () => Promise<Result>, limit: AbortSignal): Promise<Finding> {
+async function check(
+  what: string,
+  work: () => Promise<Result>,
+  limit: AbortSignal,
+): Promise<Finding> {
   const over = once(limit, 'abort').then((): never => {
     throw limit.reason as Error;
   });
   try {
     return { what, ...(await Promise.race([work(), over])) };
   } catch (error) {
-    const isLate = limit.reason instanceof DOMException && limit.reason.name === 'TimeoutError';
+    const isLate =
+      limit.reason instanceof DOMException && limit.reason.name === 'TimeoutError';
     const late = isLate ? `Cannot be reached within ${CHECKS_MAX_MS / 1_000} s: ` : '';
     return { what, ...fail(`${late}${errorLine(error)}`) };
   }
@@ -161,18 +198,29 @@ async function check(what: string, work: () => Promise<Result>, limit: AbortSign
 
 async function examineDataDir(config: Config): Promise<Result> {
   const { dataDir, exportSegmentMax, sourceExportConcurrency } = config;
-  const spoolBytes = SPOOLED_SEGMENTS * BigInt(exportSegmentMax) * BigInt(sourceExportConcurrency + 1);
+  const spoolBytes =
+    SPOOLED_SEGMENTS * BigInt(exportSegmentMax) * BigInt(sourceExportConcurrency + 1);
   await requireWritable(dataDir);
-  return examineSpace(dataDir, FREE_BYTES_MIN + spoolBytes, 'point DATA_DIR at a larger disk');
+  return examineSpace(
+    dataDir,
+    FREE_BYTES_MIN + spoolBytes,
+    'point DATA_DIR at a larger disk',
+  );
 }
 
-async function examineSpace(dir: string, bytesMin: bigint, advice: string): Promise<Result> {
+async function examineSpace(
+  dir: string,
+  bytesMin: bigint,
+  advice: string,
+): Promise<Result> {
   await makeFolders(dir);
   const { bavail, bsize } = await statfs(dir, { bigint: true });
   const freeBytes = bavail * bsize;
   const detail = `${dir}, ${gib(freeBytes)} GiB free`;
   if (freeBytes >= bytesMin) return pass(detail);
-  return warn(`${detail}: less than the ${gib(bytesMin)} GiB that may be needed; ${advice}`);
+  return warn(
+    `${detail}: less than the ${gib(bytesMin)} GiB that may be needed; ${advice}`,
+  );
 }
 
 function gib(bytes: bigint): string {

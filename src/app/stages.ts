@@ -30,7 +30,13 @@ import { publishReport, restoreReports } from '../runs/store/publish-report.ts';
 import { LoadStore } from '../load/store/load-store.ts';
 import { VerifyStore } from '../load/store/verify-store.ts';
 import { ListStore } from '../list-sync/store/list-store.ts';
-import { exportLine, lakeLine, loadLine, syncLine, verifyLine } from '../runs/progress.ts';
+import {
+  exportLine,
+  lakeLine,
+  loadLine,
+  syncLine,
+  verifyLine,
+} from '../runs/progress.ts';
 import type { Base } from './base.ts';
 import { describeStore } from './describe-store.ts';
 
@@ -81,7 +87,10 @@ function stagesOfSource(parts: StageParts) {
         },
         signal,
       );
-      return { verdict, evidence: storable({ ...evidence, rows, bytes, segments: objectKeys.length }) };
+      return {
+        verdict,
+        evidence: storable({ ...evidence, rows, bytes, segments: objectKeys.length }),
+      };
     };
   return {
     sync: ({ full: isAudit, ...request }, { signal, onProgress }) =>
@@ -96,7 +105,8 @@ function stagesOfSource(parts: StageParts) {
       await asked().lists.page(CLOCK_QUESTION, signal);
       return asked().listLatency() ?? { lastMs: 0, medianMs: 0 };
     },
-    export: (request, call) => exportBy(new ExportStore(warehouse.db, holder))(request, call),
+    export: (request, call) =>
+      exportBy(new ExportStore(warehouse.db, holder))(request, call),
     leaseLedgers: async (partyIds) => {
       const repository = await BatchStore.open(warehouse.db, partyIds, holder);
       return Object.assign(repository, { export: exportBy(repository) });
@@ -122,10 +132,16 @@ function stagesOfLoads({ log, warehouse, store, lake }: StageParts) {
   const reportsBy = (signal: AbortSignal) => ({ warehouse, objects: store, signal });
   const rebuilding = { db: warehouse.db, objects: store };
   const lakeCheck: LakeCheck = (options, signal) => verifyLake(lake, options, signal);
-  const verifying = { repository: new VerifyStore(warehouse), objects: store, lake: lakeCheck };
+  const verifying = {
+    repository: new VerifyStore(warehouse),
+    objects: store,
+    lake: lakeCheck,
+  };
   const loading = { repository: new LoadStore(warehouse), objects: store };
   const loadPublished = async (runId: string, { signal, onProgress }: StageCall) => {
-    let [parties, segments, rows] = [0, 0, 0n];
+    let parties = 0;
+    let segments = 0;
+    let rows = 0n;
     const now = await loadAll(loading, signal, (party) => {
       parties += 1;
       segments += party.segments;
@@ -133,8 +149,13 @@ function stagesOfLoads({ log, warehouse, store, lake }: StageParts) {
       onProgress([loadLine(parties, segments, rows)]);
     });
     // A delivery of this run that was killed has loaded its part already.
-    const { verdict, ...loaded } = { ...now, ...(await loading.repository.loadedSince(runId)) };
-    const built = await buildLake(lake, signal, (progress) => onProgress([lakeLine(progress)]));
+    const { verdict, ...loaded } = {
+      ...now,
+      ...(await loading.repository.loadedSince(runId)),
+    };
+    const built = await buildLake(lake, signal, (progress) =>
+      onProgress([lakeLine(progress)]),
+    );
     return { verdict, evidence: storable({ ...loaded, lake: built }) };
   };
   return {
@@ -144,7 +165,10 @@ function stagesOfLoads({ log, warehouse, store, lake }: StageParts) {
           (await catchUpWithStore(rebuilding, call.signal)))
         : undefined;
       if (rebuilt === undefined) return loadPublished(runId, call);
-      log.info({ ...rebuilt, problems: rebuilt.problemCount }, 'Manifest rebuilt from the objects');
+      log.info(
+        { ...rebuilt, problems: rebuilt.problemCount },
+        'Manifest rebuilt from the objects',
+      );
       const restoredReports = await restoreReports(reportsBy(call.signal), (key, error) =>
         log.warn({ key, reason: error.message }, 'A report could not be read'),
       );
@@ -155,7 +179,11 @@ function stagesOfLoads({ log, warehouse, store, lake }: StageParts) {
       };
     },
     verify: async ({ deep, scope, against }, { signal, onProgress }) => {
-      const options = { deep, scope, onProgress: (counts: VerifyCounts) => onProgress([verifyLine(counts)]) };
+      const options = {
+        deep,
+        scope,
+        onProgress: (counts: VerifyCounts) => onProgress([verifyLine(counts)]),
+      };
       const { verdict, ...evidence } = await verify(verifying, signal, options);
       if (against === undefined) return { verdict, evidence: storable(evidence) };
       const report = decodeReport(against.text, against.where);
@@ -170,7 +198,10 @@ function stagesOfLoads({ log, warehouse, store, lake }: StageParts) {
       const found = await catchUpWithStore(rebuilding, signal, partyId);
       if (found === undefined) return;
       const { problemCount: problems } = found;
-      log.warn({ ...found, problems }, 'Learned from the store what the database had forgotten');
+      log.warn(
+        { ...found, problems },
+        'Learned from the store what the database had forgotten',
+      );
     },
   } satisfies Partial<Stages>;
 }
@@ -180,15 +211,28 @@ function stagesOfStore({ config, log, warehouse, store: objects, holder }: Stage
   const archive = new ExportArchiveStore(warehouse.db);
   const repository = new ExportStore(warehouse.db, holder);
   return {
-    readLedger: (question, signal) => readLedger({ exports: repository, objects }, question, signal),
+    readLedger: (question, signal) =>
+      readLedger({ exports: repository, objects }, question, signal),
     listedParties: (given) => findListedParties(warehouse.db, given),
     tryStore: async (signal) => {
       const found = await objects.tryOut(signal);
-      return { isWrittenOnce: isWrittenOnce(found), detail: describeStore(objects.url, found) };
+      return {
+        isWrittenOnce: isWrittenOnce(found),
+        detail: describeStore(objects.url, found),
+      };
     },
     mergeSegments: async (runId, signal) => {
-      const { exportCompression: compression, exportSegmentMax: segmentBytesMax } = config;
-      const deps = { repository, archive, objects, compression, segmentBytesMax, runId, log };
+      const { exportCompression: compression, exportSegmentMax: segmentBytesMax } =
+        config;
+      const deps = {
+        repository,
+        archive,
+        objects,
+        compression,
+        segmentBytesMax,
+        runId,
+        log,
+      };
       return storable(await mergeAll(deps, signal));
     },
     tidy: async (signal) => void (await tidyStore({ objects, archive, log }, signal)),

@@ -29,7 +29,10 @@ export interface CliEnvironment {
   readonly signal: AbortSignal;
 }
 
-export interface CommandContext extends Pick<CliEnvironment, 'stdout' | 'stderr' | 'signal'> {
+export interface CommandContext extends Pick<
+  CliEnvironment,
+  'stdout' | 'stderr' | 'signal'
+> {
   readonly config: Config;
   readonly log: Log;
   /** For what the user must be told whatever the level is, save that it is to be quiet. */
@@ -49,9 +52,15 @@ export interface CommandResult {
 }
 
 /** Does a command, with its options and its arguments under their names. */
-export type Handler<Options = object> = (options: Options, context: CommandContext) => Promise<CommandResult>;
+export type Handler<Options = object> = (
+  options: Options,
+  context: CommandContext,
+) => Promise<CommandResult>;
 
-export function exitCodeOf(verdict: Verdict | null, evidence: Readonly<Record<string, unknown>>): ExitCode {
+export function exitCodeOf(
+  verdict: Verdict | null,
+  evidence: Readonly<Record<string, unknown>>,
+): ExitCode {
   if (verdict === 'complete') return EXIT.done;
   return errorIn(evidence)?.isUnreachable === true ? EXIT.tryAgain : EXIT.verdict;
 }
@@ -59,5 +68,9 @@ export function exitCodeOf(verdict: Verdict | null, evidence: Readonly<Record<st
 /** What a command answers that did one run. */
 export function runResult(ended: Run): CommandResult {
   const document = describeRun(ended);
-  return { exitCode: exitCodeOf(ended.verdict, ended.evidence), document, text: runSummary(document) };
+  return {
+    exitCode: exitCodeOf(ended.verdict, ended.evidence),
+    document,
+    text: runSummary(document),
+  };
 }

@@ -39,45 +39,84 @@ export function declareCommands(program: Command, add: Add): void {
 /** The commands that ask the source, or bring what it said further. */
 function declareMirroring(program: Command, add: Add): void {
   add(program, 'sync', 'bring the lists up to date now and wait', loadSync)
-    .addArgument(new Argument('<what>', 'which lists').choices(['parties', 'checkpoints', 'all']))
+    .addArgument(
+      new Argument('<what>', 'which lists').choices(['parties', 'checkpoints', 'all']),
+    )
     .option('--full', 'audit: every page again', false)
     .option('--party <id>', 'look one party up')
-    .option('--accept-new-network', 'the source now serves another network: start a new epoch', false)
-    .option('--accept-shrunk', 'the source serves many rows no longer, and that is right', false);
+    .option(
+      '--accept-new-network',
+      'the source now serves another network: start a new epoch',
+      false,
+    )
+    .option(
+      '--accept-shrunk',
+      'the source serves many rows no longer, and that is right',
+      false,
+    );
   add(program, 'export', "export one party's ledger entries now and wait", loadExport)
     .requiredOption('--party <id>', 'the party, as the source lists it')
     .option('--asset <id>', 'one asset only')
-    .option('--from <time>', 'RFC 3339, or a day (midnight UTC); default: from the beginning')
+    .option(
+      '--from <time>',
+      'RFC 3339, or a day (midnight UTC); default: from the beginning',
+    )
     .option('--to <time>', 'likewise, exclusive; default: up to the present')
     .option('--out <file>', 'also write the assembled CSV to a file, or - for stdout')
-    .option('--again', 'distrust what is covered in that range, and ask for it anew', false)
+    .option(
+      '--again',
+      'distrust what is covered in that range, and ask for it anew',
+      false,
+    )
     .option('--no-load', 'leave loading to the next nightly run');
   const scheduled = 'the scheduled run, now: lists, exports, load, lake, verify';
   const dryRun = 'only print what it would ask the source';
   add(program, 'nightly', scheduled, loadNightly).option('--dry-run', dryRun, false);
-  const published = 'bring published objects into the warehouse and the lake, without the source';
+  const published =
+    'bring published objects into the warehouse and the lake, without the source';
   const all = 'also rebuild the manifest from the objects first';
   add(program, 'load', published, loadNightly).option('--all', all, false);
 }
 
 /** The commands that read what is mirrored: checks, the lake, SQL. */
 function declareReading(program: Command, add: Add): void {
-  add(program, 'verify', 'check everything recorded as published or loaded against its sums', loadNightly)
+  add(
+    program,
+    'verify',
+    'check everything recorded as published or loaded against its sums',
+    loadNightly,
+  )
     .option('--deep', 'also every row of the warehouse and the lake', false)
-    .option('--against <report>', 'compare with the report of a nightly run: a file, its key, or the run id');
-  const about = 'the tables of the lake: versions, files, bytes; takes broken checkpoints away';
+    .option(
+      '--against <report>',
+      'compare with the report of a nightly run: a file, its key, or the run id',
+    );
+  const about =
+    'the tables of the lake: versions, files, bytes; takes broken checkpoints away';
   const lake = add(program, 'lake', about, loadLake);
   const vacuum = 'remove what no version names any more, after LAKE_RETENTION';
   add(lake, 'vacuum', vacuum, loadLake);
   const restore = 'make the lake what it was, until the next load';
   const moment = "the moment's number, as `lake` shows it";
-  add(lake, 'restore', restore, loadLake).argument('<version>', moment, wholeNumber(0, 9_999_999_999));
+  add(lake, 'restore', restore, loadLake).argument(
+    '<version>',
+    moment,
+    wholeNumber(0, 9_999_999_999),
+  );
   const format = 'by default what --output ends in, or table';
-  add(program, 'query', 'read-only SQL over the lake (entries, parties, checkpoints)', loadQuery)
+  add(
+    program,
+    'query',
+    'read-only SQL over the lake (entries, parties, checkpoints)',
+    loadQuery,
+  )
     .argument('[sql]', 'the SQL, or the name of a ready question; without it a prompt')
     .option('--list', 'the ready questions', false)
     .addOption(new Option('--format <format>', format).choices(FORMATS))
-    .option('--output <file>', 'write the result to a file, which appears when it is complete')
+    .option(
+      '--output <file>',
+      'write the result to a file, which appears when it is complete',
+    )
     .option('--timeout <seconds>', 'time limit', wholeNumber(1, 86_400), 60)
     .option('--since <time>', 'for a ready question: entries from this time on')
     .option('--until <time>', 'for a ready question: entries before this time')
@@ -88,20 +127,31 @@ function declareReading(program: Command, add: Add): void {
 /** The commands for those who operate a mirror: how it stands, its runs, and whether it is set up right. */
 function declareOperating(program: Command, add: Add): void {
   const check = 'end with exit code 2 where the mirror is not complete';
-  add(program, 'status', 'is the mirror complete, how fresh is it, what needs a person', loadStatus).option(
-    '--check',
-    check,
-    false,
-  );
+  add(
+    program,
+    'status',
+    'is the mirror complete, how fresh is it, what needs a person',
+    loadStatus,
+  ).option('--check', check, false);
   const cancel = 'end a run of any kind at its next safe point';
   add(program, 'cancel', cancel, loadRuns).argument('<run>', 'its id');
   add(program, 'runs', 'what ran and how it ended', loadRuns)
     .argument('[run]', 'one run, with its evidence')
     .option('--limit <n>', 'how many', wholeNumber(1, 1_000), 20);
   add(program, 'logs', "a run's log lines", loadRuns).argument('<run>', 'its id');
-  add(program, 'doctor', 'check the configuration and everything it points to', loadSetup);
+  add(
+    program,
+    'doctor',
+    'check the configuration and everything it points to',
+    loadSetup,
+  );
   add(program, 'migrate', "bring the warehouse's schema forward", loadSetup);
-  add(program, 'config', 'what is set, and where each value comes from; secrets are masked', loadSetup);
+  add(
+    program,
+    'config',
+    'what is set, and where each value comes from; secrets are masked',
+    loadSetup,
+  );
   const completion = async ({ shell }: { shell: (typeof SHELLS)[number] }) => {
     const script = completionScript(shell, program);
     return { document: { shell, script }, text: script };
@@ -114,13 +164,25 @@ function declareOperating(program: Command, add: Add): void {
 
 /** The commands that go on until they are told to stop. */
 function declareServing(program: Command, add: Add): void {
-  const demo = 'mirror a sandbox network with everything embedded, verify it, answer three questions';
-  add(program, 'demo', demo, loadDemo).option('--keep', 'leave it running with the console open', false);
-  add(program, 'up', 'workers, schedules, read API and console in one process', loadServing);
+  const demo =
+    'mirror a sandbox network with everything embedded, verify it, answer three questions';
+  add(program, 'demo', demo, loadDemo).option(
+    '--keep',
+    'leave it running with the console open',
+    false,
+  );
+  add(
+    program,
+    'up',
+    'workers, schedules, read API and console in one process',
+    loadServing,
+  );
   add(program, 'worker', 'only workers and schedules', loadServing);
   add(program, 'serve', 'only the read API and the console', loadServing);
-  const parties = 'how many parties there are a week after its genesis; more arrive later';
-  const entries = 'entries a week after its genesis, roughly (up to twice as many); more follow';
+  const parties =
+    'how many parties there are a week after its genesis; more arrive later';
+  const entries =
+    'entries a week after its genesis, roughly (up to twice as many); more follow';
   add(program, 'sandbox', 'serve a made-up network, for trying things out', loadSandbox)
     .option('--host <host>', 'where to listen; 0.0.0.0: on all addresses', '127.0.0.1')
     .option('--port <port>', 'its port (0: a free one)', wholeNumber(0, 65_535), 8090)
@@ -128,7 +190,10 @@ function declareServing(program: Command, add: Add): void {
     .option('--entries <n>', entries, wholeNumber(0, 1_000_000_000), 50_000)
     .option('--seed <seed>', 'the same seed and first start, the same network', 'sandbox')
     .addOption(
-      new Option('--release <name>', 'whose exports it serves: columns, filters and order')
+      new Option(
+        '--release <name>',
+        'whose exports it serves: columns, filters and order',
+      )
         .choices(RELEASE_NAMES)
         .default('0.71.4'),
     );

@@ -2,7 +2,12 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { App } from '../app/app.ts';
 import { untilReachable } from '../app/base.ts';
-import { closeAbandoned, chooseQueues, enqueueRun, findOpenNightly } from '../runs/enqueue.ts';
+import {
+  closeAbandoned,
+  chooseQueues,
+  enqueueRun,
+  findOpenNightly,
+} from '../runs/enqueue.ts';
 import type { StageCall, VerifyRequest } from '../runs/job.ts';
 import { isOver } from '../runs/run-document.ts';
 import type { NewRun, Run } from '../runs/store/run-store.ts';
@@ -16,7 +21,10 @@ const CHECK_MS = 2_000;
 const LOST_MS = 10_000;
 
 /** A run that does the same already, of whoever's making, or a new one. */
-export async function joinOrCreate(app: App, wanted: NewRun): Promise<{ run: Run; isJoined: boolean }> {
+export async function joinOrCreate(
+  app: App,
+  wanted: NewRun,
+): Promise<{ run: Run; isJoined: boolean }> {
   const { run, found } = await app.jobs.runs.order(wanted);
   const { runId, kind, subject } = run;
   if (found === 'open') app.log.info({ runId, kind, subject }, 'Following an equal run');
@@ -26,7 +34,11 @@ export async function joinOrCreate(app: App, wanted: NewRun): Promise<{ run: Run
 /**
  * A new nightly run, once none is going: two would ask the source for the same things. Nothing is queued while it waits.
  */
-export async function startNight(app: App, subject: string, context: CommandContext): Promise<Run> {
+export async function startNight(
+  app: App,
+  subject: string,
+  context: CommandContext,
+): Promise<Run> {
   const { jobs, workers } = app;
   for (let told = ''; ;) {
     const going = await findOpenNightly(jobs, await workers.anyAlive(jobs.source?.url));
@@ -36,7 +48,12 @@ export async function startNight(app: App, subject: string, context: CommandCont
     } else if (told !== going.runId) {
       told = going.runId;
       const since = going.startedAt ?? going.queuedAt;
-      const facts = { runId: told, subject: going.subject, since, endedBy: `${COMMAND} cancel ${told}` };
+      const facts = {
+        runId: told,
+        subject: going.subject,
+        since,
+        endedBy: `${COMMAND} cancel ${told}`,
+      };
       context.notices.warn(facts, 'Waiting for another nightly run');
     }
     await sleep(POLL_MS, undefined, { signal: context.signal });
@@ -48,7 +65,11 @@ export async function startNight(app: App, subject: string, context: CommandCont
  * @throws the signal's reason where the command was told to stop; the run goes on where a worker runs.
  * UnreachableError where the database stays away for a minute
  */
-export async function followRun(app: App, run: Run, context: CommandContext): Promise<Run> {
+export async function followRun(
+  app: App,
+  run: Run,
+  context: CommandContext,
+): Promise<Run> {
   const { jobs, jobWorker, workers } = app;
   const { runId } = run;
   if (run.state === 'queued') await enqueueRun(run, jobs);
@@ -68,7 +89,8 @@ export async function followRun(app: App, run: Run, context: CommandContext): Pr
     // A worker of another source refuses what asks this one.
     if (await workers.anyAlive(run.sourceUrl)) return;
     jobWorker.start(chooseQueues(run));
-    for (const lost of await jobs.runs.stale(LOST_MS)) if (lost.runId === runId) await enqueueRun(lost, jobs);
+    for (const lost of await jobs.runs.stale(LOST_MS))
+      if (lost.runId === runId) await enqueueRun(lost, jobs);
     await closeAbandoned(jobs);
   };
   try {
@@ -101,7 +123,10 @@ export async function verifyHere(
 ): Promise<Run> {
   if (!(await workers.anyAlive())) await closeAbandoned(jobs);
   const { runs, stages } = jobs;
-  const run = await runs.create({ kind: 'verify', subject: request.deep ? 'deep' : 'sums' });
+  const run = await runs.create({
+    kind: 'verify',
+    subject: request.deep ? 'deep' : 'sums',
+  });
   const { runId } = run;
   const view = progress.openView();
   const work = (_run: Run, call: StageCall) => {

@@ -22,7 +22,11 @@ export async function openMirrorReader(context: CommandContext): Promise<Reader>
 }
 
 /** @throws UsageError where neither `url` is set nor `folder` is there: a mirror's part in DATA_DIR */
-export function requireMirror({ dataDir }: Config, url: URL | undefined, folder: string): void {
+export function requireMirror(
+  { dataDir }: Config,
+  url: URL | undefined,
+  folder: string,
+): void {
   if (url !== undefined || existsSync(join(dataDir, folder))) return;
   throw new UsageError([
     `Cannot read the mirror: there is none in ${dataDir}; point DATA_DIR at one, or make one by 'ledger-mirror nightly' or 'ledger-mirror demo'`,
@@ -35,7 +39,11 @@ export function isRunId(given: string): boolean {
 }
 
 /** @throws UsageError where no run, or more than one, has an id that begins so */
-export async function findRun({ runs }: Pick<Reader, 'runs'>, where: string, given: string): Promise<Run> {
+export async function findRun(
+  { runs }: Pick<Reader, 'runs'>,
+  where: string,
+  given: string,
+): Promise<Run> {
   const { prefix, suffix } = splitCutId(given.toLowerCase());
   const found = isRunId(given) ? await runs.withId(prefix, suffix) : [];
   const hint = `'ledger-mirror runs' lists them`;
@@ -45,5 +53,9 @@ export async function findRun({ runs }: Pick<Reader, 'runs'>, where: string, giv
 /** @throws UsageError where no listed party, or more than one, has this id or one that begins so */
 export function chooseParty(given: string, listed: readonly string[]): string {
   const hint = `give an id as the source lists it; 'ledger-mirror sync parties' reads the list`;
-  return chooseById(given, listed, String, { where: '--party', noun: 'listed party', hint });
+  return chooseById(given, listed, String, {
+    where: '--party',
+    noun: 'listed party',
+    hint,
+  });
 }

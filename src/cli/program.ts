@@ -17,7 +17,10 @@ export const EXIT_CODES = [
   [EXIT.done, 'done, verdict complete'],
   [EXIT.wrong, 'wrong usage or configuration, or a bug'],
   [EXIT.verdict, 'ended with another verdict: incomplete, suspicious or failed'],
-  [EXIT.tryAgain, 'a service could not be reached for 60 s, or told to stop while waiting: try again'],
+  [
+    EXIT.tryAgain,
+    'a service could not be reached for 60 s, or told to stop while waiting: try again',
+  ],
 ] as const;
 const NAME_CHARACTERS = 29;
 
@@ -46,9 +49,14 @@ export async function runCli(environment: CliEnvironment): Promise<number> {
     const command = parent.command(name).description(description);
     return command.action(async () => {
       const names = command.registeredArguments.map((argument) => argument.name());
-      const given = Object.fromEntries(names.map((argument, at) => [argument, command.processedArgs[at]]));
+      const given = Object.fromEntries(
+        names.map((argument, at) => [argument, command.processedArgs[at]]),
+      );
       const handler = async () => (await load())[name];
-      exitCode = await execute(environment, name, handler, { ...command.optsWithGlobals(), ...given });
+      exitCode = await execute(environment, name, handler, {
+        ...command.optsWithGlobals(),
+        ...given,
+      });
     });
   });
   try {
@@ -71,23 +79,35 @@ async function execute(
   const config = readConfig(environment);
   rememberSecrets(secretsOf(config));
   // Bars on a terminal, and the demo itself, tell what happens: of the log, only what needs attention.
-  const isCalm = (stderr.isTTY === true || name === 'demo') && config.origins.logLevel === 'default';
+  const isCalm =
+    (stderr.isTTY === true || name === 'demo') && config.origins.logLevel === 'default';
   const level = isQuiet ? 'silent' : isCalm ? 'warn' : config.logLevel;
   const handle = await load();
   const run = async () => {
     const { log, notices, ...terminal } = openTerminal(stderr, level, isQuiet);
     // Restored before anything else is written to it.
     using progress = terminal.progress;
-    return await handle(options as never, { ...environment, config, log, notices, isJson, progress });
+    return await handle(options as never, {
+      ...environment,
+      config,
+      log,
+      notices,
+      isJson,
+      progress,
+    });
   };
   const { document, text, exitCode = EXIT.done } = await run();
-  if (isJson && document !== undefined) stdout.write(`${JSON.stringify(hideSecretsIn(document), null, 2)}\n`);
+  if (isJson && document !== undefined)
+    stdout.write(`${JSON.stringify(hideSecretsIn(document), null, 2)}\n`);
   if (!isJson && text !== undefined) stdout.write(nameCommands(hideSecrets(text)));
   return exitCode;
 }
 
 /** Everything that went wrong is told once this returns; with `--json` as a document, too. */
-export function tellFailure({ argv, stdout, stderr, signal }: CliEnvironment, error: unknown): ExitCode {
+export function tellFailure(
+  { argv, stdout, stderr, signal }: CliEnvironment,
+  error: unknown,
+): ExitCode {
   // Commander has written its lines, and those of `--help`, already.
   const isTold = error instanceof CommanderError;
   if (isTold && error.exitCode === 0) return EXIT.done;
@@ -104,10 +124,16 @@ export function tellFailure({ argv, stdout, stderr, signal }: CliEnvironment, er
 /** A line for each problem; never a stack trace for what a user can mend. */
 function classify(error: unknown, signal: AbortSignal) {
   if (error instanceof CommanderError)
-    return { code: 'USAGE', lines: [error.message.replace(/^error: /, '')], exitCode: EXIT.wrong };
-  if (error instanceof UsageError) return { code: error.code, lines: error.problems, exitCode: EXIT.wrong };
+    return {
+      code: 'USAGE',
+      lines: [error.message.replace(/^error: /, '')],
+      exitCode: EXIT.wrong,
+    };
+  if (error instanceof UsageError)
+    return { code: error.code, lines: error.problems, exitCode: EXIT.wrong };
   if (signal.aborted) {
-    const line = 'told to stop; what was committed stays, the next command goes on from there';
+    const line =
+      'told to stop; what was committed stays, the next command goes on from there';
     return { code: 'STOPPED', lines: [line], exitCode: EXIT.tryAgain };
   }
   const exitCode = error instanceof UnreachableError ? EXIT.tryAgain : EXIT.wrong;
@@ -116,7 +142,9 @@ function classify(error: unknown, signal: AbortSignal) {
 
 /** What `--help` says below the commands. */
 function describeSettings(): string {
-  const secrets = SETTINGS.filter((setting) => setting.secret === true).map((setting) => setting.name);
+  const secrets = SETTINGS.filter((setting) => setting.secret === true).map(
+    (setting) => setting.name,
+  );
   const lines = SETTINGS.flatMap(({ name, help, accepted, fallback }) => [
     `  ${name.padEnd(NAME_CHARACTERS)}${help}`,
     `  ${' '.repeat(NAME_CHARACTERS)}  ${accepted}${fallback === undefined ? '' : ` (default ${fallback})`}`,

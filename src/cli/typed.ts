@@ -2,7 +2,9 @@
 import { relative } from 'node:path';
 
 /** How a reader calls this program. A checkout runs its sources, and has the command behind npx; a package is compiled. */
-export const COMMAND = import.meta.filename.endsWith('.ts') ? 'npx ledger-mirror' : 'ledger-mirror';
+export const COMMAND = import.meta.filename.endsWith('.ts')
+  ? 'npx ledger-mirror'
+  : 'ledger-mirror';
 
 /** Messages name commands in quotes, as `ledger-mirror status`; here they are as they are typed. */
 export function nameCommands(message: string): string {

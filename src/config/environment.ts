@@ -8,7 +8,13 @@ import { hideSecrets } from '../core/secrets.ts';
 import { SETTINGS, type Setting, type SettingKey, type Settings } from './settings.ts';
 
 /** Where a value came from, for the console's configuration page. A command such as `demo` sets some itself. */
-export type Origin = 'environment' | '.env' | 'default' | 'unset' | 'this command' | `file ${string}`;
+export type Origin =
+  | 'environment'
+  | '.env'
+  | 'default'
+  | 'unset'
+  | 'this command'
+  | `file ${string}`;
 
 export interface Config extends Settings {
   readonly origins: Readonly<Record<SettingKey, Origin>>;
@@ -52,26 +58,42 @@ export function readConfig({ env, cwd }: EnvironmentInput): Config {
       return undefined;
     }
   };
-  const dotEnv = parseEnv(readGiven('.env', resolve(cwd, '.env'), 'a readable text file, or none') ?? '');
+  const dotEnv = parseEnv(
+    readGiven('.env', resolve(cwd, '.env'), 'a readable text file, or none') ?? '',
+  );
   /** An empty value counts as unset: compose files and shells pass empty ones on. */
   const find = (name: string) => {
     if (env[name]) return { text: env[name], origin: 'environment' as const };
     return dotEnv[name] ? { text: dotEnv[name], origin: '.env' as const } : undefined;
   };
-  const lookUp = ({ name, secret, fallback }: Setting): { text?: string | undefined; origin: Origin } => {
+  const lookUp = ({
+    name,
+    secret,
+    fallback,
+  }: Setting): { text?: string | undefined; origin: Origin } => {
     const plain = find(name);
     const file = secret === true ? find(`${name}_FILE`) : undefined;
-    if (plain && file) problems.push(`${name}: given twice, also as ${name}_FILE; give one of them`);
+    if (plain && file)
+      problems.push(`${name}: given twice, also as ${name}_FILE; give one of them`);
     if (plain || !file)
-      return plain ?? { text: fallback, origin: fallback === undefined ? 'unset' : 'default' };
+      return (
+        plain ?? { text: fallback, origin: fallback === undefined ? 'unset' : 'default' }
+      );
     const path = resolve(cwd, file.text);
     const text = readGiven(`${name}_FILE`, path, 'a readable file')?.trim();
     return { text, origin: `file ${path}` };
   };
-  const parse = ({ name, secret, parse: read, accepted }: Setting, text: string): unknown => {
+  const parse = (
+    { name, secret, parse: read, accepted }: Setting,
+    text: string,
+  ): unknown => {
     const value = read(text);
-    const shown = secret === true ? 'the value given (a secret, not shown)' : quote(hideSecrets(text));
-    if (value === undefined) problems.push(`${name}: ${shown} is not accepted; give ${accepted}`);
+    const shown =
+      secret === true
+        ? 'the value given (a secret, not shown)'
+        : quote(hideSecrets(text));
+    if (value === undefined)
+      problems.push(`${name}: ${shown} is not accepted; give ${accepted}`);
     return value;
   };
   problems.push(...findUnknownNames(env, dotEnv));
@@ -79,7 +101,9 @@ export function readConfig({ env, cwd }: EnvironmentInput): Config {
   const collect = <Value>(read: (one: (typeof found)[number]) => Value) =>
     Object.fromEntries(found.map((one) => [one.setting.key, read(one)]));
   const origins = collect(({ origin }) => origin) as Config['origins'];
-  const texts = collect(({ setting, text }) => (setting.secret === true ? undefined : text));
+  const texts = collect(({ setting, text }) =>
+    setting.secret === true ? undefined : text,
+  );
   const settings = collect(({ setting, text }) =>
     text === undefined ? undefined : parse(setting, text),
   ) as {
@@ -95,7 +119,12 @@ export function readConfig({ env, cwd }: EnvironmentInput): Config {
   if (problems.length > 0) throw new UsageError(problems);
   const given = [...Object.entries(dotEnv), ...Object.entries(env)];
   const ambient = given.filter(([name, text]) => text && AMBIENT.test(name));
-  return { ...settings, origins, texts, ambient: Object.fromEntries(ambient) as Config['ambient'] };
+  return {
+    ...settings,
+    origins,
+    texts,
+    ambient: Object.fromEntries(ambient) as Config['ambient'],
+  };
 }
 
 /** The same configuration, but for what a command decides itself: written as a user would, undefined where unset. */
@@ -104,7 +133,10 @@ export function changeSettings(
   texts: Readonly<Partial<Record<SettingKey, string | undefined>>>,
 ): Config {
   const changed = SETTINGS.filter(({ key }) => key in texts);
-  const values = changed.map(({ key, parse: read }) => [key, texts[key] && read(texts[key])]);
+  const values = changed.map(({ key, parse: read }) => [
+    key,
+    texts[key] && read(texts[key]),
+  ]);
   const origins = changed.map(({ key }) => [key, 'this command']);
   return {
     ...config,
@@ -116,7 +148,9 @@ export function changeSettings(
 
 /** @param why the source is needed */
 export function sourceMissing(why: string): UsageError {
-  return new UsageError([`SOURCE_URL: not set, and ${why}; give the URL of the query service`]);
+  return new UsageError([
+    `SOURCE_URL: not set, and ${why}; give the URL of the query service`,
+  ]);
 }
 
 /** @throws UsageError where SOURCE_URL is not set */
@@ -132,9 +166,11 @@ function findContradictions(
   const isAlone = apiReadToken !== undefined && origins.apiToken === 'unset';
   const isSame = apiReadToken !== undefined && apiReadToken === apiToken;
   // Whose the rows of a CSV without assets are has to be said.
-  const isOfUnknownAsset = exportColumns?.get('asset_id') === null && sourceAssets?.length !== 1;
+  const isOfUnknownAsset =
+    exportColumns?.get('asset_id') === null && sourceAssets?.length !== 1;
   return [
-    isAlone && 'API_READ_TOKEN: given without API_TOKEN, so nobody could order anything; set API_TOKEN too',
+    isAlone &&
+      'API_READ_TOKEN: given without API_TOKEN, so nobody could order anything; set API_TOKEN too',
     isSame &&
       'API_READ_TOKEN: is the same as API_TOKEN; give another one, which may read everything, and start or cancel nothing',
     isOfUnknownAsset &&
@@ -142,25 +178,44 @@ function findContradictions(
   ].filter((problem) => problem !== false);
 }
 
-function findUnknownNames(env: EnvironmentInput['env'], dotEnv: EnvironmentInput['env']): readonly string[] {
-  const known = SETTINGS.flatMap(({ name, secret }) => (secret === true ? [name, `${name}_FILE`] : [name]));
+function findUnknownNames(
+  env: EnvironmentInput['env'],
+  dotEnv: EnvironmentInput['env'],
+): readonly string[] {
+  const known = SETTINGS.flatMap(({ name, secret }) =>
+    secret === true ? [name, `${name}_FILE`] : [name],
+  );
   const inEnvironment = Object.keys(env).filter((name) => GUARDED.test(name));
-  const inFile = Object.keys(dotEnv).filter((name) => !AMBIENT.test(name) && !COMPOSE.test(name));
-  return Object.entries({ 'the environment': inEnvironment, '.env': inFile }).flatMap(([where, names]) =>
-    names
-      .filter((name) => !known.includes(name))
-      .map((name) => `${name}: not a setting (in ${where}); see 'ledger-mirror --help' for those there are`),
+  const inFile = Object.keys(dotEnv).filter(
+    (name) => !AMBIENT.test(name) && !COMPOSE.test(name),
+  );
+  return Object.entries({ 'the environment': inEnvironment, '.env': inFile }).flatMap(
+    ([where, names]) =>
+      names
+        .filter((name) => !known.includes(name))
+        .map(
+          (name) =>
+            `${name}: not a setting (in ${where}); see 'ledger-mirror --help' for those there are`,
+        ),
   );
 }
 
-function parsePartyFile(path: string, text: string | undefined, problems: string[]): readonly string[] {
-  const split = (separator: RegExp) => (text ?? '').split(separator).flatMap((part) => part.trim() || []);
+function parsePartyFile(
+  path: string,
+  text: string | undefined,
+  problems: string[],
+): readonly string[] {
+  const split = (separator: RegExp) =>
+    (text ?? '').split(separator).flatMap((part) => part.trim() || []);
   // A source with ids of its own may have spaces and commas in them: then each is a line.
   const words = split(/[\s,]+/);
-  const lines = words.every((word) => canonicalId(word) !== undefined) ? words : split(/\n/);
+  const lines = words.every((word) => canonicalId(word) !== undefined)
+    ? words
+    : split(/\n/);
   const ids = lines.map((line) => canonicalPartyId(line));
   const wrong = lines.find((_, index) => ids[index] === undefined);
-  const what = wrong === undefined ? 'no party id' : `${quote(wrong)}, which is no party id`;
+  const what =
+    wrong === undefined ? 'no party id' : `${quote(wrong)}, which is no party id`;
   if (text !== undefined && (wrong !== undefined || lines.length === 0))
     problems.push(`NIGHTLY_PARTIES: ${quote(path)} holds ${what}; give one id a line`);
   return [...new Set(ids.filter((id) => id !== undefined))];
@@ -168,5 +223,7 @@ function parsePartyFile(path: string, text: string | undefined, problems: string
 
 /** What was given, printable and short. */
 function quote(given: string): string {
-  return JSON.stringify(given.length > SHOWN_MAX ? `${given.slice(0, SHOWN_MAX)}…` : given);
+  return JSON.stringify(
+    given.length > SHOWN_MAX ? `${given.slice(0, SHOWN_MAX)}…` : given,
+  );
 }

@@ -11,14 +11,18 @@ export function secretsOf(config: Config): readonly string[] {
   const { notifyUrl, sourceUrl, ambient } = config;
   const path = notifyUrl?.pathname ?? '';
   // Gateways take keys as parameters.
-  const parameters = [notifyUrl, sourceUrl].flatMap((url) => [...(url?.searchParams.values() ?? [])]);
+  const parameters = [notifyUrl, sourceUrl].flatMap((url) => [
+    ...(url?.searchParams.values() ?? []),
+  ]);
   const secrets = [
     ...SETTINGS.flatMap(({ key, secret }) => {
       const value: unknown = config[key];
       if (value instanceof URL) return secretsOfUrl(value);
       return secret === true && typeof value === 'string' ? value : [];
     }),
-    ...[path, ...path.split('/'), ...parameters].filter((part) => part.length >= PART_CHARACTERS_MIN),
+    ...[path, ...path.split('/'), ...parameters].filter(
+      (part) => part.length >= PART_CHARACTERS_MIN,
+    ),
     ...Object.entries(ambient).flatMap(([name, value]) => [
       ...(AMBIENT_SECRET.test(name) ? [value, ...headerValues(value)] : []),
       ...(URL.canParse(value) ? secretsOfUrl(new URL(value)) : []),
@@ -31,16 +35,24 @@ export function secretsOf(config: Config): readonly string[] {
 export function secretsOfUrl(url: URL): readonly string[] {
   const inner = [...url.searchParams.values()].filter((value) => URL.canParse(value));
   const nested = inner.flatMap((value) => secretsOfUrl(new URL(value)));
-  const [user, password] = [decodeUrl(url.username), decodeUrl(url.password)];
+  const user = decodeUrl(url.username);
+  const password = decodeUrl(url.password);
   // A password that is shown beside itself as user, host or database hides nothing, and is a word.
-  const beside = [user, url.hostname, url.pathname.slice(1), url.protocol.replace(/(?:ql)?:$/, '')];
+  const beside = [
+    user,
+    url.hostname,
+    url.pathname.slice(1),
+    url.protocol.replace(/(?:ql)?:$/, ''),
+  ];
   if (password === '' || beside.includes(password)) return nested;
   return [password, url.password, `${user}:${password}`, ...nested];
 }
 
 /** `api-key=…,other=…`, as OpenTelemetry writes headers. */
 function headerValues(list: string): readonly string[] {
-  return list.split(',').flatMap((pair) => (pair.includes('=') ? [pair.slice(pair.indexOf('=') + 1)] : []));
+  return list
+    .split(',')
+    .flatMap((pair) => (pair.includes('=') ? [pair.slice(pair.indexOf('=') + 1)] : []));
 }
 
 /** One setting as the console and `config` show it: a secret's value never gets here. */
@@ -55,9 +67,16 @@ const MASK = '***';
 export function shownSettings(config: Config): readonly ShownSetting[] {
   return SETTINGS.map(({ name, key, help, secret: isSecret = false }) => {
     const value: unknown = config[key];
-    const text = value instanceof URL ? withoutSecrets(value) : (config.texts[key] ?? null);
+    const text =
+      value instanceof URL ? withoutSecrets(value) : (config.texts[key] ?? null);
     const isMasked = isSecret && value !== undefined;
-    return { name, value: isMasked ? MASK : text, isSecret, origin: config.origins[key], help };
+    return {
+      name,
+      value: isMasked ? MASK : text,
+      isSecret,
+      origin: config.origins[key],
+      help,
+    };
   });
 }
 
@@ -69,7 +88,8 @@ function withoutSecrets(url: URL): string {
   const isWeb = url.protocol.startsWith('http');
   for (const [name, value] of url.searchParams) {
     if (isWeb) shown.searchParams.set(name, MASK);
-    else if (name === 'endpoint') shown.searchParams.set(name, withoutSecrets(new URL(value)));
+    else if (name === 'endpoint')
+      shown.searchParams.set(name, withoutSecrets(new URL(value)));
   }
   return shown.href;
 }

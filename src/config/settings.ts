@@ -26,29 +26,63 @@ function preset<Value>(fallback: string, given: form.Form<Value>, help: string) 
 }
 
 const TABLE = {
-  SOURCE_URL: optional(form.serviceUrl, 'the query service to mirror; needed by what asks the source'),
+  SOURCE_URL: optional(
+    form.serviceUrl,
+    'the query service to mirror; needed by what asks the source',
+  ),
   SOURCE_AUTHORIZATION: secret(
     form.text('an Authorization header value', /^[\x20-\x7e]+$/),
     'sent as the Authorization header of every request to the source',
   ),
-  SOURCE_PAGE_SIZE: preset('1000', form.integer(2, 50_000), 'rows asked for in one page; 2 and 3 count as 4'),
-  SOURCE_RATE: preset('10', form.integer(1, 100_000), 'requests a second to the source, over all workers'),
-  SOURCE_EXPORT_CONCURRENCY: preset('1', form.integer(1, 64), 'exports at once, over all workers'),
+  SOURCE_PAGE_SIZE: preset(
+    '1000',
+    form.integer(2, 50_000),
+    'rows asked for in one page; 2 and 3 count as 4',
+  ),
+  SOURCE_RATE: preset(
+    '10',
+    form.integer(1, 100_000),
+    'requests a second to the source, over all workers',
+  ),
+  SOURCE_EXPORT_CONCURRENCY: preset(
+    '1',
+    form.integer(1, 64),
+    'exports at once, over all workers',
+  ),
   SOURCE_EXPORT_PATH: preset(
     '/api/v2/ledgerentry/export',
     form.text('a path that begins with /', /^\/[\w\-./~%]*$/),
     'path of the export',
   ),
-  SOURCE_EXPORT_PARAM_PARTY: preset('partyId', form.parameter, 'its parameter for the party'),
-  SOURCE_EXPORT_PARAM_ASSET: preset('assetId', form.parameter, 'its parameter for the asset'),
-  SOURCE_EXPORT_PARAM_FROM: preset('dateRange.startTimestamp', form.parameter, 'its parameter for the start'),
+  SOURCE_EXPORT_PARAM_PARTY: preset(
+    'partyId',
+    form.parameter,
+    'its parameter for the party',
+  ),
+  SOURCE_EXPORT_PARAM_ASSET: preset(
+    'assetId',
+    form.parameter,
+    'its parameter for the asset',
+  ),
+  SOURCE_EXPORT_PARAM_FROM: preset(
+    'dateRange.startTimestamp',
+    form.parameter,
+    'its parameter for the start',
+  ),
   SOURCE_EXPORT_PARAM_TO: preset(
     'dateRange.endTimestamp',
     form.parameter,
     'its parameter for the end (exclusive)',
   ),
-  SOURCE_EXPORT_TIME: preset('ns', form.oneOf('ns', 'ms', 's', 'rfc3339'), 'how these two write a time'),
-  SOURCE_ASSETS: optional(form.idList, 'the assets to ask for, where the source demands one'),
+  SOURCE_EXPORT_TIME: preset(
+    'ns',
+    form.oneOf('ns', 'ms', 's', 'rfc3339'),
+    'how these two write a time',
+  ),
+  SOURCE_ASSETS: optional(
+    form.idList,
+    'the assets to ask for, where the source demands one',
+  ),
   DATABASE_URL: secret(
     form.url('a postgres:// or postgresql:// URL', 'postgres:', 'postgresql:'),
     'the warehouse; unset: Postgres embedded in DATA_DIR',
@@ -57,13 +91,32 @@ const TABLE = {
     form.url('a redis:// or rediss:// URL', 'redis:', 'rediss:'),
     'queues and resume state; unset: both in Postgres',
   ),
-  OBJECT_STORE_URL: optional(form.objectStoreUrl, 'where exports and the lake go; unset: DATA_DIR/objects'),
-  DATA_DIR: preset('./data', form.text('a directory', /^[^\0]+$/), 'where the embedded parts keep theirs'),
+  OBJECT_STORE_URL: optional(
+    form.objectStoreUrl,
+    'where exports and the lake go; unset: DATA_DIR/objects',
+  ),
+  DATA_DIR: preset(
+    './data',
+    form.text('a directory', /^[^\0]+$/),
+    'where the embedded parts keep theirs',
+  ),
   SCHEDULE: preset('0 2 * * *', form.cron, 'when the nightly run starts'),
   SCHEDULE_TZ: preset('UTC', form.timeZone, 'the time zone of SCHEDULE'),
-  FIRST_RUN: preset('now', form.oneOf('now', 'scheduled'), 'when a new mirror starts its first nightly run'),
-  AUDIT_SCHEDULE: preset('0 4 * * 0', form.cron, 'when both lists are audited: every page again'),
-  NIGHTLY_PARTIES: preset('all', form.partySelection, 'whose ledger entries the nightly run exports'),
+  FIRST_RUN: preset(
+    'now',
+    form.oneOf('now', 'scheduled'),
+    'when a new mirror starts its first nightly run',
+  ),
+  AUDIT_SCHEDULE: preset(
+    '0 4 * * 0',
+    form.cron,
+    'when both lists are audited: every page again',
+  ),
+  NIGHTLY_PARTIES: preset(
+    'all',
+    form.partySelection,
+    'whose ledger entries the nightly run exports',
+  ),
   NIGHTLY_EXPORTS_MAX: optional(
     form.integer(0, 2 ** 31, 'a whole number from 0'),
     'exports a night at most; unset: no limit',
@@ -88,7 +141,11 @@ const TABLE = {
     form.duration('14d', '3650d'),
     'how long finished runs, and what each nightly run asked, are kept',
   ),
-  EXPORT_COMPRESSION: preset('zstd', form.oneOf('zstd', 'gzip', 'none'), 'how exported objects are stored'),
+  EXPORT_COMPRESSION: preset(
+    'zstd',
+    form.oneOf('zstd', 'gzip', 'none'),
+    'how exported objects are stored',
+  ),
   EXPORT_SEGMENT_MAX: preset(
     '1GiB',
     form.byteSize('64KiB', '64GiB'),
@@ -109,7 +166,11 @@ const TABLE = {
     form.oneOf('hex', '0x', 'base64'),
     'how its CSV writes ids: as hex, with 0x in front, or in base64',
   ),
-  LAKE_RETENTION: preset('7d', form.duration('1s', '3650d'), 'how long replaced files of the lake are kept'),
+  LAKE_RETENTION: preset(
+    '7d',
+    form.duration('1s', '3650d'),
+    'how long replaced files of the lake are kept',
+  ),
   NOTIFY_URL: secret(form.httpUrl, 'where the start and end of runs is posted as JSON'),
   NOTIFY_ON: preset(
     'nightly,failed,recovered',
@@ -117,7 +178,10 @@ const TABLE = {
     '`nightly`, `sync`, …: every event of that kind of run; `failed`, `recovered`, …: that event of every run',
   ),
   NOTIFY_SECRET: secret(
-    form.text('whsec_ and 24 to 64 bytes in base64', /^whsec_[A-Za-z0-9+/]{32,88}={0,2}$/),
+    form.text(
+      'whsec_ and 24 to 64 bytes in base64',
+      /^whsec_[A-Za-z0-9+/]{32,88}={0,2}$/,
+    ),
     'signs what is posted, as Standard Webhooks say',
   ),
   NOTIFY_FORMAT: preset(
@@ -125,14 +189,24 @@ const TABLE = {
     form.oneOf('json', 'slack'),
     'what is posted: the whole report of a run, or a line for a chat',
   ),
-  API_HOST: preset('127.0.0.1', form.text('a host name or address', /^[\w.:-]+$/), 'where the API listens'),
+  API_HOST: preset(
+    '127.0.0.1',
+    form.text('a host name or address', /^[\w.:-]+$/),
+    'where the API listens',
+  ),
   API_PORT: preset('8080', form.port, 'its port; 0: a free one'),
-  API_TOKEN: secret(form.token, 'what the read API and the console ask for; needed beyond loopback'),
+  API_TOKEN: secret(
+    form.token,
+    'what the read API and the console ask for; needed beyond loopback',
+  ),
   API_READ_TOKEN: secret(
     { ...form.token, accepted: `${form.token.accepted}; another than API_TOKEN` },
     'a second token, which may read everything, and start or cancel nothing',
   ),
-  API_HOSTS: optional(form.hostNames, 'further host names under which the API may be addressed'),
+  API_HOSTS: optional(
+    form.hostNames,
+    'further host names under which the API may be addressed',
+  ),
   WORKER_HEALTH_PORT: optional(form.port, "a worker's health; unset: none"),
   LOG_LEVEL: preset(
     'info',
@@ -147,7 +221,9 @@ type KeyOf<Name extends string> = Name extends `${infer First}_${infer Rest}`
   : Lowercase<Name>;
 
 function keyOf<Name extends string>(name: Name): KeyOf<Name> {
-  return name.toLowerCase().replaceAll(/_./g, ([, letter = '']) => letter.toUpperCase()) as KeyOf<Name>;
+  return name
+    .toLowerCase()
+    .replaceAll(/_./g, ([, letter = '']) => letter.toUpperCase()) as KeyOf<Name>;
 }
 
 type Table = typeof TABLE;
@@ -166,8 +242,10 @@ export interface Setting extends Declared<unknown> {
   readonly key: SettingKey;
 }
 
-export const SETTINGS = Object.entries<Declared<unknown>>(TABLE).map(([name, declared]): Setting => ({
-  ...declared,
-  name,
-  key: keyOf(name as keyof Table),
-}));
+export const SETTINGS = Object.entries<Declared<unknown>>(TABLE).map(
+  ([name, declared]): Setting => ({
+    ...declared,
+    name,
+    key: keyOf(name as keyof Table),
+  }),
+);

@@ -16,7 +16,10 @@ export type PartySelection =
   | { kind: 'list'; ids: readonly string[] }
   | { kind: 'file'; path: string };
 
-function form<Value>(accepted: string, parse: (given: string) => Value | undefined): Form<Value> {
+function form<Value>(
+  accepted: string,
+  parse: (given: string) => Value | undefined,
+): Form<Value> {
   return { accepted, parse };
 }
 
@@ -35,8 +38,12 @@ export const parameter = text('a query parameter name', /^[\w.\-[\]]+$/);
 export function url(what: string, ...protocols: readonly string[]): Form<URL> {
   return form(`${what} (a % in its password is written %25)`, (given) => {
     const parsed = URL.parse(given);
-    const isEscaped = !/%(?![0-9a-f]{2})/i.test(`${parsed?.username}:${parsed?.password}`);
-    return parsed !== null && protocols.includes(parsed.protocol) && isEscaped ? parsed : undefined;
+    const isEscaped = !/%(?![0-9a-f]{2})/i.test(
+      `${parsed?.username}:${parsed?.password}`,
+    );
+    return parsed !== null && protocols.includes(parsed.protocol) && isEscaped
+      ? parsed
+      : undefined;
   });
 }
 
@@ -50,15 +57,22 @@ export const serviceUrl = form(
 
 const storeUrl = url('', 'file:', 's3:');
 
-export const objectStoreUrl = form('file:///dir or s3://bucket/prefix?region=…&endpoint=…', (given) => {
-  const parsed = storeUrl.parse(given);
-  if (parsed?.protocol !== 's3:')
-    return parsed?.host === '' && parsed.search === '' && parsed.pathname.length > 1 ? parsed : undefined;
-  const isKnown = [...parsed.searchParams.keys()].every((key) => ['region', 'endpoint'].includes(key));
-  const endpoint = parsed.searchParams.get('endpoint');
-  const isUsable = endpoint === null || httpUrl.parse(endpoint) !== undefined;
-  return parsed.host !== '' && isKnown && isUsable ? parsed : undefined;
-});
+export const objectStoreUrl = form(
+  'file:///dir or s3://bucket/prefix?region=…&endpoint=…',
+  (given) => {
+    const parsed = storeUrl.parse(given);
+    if (parsed?.protocol !== 's3:')
+      return parsed?.host === '' && parsed.search === '' && parsed.pathname.length > 1
+        ? parsed
+        : undefined;
+    const isKnown = [...parsed.searchParams.keys()].every((key) =>
+      ['region', 'endpoint'].includes(key),
+    );
+    const endpoint = parsed.searchParams.get('endpoint');
+    const isUsable = endpoint === null || httpUrl.parse(endpoint) !== undefined;
+    return parsed.host !== '' && isKnown && isUsable ? parsed : undefined;
+  },
+);
 
 /** In plain notation. */
 export function integer(min: number, max: number, accepted?: string): Form<number> {
@@ -72,11 +86,21 @@ export const port = integer(0, 65_535, 'a port from 0 to 65535');
 
 /** A part of 1. */
 export const percentage = form('a percentage from 0% to 100%, such as 0.5%', (given) => {
-  const share = /^\d{1,3}(?:\.\d{1,4})?%$/.test(given) ? Number.parseFloat(given) / 100 : Number.NaN;
+  const share = /^\d{1,3}(?:\.\d{1,4})?%$/.test(given)
+    ? Number.parseFloat(given) / 100
+    : Number.NaN;
   return share <= 1 ? share : undefined;
 });
 
-const BYTES = { GiB: 2 ** 30, GB: 1e9, MiB: 2 ** 20, MB: 1e6, KiB: 2 ** 10, KB: 1e3, B: 1 };
+const BYTES = {
+  GiB: 2 ** 30,
+  GB: 1e9,
+  MiB: 2 ** 20,
+  MB: 1e6,
+  KiB: 2 ** 10,
+  KB: 1e3,
+  B: 1,
+};
 const MILLISECONDS = { d: 86_400_000, h: 3_600_000, m: 60_000, s: 1_000 };
 
 /** In bytes, which a number without a unit counts. */
@@ -106,16 +130,25 @@ function either(words: readonly string[]): string {
 }
 
 /** A set of values, separated by commas, where each is one. */
-function listOf<Value>(accepted: string, read: (part: string) => Value | undefined): Form<readonly Value[]> {
+function listOf<Value>(
+  accepted: string,
+  read: (part: string) => Value | undefined,
+): Form<readonly Value[]> {
   return form(accepted, (given) => {
     const values = given.split(',').map((part) => read(part.trim()));
-    return values.every((value) => value !== undefined) ? [...new Set(values)] : undefined;
+    return values.every((value) => value !== undefined)
+      ? [...new Set(values)]
+      : undefined;
   });
 }
 
-export const idList = listOf('asset ids (64 hex digits), separated by commas', canonicalId);
+export const idList = listOf(
+  'asset ids (64 hex digits), separated by commas',
+  canonicalId,
+);
 
-const NOTICES = 'nightly, sync, export, load, verify, started, finished, failed, cancelled, recovered';
+const NOTICES =
+  'nightly, sync, export, load, verify, started, finished, failed, cancelled, recovered';
 
 /** Of which runs NOTIFY_URL is told: those of a kind, those to which something happened, or all. */
 export const notices = listOf(`all, or of: ${NOTICES}`, (word) =>
@@ -138,9 +171,13 @@ export const columnNames = form(
   },
 );
 
-const DELIMITERS = new Map(Object.entries({ comma: ',', semicolon: ';', tab: '\t', pipe: '|' }));
+const DELIMITERS = new Map(
+  Object.entries({ comma: ',', semicolon: ';', tab: '\t', pipe: '|' }),
+);
 
-export const delimiter = form(either([...DELIMITERS.keys()]), (given) => DELIMITERS.get(given));
+export const delimiter = form(either([...DELIMITERS.keys()]), (given) =>
+  DELIMITERS.get(given),
+);
 
 const partyIds = listOf('party ids', canonicalPartyId);
 
@@ -148,13 +185,16 @@ export const partySelection = form(
   'all, party ids separated by commas, or @file',
   (given): PartySelection | undefined => {
     if (given === 'all') return { kind: 'all' };
-    if (given.startsWith('@')) return given.length > 1 ? { kind: 'file', path: given.slice(1) } : undefined;
+    if (given.startsWith('@'))
+      return given.length > 1 ? { kind: 'file', path: given.slice(1) } : undefined;
     const ids = partyIds.parse(given);
     return ids && { kind: 'list', ids };
   },
 );
 
-export const cron = textReadBy('a cron expression', (given) => CronExpressionParser.parse(given));
+export const cron = textReadBy('a cron expression', (given) =>
+  CronExpressionParser.parse(given),
+);
 
 export const timeZone = textReadBy('an IANA time zone', (zone) =>
   Intl.DateTimeFormat('en', { timeZone: zone }),

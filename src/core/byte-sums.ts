@@ -39,7 +39,10 @@ export class ByteSums {
 }
 
 export function factsOf(content: Buffer): FileFacts {
-  return { bytes: BigInt(content.length), sha256: createHash('sha256').update(content).digest('hex') };
+  return {
+    bytes: BigInt(content.length),
+    sha256: createHash('sha256').update(content).digest('hex'),
+  };
 }
 
 /** Reads everything. */

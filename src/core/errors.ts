@@ -26,7 +26,10 @@ abstract class LedgerMirrorError extends Error {
 export class RetryableError extends LedgerMirrorError {
   readonly retryAfterMs: number | undefined;
 
-  constructor(message: string, details: ErrorDetails & { retryAfterMs?: number | undefined }) {
+  constructor(
+    message: string,
+    details: ErrorDetails & { retryAfterMs?: number | undefined },
+  ) {
     super(message, details);
     this.retryAfterMs = details.retryAfterMs;
   }
@@ -51,7 +54,10 @@ export class UsageError extends PermanentError {
 /** Another worker took over this unit of work: stop quietly, nothing of ours was committed. */
 export class FencedError extends PermanentError {
   constructor(unit: string) {
-    super(`Cannot commit ${unit}: another worker has taken it over`, { code: 'FENCED', meta: { unit } });
+    super(`Cannot commit ${unit}: another worker has taken it over`, {
+      code: 'FENCED',
+      meta: { unit },
+    });
   }
 }
 
@@ -61,7 +67,12 @@ export function isRetryable(error: unknown): boolean {
 
 /** The stable code of an error of ours, or the code that Node or a driver gave it. */
 export function errorCode(error: unknown): string {
-  if (typeof error === 'object' && error !== null && 'code' in error && typeof error.code === 'string') {
+  if (
+    typeof error === 'object' &&
+    error !== null &&
+    'code' in error &&
+    typeof error.code === 'string'
+  ) {
     return error.code;
   }
   return 'UNKNOWN';
@@ -71,7 +82,11 @@ export function errorCode(error: unknown): string {
 export function errorLine(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
   let innermost: unknown = error;
-  for (let depth = 0; depth < 8 && innermost instanceof Error && innermost.cause !== undefined; depth += 1) {
+  for (
+    let depth = 0;
+    depth < 8 && innermost instanceof Error && innermost.cause !== undefined;
+    depth += 1
+  ) {
     innermost = innermost.cause;
   }
   const own = error.message.split('\n', 1)[0] ?? '';

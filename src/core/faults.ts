@@ -26,7 +26,9 @@ const LOST_ERRNO = new Set(['ECONNRESET', 'EPIPE', 'ENOENT']);
 /** The one table from SQLSTATE or errno to whether, and how, work goes on. */
 export function classifyDatabaseCode(code: string): DatabaseFault {
   const isUnreachable =
-    UNREACHABLE_SQLSTATE.test(code) || LOST_ERRNO.has(code) || classifyErrno(code) === 'unreachable';
+    UNREACHABLE_SQLSTATE.test(code) ||
+    LOST_ERRNO.has(code) ||
+    classifyErrno(code) === 'unreachable';
   if (isUnreachable) return 'unreachable';
   return RETRYABLE_SQLSTATE.test(code) ? 'retryable' : 'permanent';
 }
@@ -37,7 +39,8 @@ export function classifyDatabaseCode(code: string): DatabaseFault {
  */
 export type Fault = 'export' | 'source' | 'mirror' | 'nobody';
 
-const NOBODYS = /^(?:FENCED|WAITED_TOO_LONG|LEASE_LOST|COVERAGE_CHANGED|OBJECT_CLEARED|SEGMENT_UNREADABLE)$/;
+const NOBODYS =
+  /^(?:FENCED|WAITED_TOO_LONG|LEASE_LOST|COVERAGE_CHANGED|OBJECT_CLEARED|SEGMENT_UNREADABLE)$/;
 const OF_THE_SOURCE =
   /^(?:ASSET_REQUIRED|SOURCE_(?:UNREACHABLE|BUSY|RATE_LIMITED|BANNED|CLOSED|CERTIFICATE|UNAUTHORIZED|FORBIDDEN|REDIRECT|ABSENT))$/;
 const OF_THE_MIRROR = /^(?:DATABASE_|SPOOL_|OBJECT_|S3_|STATE_|ROW_THREAD_LOST|STORE_)/;
@@ -46,5 +49,7 @@ export function whoseFault(error: unknown): Fault {
   const code = errorCode(error);
   if (error instanceof FencedError || NOBODYS.test(code)) return 'nobody';
   if (OF_THE_MIRROR.test(code)) return 'mirror';
-  return error instanceof UnreachableError || OF_THE_SOURCE.test(code) ? 'source' : 'export';
+  return error instanceof UnreachableError || OF_THE_SOURCE.test(code)
+    ? 'source'
+    : 'export';
 }

@@ -9,7 +9,10 @@ import { errorCode } from './errors.ts';
  * @param mode of the innermost; the others get what the umask leaves
  * @returns the first folder that was made; undefined where all were there
  */
-export async function makeFolders(folder: string, mode?: number): Promise<string | undefined> {
+export async function makeFolders(
+  folder: string,
+  mode?: number,
+): Promise<string | undefined> {
   try {
     await mkdir(folder, { mode });
     return folder;

@@ -45,7 +45,9 @@ const PRINTABLE = /^(?!\s)[^\p{Cc}\p{Cs}\p{Cf}\p{Zl}\p{Zp}]+(?<!\s)$/u;
 export function canonicalPartyId(text: string): string | undefined {
   const known = canonicalId(text);
   if (known !== undefined) return known;
-  return Buffer.byteLength(text) <= PARTY_ID_BYTES_MAX && PRINTABLE.test(text) ? text : undefined;
+  return Buffer.byteLength(text) <= PARTY_ID_BYTES_MAX && PRINTABLE.test(text)
+    ? text
+    : undefined;
 }
 
 /** Every party of the list has a ledger, but the owner of the network's accounts. */
@@ -70,7 +72,10 @@ export function heightOf(checkpoint: string): bigint {
 export const CANDIDATES_MAX = 4;
 
 /** Ids as people copy them: whole, the beginning of one, or its beginning and end with a `…` between them. */
-export function splitCutId(given: string): { readonly prefix: string; readonly suffix: string } {
+export function splitCutId(given: string): {
+  readonly prefix: string;
+  readonly suffix: string;
+} {
   const [prefix = '', suffix = ''] = given.split(/…|\.\.\./u);
   return { prefix, suffix };
 }
@@ -93,7 +98,8 @@ export function chooseById<Candidate>(
 ): Candidate {
   const [first, ...others] = candidates;
   const shown = JSON.stringify(given.slice(0, 80));
-  if (first === undefined) throw new UsageError([`${where}: there is no ${noun} ${shown}; ${hint}`]);
+  if (first === undefined)
+    throw new UsageError([`${where}: there is no ${noun} ${shown}; ${hint}`]);
   if (others.length === 0 || idOf(first) === given) return first;
   const named = candidates
     .slice(0, CANDIDATES_MAX - 1)

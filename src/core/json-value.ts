@@ -19,7 +19,13 @@ export interface JsonRules {
  * as their number.
  */
 export function toJson(value: unknown, rules: JsonRules, depth = 0): unknown {
-  const { change, depthMax = 64, itemsMax = Infinity, hide, error = ({ message }) => message } = rules;
+  const {
+    change,
+    depthMax = 64,
+    itemsMax = Infinity,
+    hide,
+    error = ({ message }) => message,
+  } = rules;
   if (typeof value === 'string') return change(value);
   if (typeof value === 'bigint') return value.toString();
   if (typeof value === 'number') return Number.isFinite(value) ? value : String(value);
@@ -34,10 +40,13 @@ export function toJson(value: unknown, rules: JsonRules, depth = 0): unknown {
     const more = value.length > itemsMax ? [`[${value.length - itemsMax} more]`] : [];
     return [...value.slice(0, itemsMax).map((item) => inner(item) ?? null), ...more];
   }
-  if ('toJSON' in value && typeof value.toJSON === 'function') return inner(value.toJSON());
+  if ('toJSON' in value && typeof value.toJSON === 'function')
+    return inner(value.toJSON());
   const members = Object.entries(value).slice(0, itemsMax);
   // Not by assignment: a member named __proto__ stays a member.
-  return Object.fromEntries(members.map(([name, item]) => [change(name), hide?.(name) ?? inner(item)]));
+  return Object.fromEntries(
+    members.map(([name, item]) => [change(name), hide?.(name) ?? inner(item)]),
+  );
 }
 
 /** With U+FFFD in the place of what Postgres cannot keep: NUL, and half a surrogate pair. */
@@ -55,7 +64,10 @@ export function hideSecretsIn<Value>(value: Value): Value {
 /** Storable, without secrets. Never throws: where evidence cannot be read at all, its code alone is kept. */
 export function evidenceJson(value: unknown): string {
   try {
-    return JSON.stringify(toJson(value, { change: (text) => hideSecrets(keepable(text)) })) ?? 'null';
+    return (
+      JSON.stringify(toJson(value, { change: (text) => hideSecrets(keepable(text)) })) ??
+      'null'
+    );
   } catch {
     return '{"code":"EVIDENCE_UNREADABLE"}';
   }

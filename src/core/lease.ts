@@ -42,15 +42,17 @@ export function keepLease(handle: LeaseHandle, times = LEASE_TIMES): KeptLease {
   let deadlineMs = handle.takenAtMs + heldMs;
 
   function check(): void {
-    if (!lost.signal.aborted && performance.now() > deadlineMs) lost.abort(runOut(handle.what));
+    if (!lost.signal.aborted && performance.now() > deadlineMs)
+      lost.abort(runOut(handle.what));
     lost.signal.throwIfAborted();
   }
 
   async function heartbeat(): Promise<void> {
     for (;;) {
-      await sleep(times.renewEveryMs, undefined, { signal: stopped.signal, ref: false }).catch(
-        () => undefined,
-      );
+      await sleep(times.renewEveryMs, undefined, {
+        signal: stopped.signal,
+        ref: false,
+      }).catch(() => undefined);
       if (stopped.signal.aborted || lost.signal.aborted) return;
       const sentAtMs = performance.now();
       try {

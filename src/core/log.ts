@@ -9,7 +9,9 @@ import { HIDDEN, hideKnownSecrets, hideSecrets } from './secrets.ts';
 
 /** `log.info({ runId, rows }, 'Page committed')`: the message is constant, the fields carry the values. */
 type LogMethod = (
-  ...line: [message: string] | [fields: Readonly<Record<string, unknown>>, message: string]
+  ...line:
+    | [message: string]
+    | [fields: Readonly<Record<string, unknown>>, message: string]
 ) => void;
 
 /** What everyone is handed to log with. An error goes into the field `err`. */
@@ -23,7 +25,10 @@ export type LogLevel = Level | 'silent';
 const runScope = new AsyncLocalStorage<string>();
 
 /** Whatever `work` starts belongs to the run. */
-export function inRun<Result>(runId: string, work: () => Promise<Result>): Promise<Result> {
+export function inRun<Result>(
+  runId: string,
+  work: () => Promise<Result>,
+): Promise<Result> {
   return runScope.run(runId, work);
 }
 
@@ -45,7 +50,10 @@ const LOGGED: JsonRules = {
  * @param destination where lines go, each with its line end; default: stderr, written before the call returns
  * @returns a log whose lines are JSON objects with level, time, pid, msg and the given fields
  */
-export function createLog(level: LogLevel, destination?: { write(line: string): void }): Log {
+export function createLog(
+  level: LogLevel,
+  destination?: { write(line: string): void },
+): Log {
   return pino(
     {
       level,
@@ -89,5 +97,7 @@ function describeError(error: Error, depth: number): Record<string, unknown> {
 }
 
 function shorten(text: string): string {
-  return text.length > TEXT_MAX ? `${text.slice(0, TEXT_MAX)}… (${text.length} characters)` : text;
+  return text.length > TEXT_MAX
+    ? `${text.slice(0, TEXT_MAX)}… (${text.length} characters)`
+    : text;
 }

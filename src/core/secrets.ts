@@ -10,7 +10,8 @@ const CHARACTERS_MIN = 4;
 
 /** `scheme://user:password@` anywhere in a text. */
 const URL_USER = /\b([a-z][a-z0-9+.-]*:\/\/)[^\s/?#"'<>]*@/gi;
-const URL_PARAMETER = /([?&](?:[\w.-]*(?:password|secret|token|key|signature))=)[^&\s"']+/gi;
+const URL_PARAMETER =
+  /([?&](?:[\w.-]*(?:password|secret|token|key|signature))=)[^&\s"']+/gi;
 const AUTH_SCHEME = /\b(bearer|basic)\s+[\w.~+/=-]{4,}/gi;
 
 const known = new Set<string>();
@@ -20,12 +21,16 @@ let pattern: RegExp | undefined;
 export function rememberSecrets(secrets: Iterable<string>): void {
   for (const secret of secrets) {
     for (const part of partsOf(secret)) {
-      for (const form of formsOf(part)) if (form.length >= CHARACTERS_MIN) known.add(form);
+      for (const form of formsOf(part))
+        if (form.length >= CHARACTERS_MIN) known.add(form);
     }
   }
   const longestFirst = [...known].toSorted((a, b) => b.length - a.length);
-  const alternatives = longestFirst.map((form) => form.replaceAll(/[^a-z\d]/gi, writtenAs));
-  pattern = alternatives.length === 0 ? undefined : new RegExp(alternatives.join('|'), 'gi');
+  const alternatives = longestFirst.map((form) =>
+    form.replaceAll(/[^a-z\d]/gi, writtenAs),
+  );
+  pattern =
+    alternatives.length === 0 ? undefined : new RegExp(alternatives.join('|'), 'gi');
 }
 
 /** The text without known secrets. */
@@ -71,7 +76,8 @@ function writtenAs(character: string): string {
   const hex = code.toString(16);
   const names = /[&<>"']/.test(character) ? '|amp|lt|gt|quot|apos' : '';
   const html = `&(?:#0*${code}|#x0*${hex}${names});`;
-  const plain = character === '/' ? '\\\\?/' : character.replace(/[\\^$.*+?()[\]{}|-]/, '\\$&');
+  const plain =
+    character === '/' ? '\\\\?/' : character.replace(/[\\^$.*+?()[\]{}|-]/, '\\$&');
   return `(?:${plain}|${html}|\\\\u${hex.padStart(4, '0')})`;
 }
 

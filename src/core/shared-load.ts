@@ -23,6 +23,8 @@ export function sharedLoad<Value>(
         },
       );
     }
-    return last !== undefined && nowMs - last.since < usableMs ? last.value : current.value;
+    return last !== undefined && nowMs - last.since < usableMs
+      ? last.value
+      : current.value;
   };
 }

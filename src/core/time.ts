@@ -21,12 +21,22 @@ const RFC3339 =
 export function parseInstant(text: string): Micros | undefined {
   const match = RFC3339.exec(text);
   if (match === null) return undefined;
-  const [, date, day, time = '00:00:00', fraction = '', sign = '+', hours = 0, minutes = 0, seconds = 0] =
-    match;
+  const [
+    ,
+    date,
+    day,
+    time = '00:00:00',
+    fraction = '',
+    sign = '+',
+    hours = 0,
+    minutes = 0,
+    seconds = 0,
+  ] = match;
   const local = new Date(`${date}T${time}Z`);
   // A day that its month lacks becomes one of the next month.
   if (local.getUTCDate() !== Number(day)) return undefined;
-  const offsetSeconds = Number(`${sign}1`) * (Number(hours) * 3600 + Number(minutes) * 60 + Number(seconds));
+  const offsetSeconds =
+    Number(`${sign}1`) * (Number(hours) * 3600 + Number(minutes) * 60 + Number(seconds));
   const utcSeconds = BigInt(local.getTime() / 1000 - offsetSeconds);
   return utcSeconds * SECOND_MICROS + BigInt(fraction.padEnd(6, '0'));
 }
@@ -47,7 +57,8 @@ export function formatInstant(instant: Micros): string {
 
 /** `20230510T000000Z`, as object keys carry it; the instant must be a whole second. */
 export function formatCompact(instant: Micros): string {
-  if (floorSecond(instant) !== instant) throw new RangeError(`not a whole second: ${instant}`);
+  if (floorSecond(instant) !== instant)
+    throw new RangeError(`not a whole second: ${instant}`);
   return formatInstant(instant).slice(0, 19).replaceAll(/[-:]/g, '') + 'Z';
 }
 

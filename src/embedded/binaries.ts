@@ -56,7 +56,10 @@ function platformPackage(): string {
 function makeLinks(nativeDir: string): boolean {
   const links = fs.readFileSync(join(nativeDir, 'pg-symlinks.json'), 'utf8');
   // Both relative to the package.
-  for (const { source, target } of JSON.parse(links) as Record<'source' | 'target', string>[]) {
+  for (const { source, target } of JSON.parse(links) as Record<
+    'source' | 'target',
+    string
+  >[]) {
     const path = join(dirname(nativeDir), target);
     if (fs.existsSync(path)) continue;
     try {
@@ -80,12 +83,17 @@ function probe(nativeDir: string, account: Account): Binaries | { problem: strin
   });
   const [, major] = /^postgres \(PostgreSQL\) (\d+)\./.exec(ran.stdout ?? '') ?? [];
   if (ran.status === 0 && major !== undefined) return { binDir, major };
-  return { problem: ran.error?.message ?? (ran.stderr.trim() || `exit ${ran.status ?? ran.signal}`) };
+  return {
+    problem:
+      ran.error?.message ?? (ran.stderr.trim() || `exit ${ran.status ?? ran.signal}`),
+  };
 }
 
 /** Renamed into place whole, so that two commands at once, or a kill, leave no half copy in use. */
 function copyOnce(packageDir: string): string {
-  const { version } = JSON.parse(fs.readFileSync(join(packageDir, 'package.json'), 'utf8')) as {
+  const { version } = JSON.parse(
+    fs.readFileSync(join(packageDir, 'package.json'), 'utf8'),
+  ) as {
     version: string;
   };
   const root = cacheRoot();
@@ -119,7 +127,9 @@ function copyOnce(packageDir: string): string {
 
 /** Root's copy lies where only root can write, since another user executes it. */
 function cacheRoot(): string {
-  return process.getuid?.() === 0 ? '/var/cache/ledger-mirror' : join(homedir(), '.cache', 'ledger-mirror');
+  return process.getuid?.() === 0
+    ? '/var/cache/ledger-mirror'
+    : join(homedir(), '.cache', 'ledger-mirror');
 }
 
 /** What `spawn` needs to become that user; empty where we already are. */
@@ -153,7 +163,9 @@ export function serverAccount(
   }
   const standIn =
     passwd.find((entry) => entry.uid === ownerUid && entry.uid !== 0) ??
-    STAND_INS.map((name) => passwd.find((entry) => entry.name === name)).find((entry) => entry !== undefined);
+    STAND_INS.map((name) => passwd.find((entry) => entry.name === name)).find(
+      (entry) => entry !== undefined,
+    );
   if (standIn !== undefined) return { uid: standIn.uid, gid: standIn.gid };
   throw new PermanentError(
     `Cannot start the embedded Postgres as root: /etc/passwd has none of ${STAND_INS.join(', ')} to run it as; add one, run as another user, or set DATABASE_URL`,
@@ -161,7 +173,13 @@ export function serverAccount(
   );
 }
 
-export function parsePasswd(text: string): Readonly<Record<'uid' | 'gid', number> & { name: string }>[] {
+export function parsePasswd(
+  text: string,
+): Readonly<Record<'uid' | 'gid', number> & { name: string }>[] {
   const entries = text.matchAll(/^([^:\n]+):[^:\n]*:(\d+):(\d+):/gm);
-  return [...entries].map(([, name = '', uid, gid]) => ({ name, uid: Number(uid), gid: Number(gid) }));
+  return [...entries].map(([, name = '', uid, gid]) => ({
+    name,
+    uid: Number(uid),
+    gid: Number(gid),
+  }));
 }

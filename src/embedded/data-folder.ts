@@ -9,7 +9,13 @@ import { type FileHandle, open } from 'node:fs/promises';
 import { dirname, join, resolve } from 'node:path';
 import { PermanentError, errorCode } from '../core/errors.ts';
 import { makeFolders } from '../core/folders.ts';
-import { type Account, type Binaries, findBinaries, SERVER_ENV, serverAccount } from './binaries.ts';
+import {
+  type Account,
+  type Binaries,
+  findBinaries,
+  SERVER_ENV,
+  serverAccount,
+} from './binaries.ts';
 
 export const SUPERUSER = 'ledger_mirror';
 /** The server's user may be unable to enter the folders above: initdb and server start inside, and know it as this. */
@@ -50,9 +56,13 @@ async function ownerOf(home: string, ownUid: number): Promise<number> {
     await makeFolders(home, 0o700);
     const isOurs =
       ownUid === 0
-        ? isOnlyRoots(fs.statSync(dirname(home)), true) && isOnlyRoots(fs.lstatSync(home), false)
+        ? isOnlyRoots(fs.statSync(dirname(home)), true) &&
+          isOnlyRoots(fs.lstatSync(home), false)
         : fs.statSync(home).uid === ownUid;
-    if (isOurs) return fs.lstatSync(join(home, 'cluster'), { throwIfNoEntry: false })?.uid ?? ownUid;
+    if (isOurs)
+      return (
+        fs.lstatSync(join(home, 'cluster'), { throwIfNoEntry: false })?.uid ?? ownUid
+      );
   } catch (error) {
     throw notOurs(home, error);
   }
@@ -61,7 +71,8 @@ async function ownerOf(home: string, ownUid: number): Promise<number> {
 
 /** @param isParent where others may make files, as in /tmp, but not rename ours */
 function isOnlyRoots(found: fs.Stats, isParent: boolean): boolean {
-  const isClosed = (found.mode & 0o022) === 0 || (isParent && (found.mode & STICKY) !== 0);
+  const isClosed =
+    (found.mode & 0o022) === 0 || (isParent && (found.mode & STICKY) !== 0);
   return found.isDirectory() && found.uid === 0 && isClosed;
 }
 
@@ -82,7 +93,9 @@ export async function ensureData(cluster: Cluster): Promise<string> {
   const { home, dir, binaries } = cluster;
   const passwordFile = join(home, 'password');
   const isThere = fs.existsSync(dir);
-  const password = isThere ? readPassword(home, passwordFile) : await makePassword(cluster, passwordFile);
+  const password = isThere
+    ? readPassword(home, passwordFile)
+    : await makePassword(cluster, passwordFile);
   clearStaging(home);
   if (!isThere) await makeData(cluster, passwordFile);
   const found = fs.readFileSync(join(dir, 'PG_VERSION'), 'utf8').trim();
@@ -119,13 +132,28 @@ function readPassword(home: string, path: string): string {
   }
 }
 
-async function makeData({ home, dir, account, binaries, isDurable }: Cluster, passwordFile: string) {
+async function makeData(
+  { home, dir, account, binaries, isDurable }: Cluster,
+  passwordFile: string,
+) {
   const staging = fs.mkdtempSync(join(home, 'initdb-'));
   await using made = await openFolder(staging);
   await giveTo(account, made);
   await using password = await open(passwordFile);
-  const args = ['-D', HERE, '-U', SUPERUSER, '--auth=scram-sha-256', '--pwfile=/proc/self/fd/3'];
-  args.push('--encoding=UTF8', '--locale=C', '--no-instructions', ...(isDurable ? [] : ['--no-sync']));
+  const args = [
+    '-D',
+    HERE,
+    '-U',
+    SUPERUSER,
+    '--auth=scram-sha-256',
+    '--pwfile=/proc/self/fd/3',
+  ];
+  args.push(
+    '--encoding=UTF8',
+    '--locale=C',
+    '--no-instructions',
+    ...(isDurable ? [] : ['--no-sync']),
+  );
   const ended = spawnSync(join(binaries.binDir, 'initdb'), args, {
     ...account,
     cwd: staging,
@@ -151,7 +179,9 @@ async function makeData({ home, dir, account, binaries, isDurable }: Cluster, pa
 
 /** What killed first starts left. An initdb that outlived its parent may still write: then the next start clears. */
 function clearStaging(home: string): void {
-  for (const name of fs.readdirSync(home).filter((entry) => entry.startsWith('initdb-'))) {
+  for (const name of fs
+    .readdirSync(home)
+    .filter((entry) => entry.startsWith('initdb-'))) {
     try {
       fs.rmSync(join(home, name), { recursive: true, force: true });
     } catch (error) {

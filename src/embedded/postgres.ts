@@ -47,13 +47,16 @@ export interface EmbeddedPostgres extends AsyncDisposable {
  *   `EMBEDDED_VERSION`, `EMBEDDED_INITDB`, `EMBEDDED_NOT_OURS`, `EMBEDDED_PASSWORD`, `EMBEDDED_LOCK`
  * @throws RetryableError `EMBEDDED_START`, `EMBEDDED_BUSY`; the signal's reason when aborted
  */
-export async function startEmbeddedPostgres(options: EmbeddedPostgresOptions): Promise<EmbeddedPostgres> {
+export async function startEmbeddedPostgres(
+  options: EmbeddedPostgresOptions,
+): Promise<EmbeddedPostgres> {
   const { dataDir, log, signal = NEVER, durable = true } = options;
   const cluster = await openCluster(dataDir, durable);
   return inTurn(cluster, signal, async () => {
     // Only somebody's turn takes it exclusively, and this is ours.
     const hold = takeLock(holdersLock(cluster), 'shared');
-    if (hold === undefined) throw new Error(`${holdersLock(cluster)} is locked outside of a turn`);
+    if (hold === undefined)
+      throw new Error(`${holdersLock(cluster)} is locked outside of a turn`);
     try {
       const password = await ensureData(cluster);
       const { pid, port } = await ensureServer(cluster, signal);
@@ -76,11 +79,21 @@ export async function startEmbeddedPostgres(options: EmbeddedPostgresOptions): P
   });
 }
 
-async function inTurn<Result>({ home }: Cluster, signal: AbortSignal, work: () => Promise<Result>) {
+async function inTurn<Result>(
+  { home }: Cluster,
+  signal: AbortSignal,
+  work: () => Promise<Result>,
+) {
   const path = join(home, 'turn.lock');
-  const limits = { waitMs: TURN_TIMEOUT_MS, stepMinMs: LOCK_POLL_MS, stepMaxMs: LOCK_POLL_MS, signal };
+  const limits = {
+    waitMs: TURN_TIMEOUT_MS,
+    stepMinMs: LOCK_POLL_MS,
+    stepMaxMs: LOCK_POLL_MS,
+    signal,
+  };
   const message = `Cannot lock ${path}: another command has held it for ${TURN_TIMEOUT_MS / 1000} s; try again when it is done`;
-  const busy = () => new RetryableError(message, { code: 'EMBEDDED_BUSY', meta: { path } });
+  const busy = () =>
+    new RetryableError(message, { code: 'EMBEDDED_BUSY', meta: { path } });
   using held = new DisposableStack();
   held.use(await waitFor(async () => takeLock(path, 'exclusive'), limits, busy));
   return await work();
@@ -97,11 +110,16 @@ function takeLock(path: string, mode: 'shared' | 'exclusive'): Disposable | unde
   let database: DatabaseSync | undefined;
   try {
     database = new DatabaseSync(path, { timeout: 0 });
-    database.exec(mode === 'exclusive' ? 'BEGIN EXCLUSIVE' : 'BEGIN; SELECT count(*) FROM sqlite_schema');
+    database.exec(
+      mode === 'exclusive'
+        ? 'BEGIN EXCLUSIVE'
+        : 'BEGIN; SELECT count(*) FROM sqlite_schema',
+    );
     return database;
   } catch (error) {
     database?.close();
-    if (error instanceof Error && 'errcode' in error && error.errcode === SQLITE_BUSY) return undefined;
+    if (error instanceof Error && 'errcode' in error && error.errcode === SQLITE_BUSY)
+      return undefined;
     throw new PermanentError(
       `Cannot lock ${path}: the file cannot be opened and locked by this user; run as the user who made it, on a local disk`,
       { code: 'EMBEDDED_LOCK', meta: { path }, cause: error },
@@ -113,19 +131,28 @@ function takeLock(path: string, mode: 'shared' | 'exclusive'): Disposable | unde
  * A server that died without its holders (killed, out of memory) is started again, on its old port, by the first holder
  * that sees it. Works until the signal, and keeps no process alive by itself.
  */
-async function keepServer(cluster: Cluster, port: number, log: Said, signal: AbortSignal): Promise<void> {
+async function keepServer(
+  cluster: Cluster,
+  port: number,
+  log: Said,
+  signal: AbortSignal,
+): Promise<void> {
   const { dir } = cluster;
   for (;;) {
     await sleep(LOOK_EVERY_MS, undefined, { signal, ref: false }).catch(() => undefined);
     if (signal.aborted) return;
     if (!fs.existsSync(dir) || findServer(dir) !== undefined) continue;
     try {
-      const server = await inTurn(cluster, signal, () => ensureServer(cluster, signal, port));
+      const server = await inTurn(cluster, signal, () =>
+        ensureServer(cluster, signal, port),
+      );
       const facts = { serverPid: server.pid, port: server.port, oldPort: port, dir };
-      const where = server.port === port ? 'runs again' : 'runs on another port: start again';
+      const where =
+        server.port === port ? 'runs again' : 'runs on another port: start again';
       log.warn(facts, `Embedded Postgres had ended, and ${where}`);
     } catch (error) {
-      if (!signal.aborted) log.warn({ err: error, dir }, 'Embedded Postgres could not be started again');
+      if (!signal.aborted)
+        log.warn({ err: error, dir }, 'Embedded Postgres could not be started again');
     }
   }
 }
@@ -138,6 +165,7 @@ async function leave(cluster: Cluster, hold: Disposable, log: Said): Promise<voi
   hold[Symbol.dispose]();
   using last = takeLock(holdersLock(cluster), 'exclusive');
   if (last === undefined || !fs.existsSync(cluster.dir)) return;
-  if (await stopServer(cluster)) log.info({ dir: cluster.dir }, 'Embedded Postgres stopped');
+  if (await stopServer(cluster))
+    log.info({ dir: cluster.dir }, 'Embedded Postgres stopped');
   else log.warn({ dir: cluster.dir }, 'Embedded Postgres does not stop');
 }

@@ -50,7 +50,11 @@ interface Server {
  * @param port where its users look for it
  * @throws RetryableError `EMBEDDED_START`
  */
-export async function ensureServer(cluster: Cluster, signal: AbortSignal, port?: number): Promise<Server> {
+export async function ensureServer(
+  cluster: Cluster,
+  signal: AbortSignal,
+  port?: number,
+): Promise<Server> {
   const { dir } = cluster;
   // The port it had before, so that whoever still uses a server that was killed finds the next one. Read before the
   // wait: a server that ends in order takes its pid file along.
@@ -78,24 +82,39 @@ export async function ensureServer(cluster: Cluster, signal: AbortSignal, port?:
 }
 
 /** @returns undefined where it ended at once */
-async function launch(cluster: Cluster, port: number, deadlineMs: number, signal: AbortSignal) {
+async function launch(
+  cluster: Cluster,
+  port: number,
+  deadlineMs: number,
+  signal: AbortSignal,
+) {
   const { dir, account, binaries, isDurable } = cluster;
   const file = logFile(cluster);
   if (fs.existsSync(file)) fs.renameSync(file, `${file}.old`);
   const flags =
-    fs.constants.O_WRONLY | fs.constants.O_APPEND | fs.constants.O_CREAT | fs.constants.O_NOFOLLOW;
+    fs.constants.O_WRONLY |
+    fs.constants.O_APPEND |
+    fs.constants.O_CREAT |
+    fs.constants.O_NOFOLLOW;
   const log = fs.openSync(file, flags, 0o600);
   const durability = isDurable ? {} : { fsync: 'off', full_page_writes: 'off' };
   const settings = { ...SERVER_SETTINGS, ...durability, cluster_name: clusterName(dir) };
-  const options = Object.entries(settings).flatMap(([name, value]) => ['-c', `${name}=${value}`]);
-  const child = spawn(join(binaries.binDir, 'postgres'), ['-D', HERE, '-p', String(port), ...options], {
-    ...account,
-    cwd: dir,
-    env: SERVER_ENV,
-    // A session of its own: Ctrl-C ends us, and we end the server when our work is put away.
-    detached: true,
-    stdio: ['ignore', log, log],
-  });
+  const options = Object.entries(settings).flatMap(([name, value]) => [
+    '-c',
+    `${name}=${value}`,
+  ]);
+  const child = spawn(
+    join(binaries.binDir, 'postgres'),
+    ['-D', HERE, '-p', String(port), ...options],
+    {
+      ...account,
+      cwd: dir,
+      env: SERVER_ENV,
+      // A session of its own: Ctrl-C ends us, and we end the server when our work is put away.
+      detached: true,
+      stdio: ['ignore', log, log],
+    },
+  );
   fs.closeSync(log);
   child.unref();
   try {
@@ -106,7 +125,8 @@ async function launch(cluster: Cluster, port: number, deadlineMs: number, signal
   while (child.exitCode === null && child.signalCode === null) {
     const server = findServer(dir);
     if (server?.pid === child.pid && server?.status === 'ready') return server;
-    if (performance.now() > deadlineMs) throw startError(cluster, 'it was not ready in time');
+    if (performance.now() > deadlineMs)
+      throw startError(cluster, 'it was not ready in time');
     await sleep(POLL_MS, undefined, { signal });
   }
   return undefined;
@@ -119,10 +139,16 @@ function logFile({ home }: Cluster): string {
 function startError(cluster: Cluster, state: string, cause?: unknown): RetryableError {
   const { dir } = cluster;
   const file = logFile(cluster);
-  const log = fs.existsSync(file) ? fs.readFileSync(file, 'utf8').slice(-LOG_TAIL_CHARS) : '';
+  const log = fs.existsSync(file)
+    ? fs.readFileSync(file, 'utf8').slice(-LOG_TAIL_CHARS)
+    : '';
   const fatal = log.split('\n').findLast((line) => /\b(?:FATAL|PANIC):/.test(line));
   const message = `Cannot start the embedded Postgres on ${dir}: ${fatal ?? state}; see ${file}`;
-  return new RetryableError(message, { code: 'EMBEDDED_START', meta: { dir, state, log }, cause });
+  return new RetryableError(message, {
+    code: 'EMBEDDED_START',
+    meta: { dir, state, log },
+    cause,
+  });
 }
 
 /** @returns false where it still runs */
@@ -177,7 +203,9 @@ function serverPids(dir: string): number[] {
 /** The server that runs on this data folder, whoever started it, ready or not. */
 export function findServer(dir: string): Server | undefined {
   const file = readPidFile(dir);
-  return file !== undefined && isServing(String(file.pid), clusterName(dir)) ? file : undefined;
+  return file !== undefined && isServing(String(file.pid), clusterName(dir))
+    ? file
+    : undefined;
 }
 
 function isServing(pid: string, name: string): boolean {
@@ -200,7 +228,8 @@ function readPidFile(dir: string): Server | undefined {
     if (errorCode(error) === 'ENOENT') return undefined;
     throw error;
   }
-  const [pid, port] = [Number(lines[0]), Number(lines[3])];
+  const pid = Number(lines[0]);
+  const port = Number(lines[3]);
   return pid > 0 && port > 0 ? { pid, port, status: (lines[7] ?? '').trim() } : undefined;
 }
 

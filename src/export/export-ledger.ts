@@ -1,5 +1,11 @@
 /** One scope of export as its owner sees it: claimed, worked on while its lease holds, its failures counted. */
-import { errorCode, errorLine, FencedError, PermanentError, RetryableError } from '../core/errors.ts';
+import {
+  errorCode,
+  errorLine,
+  FencedError,
+  PermanentError,
+  RetryableError,
+} from '../core/errors.ts';
 import { isExportableParty } from '../core/ids.ts';
 import { waitFor } from '../core/waiting.ts';
 import { whoseFault } from '../core/faults.ts';
@@ -20,7 +26,10 @@ import { ExportRun } from './export-run.ts';
 /** After so many failures an export is quarantined with its reason, and asked once more by each nightly run. */
 const ATTEMPTS_MAX = 5;
 /** Another attempt cannot help. */
-const HOPELESS: ReadonlySet<string> = new Set(['SOURCE_CANNOT_ANSWER', 'SOURCE_OUTSIDE_RANGE']);
+const HOPELESS: ReadonlySet<string> = new Set([
+  'SOURCE_CANNOT_ANSWER',
+  'SOURCE_OUTSIDE_RANGE',
+]);
 /**
  * Exports what the request wants and coverage lacks. Two workers never work on the same export: the second one
  * waits, and finds the range covered.
@@ -58,13 +67,18 @@ export async function exportLedger(
     return await new ExportRun({ ...deps, ...context, request: wanted }).run();
   } catch (error) {
     const cause: unknown = held.signal.aborted ? held.signal.reason : error;
-    if (!signal.aborted && whoseFault(cause) === 'export') throw await counted(cause, lease, deps.repository);
+    if (!signal.aborted && whoseFault(cause) === 'export')
+      throw await counted(cause, lease, deps.repository);
     throw cause;
   }
 }
 
 /** Records the failure. A quarantined export is not tried again before the next nightly run. */
-async function counted(cause: unknown, lease: ExportLease, repository: ExportStore): Promise<unknown> {
+async function counted(
+  cause: unknown,
+  lease: ExportLease,
+  repository: ExportStore,
+): Promise<unknown> {
   const reason = { code: errorCode(cause), message: errorLine(cause) };
   const failuresMax = HOPELESS.has(reason.code) ? 1 : ATTEMPTS_MAX;
   let failures: number | undefined;
@@ -86,7 +100,10 @@ async function counted(cause: unknown, lease: ExportLease, repository: ExportSto
  * One asset's export cannot replace coverage of all assets that is open, faulty or asked for again: then all assets
  * are exported.
  */
-async function scopeOf(request: ExportRequest, repository: ExportStore): Promise<ExportScope> {
+async function scopeOf(
+  request: ExportRequest,
+  repository: ExportStore,
+): Promise<ExportScope> {
   const { partyId, assetId, again, from = 0n, to } = request;
   if (assetId === undefined) return { partyId };
   const coverage = await repository.coverage({ partyId, assetId });

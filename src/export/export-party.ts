@@ -23,8 +23,9 @@ export async function exportParty(
   if (request.assetId !== undefined) return exportLedger(request, deps, signal);
   const { repository } = deps;
   const profile = await repository.profile();
-  const learn = async (known: Pick<SourceProfile, 'assetRequired' | 'assetAskedAt'>): Promise<void> =>
-    repository.learn({ ...(await repository.profile()), ...known });
+  const learn = async (
+    known: Pick<SourceProfile, 'assetRequired' | 'assetAskedAt'>,
+  ): Promise<void> => repository.learn({ ...(await repository.profile()), ...known });
   if (!demandsAsset(profile, request.clock.seen)) {
     try {
       const outcome = await exportLedger(request, deps, signal);
@@ -45,15 +46,23 @@ const SEEN_ASSETS =
   'set SOURCE_ASSETS: the source demands an asset, and only those seen so far were asked for';
 
 /** @throws the first error of an asset, when all have been asked for */
-async function exportAssets(request: ExportRequest, deps: PartyExportDeps, signal: AbortSignal) {
+async function exportAssets(
+  request: ExportRequest,
+  deps: PartyExportDeps,
+  signal: AbortSignal,
+) {
   const { assets: configured = [], repository } = deps;
   const isConfigured = configured.length > 0;
   const assets = isConfigured ? configured : await repository.knownAssets();
-  const known = new Set((await repository.coverage(request)).map(({ assetId }) => assetId));
+  const known = new Set(
+    (await repository.coverage(request)).map(({ assetId }) => assetId),
+  );
   const outcomes: ExportOutcome[] = [];
   const failures: PermanentError[] = [];
   // What a new asset holds is asked for from the beginning: behind what is new of those that are known.
-  for (const assetId of assets.toSorted((one, other) => Number(known.has(other)) - Number(known.has(one)))) {
+  for (const assetId of assets.toSorted(
+    (one, other) => Number(known.has(other)) - Number(known.has(one)),
+  )) {
     try {
       outcomes.push(await exportLedger({ ...request, assetId }, deps, signal));
     } catch (error) {
@@ -68,7 +77,10 @@ async function exportAssets(request: ExportRequest, deps: PartyExportDeps, signa
   const add = (name: 'rows' | 'replacedRows' | 'bytes'): bigint =>
     outcomes.reduce((sum, outcome) => sum + outcome[name], 0n);
   return {
-    verdict: worst([isConfigured ? 'complete' : 'incomplete', ...outcomes.map(({ verdict }) => verdict)]),
+    verdict: worst([
+      isConfigured ? 'complete' : 'incomplete',
+      ...outcomes.map(({ verdict }) => verdict),
+    ]),
     rows: add('rows'),
     replacedRows: add('replacedRows'),
     bytes: add('bytes'),

@@ -49,7 +49,9 @@ export class ExportRun {
     this.#context = context;
     this.#windows = new WindowPlan(context.segmentBytesMax, context.lease.plan);
     this.#judge = new Judge(context);
-    this.#fetcher = new Fetcher(context, this.#windows, ({ bytes, rows }) => this.#progress(bytes, rows));
+    this.#fetcher = new Fetcher(context, this.#windows, ({ bytes, rows }) =>
+      this.#progress(bytes, rows),
+    );
   }
 
   async run(): Promise<ExportOutcome> {
@@ -60,7 +62,12 @@ export class ExportRun {
       const { repository, lease } = this.#context;
       const { contradictions } = this.#judge;
       const isDone = ended.verdict === 'complete' && contradictions === 0;
-      await repository.finish({ lease, publication: this.#unwritten, contradictions, isDone });
+      await repository.finish({
+        lease,
+        publication: this.#unwritten,
+        contradictions,
+        isDone,
+      });
       return await this.#outcome(ended);
     } catch (error) {
       // What is intended already can be finished from the spool by the next owner.
@@ -77,7 +84,8 @@ export class ExportRun {
     await failpoint('claimed');
     for (const { segments } of await recover(this.#context))
       this.#adopted.push(...segments.map(({ manifest }) => manifest.objectKey));
-    const coverage = this.#adopted.length > 0 ? await repository.coverage(scope) : lease.coverage;
+    const coverage =
+      this.#adopted.length > 0 ? await repository.coverage(scope) : lease.coverage;
     this.#coverage = coverage;
     this.#epoch = await repository.epoch();
     const choice = { share, scope, epoch: this.#epoch, now: clock.seen, retentionMicros };
@@ -93,12 +101,14 @@ export class ExportRun {
     const target = this.#target(coverage, profile);
     const next = nextWindow(target, this.#windows);
     const { requests } = this.#fetcher;
-    if (next === undefined) return { verdict: 'complete', evidence: requests === 0 ? { covered: true } : {} };
+    if (next === undefined)
+      return { verdict: 'complete', evidence: requests === 0 ? { covered: true } : {} };
     if (this.#fruitless >= FRUITLESS_MAX || requests >= REQUESTS_MAX) {
       const reason = `the source was asked ${requests} times, the last ${this.#fruitless} in vain; the next run goes on`;
       return { verdict: 'incomplete', evidence: { reason } };
     }
-    const probe = next.wantsEnd && profile.bounds === 'unproven' ? probeRequest(profile) : undefined;
+    const probe =
+      next.wantsEnd && profile.bounds === 'unproven' ? probeRequest(profile) : undefined;
     if (probe !== undefined) return this.#probe(probe, profile);
     const asked = { ...next, request: this.#judge.request(next.plan, profile) };
     const received = await this.#ask(asked);
@@ -119,7 +129,8 @@ export class ExportRun {
     const from = floorSecond(request.from ?? BEGINNING);
     const to = request.to && ceilSecond(request.to);
     // Where the source tells no time, its newest entry is the end of what may be closed.
-    const closedTo = clock.from === 'guessed' ? earlier(shownTo, clock.closedTo) : clock.closedTo;
+    const closedTo =
+      clock.from === 'guessed' ? earlier(shownTo, clock.closedTo) : clock.closedTo;
     return {
       from,
       to,
@@ -142,7 +153,12 @@ export class ExportRun {
     const bounds = await this.#fetcher.probe(probe);
     const evidence = `an entry of ${formatInstant(probe.from)} was asked for by its second: it ${bounds === 'right' ? 'came' : 'did not come'}`;
     const { repository, request } = this.#context;
-    await repository.learn({ ...profile, bounds, evidence, decidedAt: request.clock.seen });
+    await repository.learn({
+      ...profile,
+      bounds,
+      evidence,
+      decidedAt: request.clock.seen,
+    });
   }
 
   /** @returns undefined where the source refuses to be asked without a start and an end */
@@ -158,7 +174,10 @@ export class ExportRun {
   }
 
   /** What an answer shows of the release is kept for all exports. */
-  async #learn({ target, request }: Asked, received: Received | Outgrown): Promise<SourceProfile> {
+  async #learn(
+    { target, request }: Asked,
+    received: Received | Outgrown,
+  ): Promise<SourceProfile> {
     const { profile } = target;
     const isWhole = received.state === 'complete';
     const traits = isWhole ? received : received.traits;
@@ -167,9 +186,15 @@ export class ExportRun {
     const { seen: now, from } = wanted.clock;
     const second = from === 'guessed' && isWhole ? received.newestSecond : undefined;
     const shownTo =
-      second === undefined ? profile.shownTo : later(profile.shownTo ?? BEGINNING, instantOf(second));
+      second === undefined
+        ? profile.shownTo
+        : later(profile.shownTo ?? BEGINNING, instantOf(second));
     const seen = { ...profile, isTimeless: source.hasTimes ? undefined : true, shownTo };
-    const known = learned(seen, { traits, question: { ...lease.scope, ...request }, now });
+    const known = learned(seen, {
+      traits,
+      question: { ...lease.scope, ...request },
+      now,
+    });
     if (encodeProfile(known) !== encodeProfile(profile)) await repository.learn(known);
     return known;
   }
@@ -177,13 +202,19 @@ export class ExportRun {
   /** After an answer that was cancelled, the next request is about less. */
   async #shrink({ plan }: Asked, outgrown: Outgrown, profile: SourceProfile) {
     await clearSpool(this.#context);
-    this.#windows.outgrown(outgrown.seen, this.#judge.hasDoubts ? undefined : closedRange(plan));
+    this.#windows.outgrown(
+      outgrown.seen,
+      this.#judge.hasDoubts ? undefined : closedRange(plan),
+    );
     await this.#fetcher.keep();
     return this.#judge.outgrew(outgrown, profile);
   }
 
   /** @returns undefined where more is left to ask, or it would take more than it brings */
-  async #publish(answered: Answered, as: 'closed' | 'open'): Promise<VerdictWithEvidence | undefined> {
+  async #publish(
+    answered: Answered,
+    as: 'closed' | 'open',
+  ): Promise<VerdictWithEvidence | undefined> {
     const { plan, received, target } = answered;
     const isFirstShown =
       this.#context.source.hasTimes &&
@@ -194,9 +225,12 @@ export class ExportRun {
       ...this.#context,
       as,
       epoch: this.#epoch,
-      closesKept: target.coverage.filter((row) => row.open && this.#judge.kept.has(row.coverageId)),
+      closesKept: target.coverage.filter(
+        (row) => row.open && this.#judge.kept.has(row.coverageId),
+      ),
       publish: async (planned) => {
-        if (isLast && movesNoRows(planned, target.coverage)) return (this.#unwritten = planned);
+        if (isLast && movesNoRows(planned, target.coverage))
+          return (this.#unwritten = planned);
         this.#coverage = undefined;
         this.#isIntended = true;
         this.#segments += planned.segments.length;
@@ -229,14 +263,20 @@ export class ExportRun {
     // By this try of the run, or an earlier one.
     const hasPublished =
       this.#segments + this.#adopted.length > 0 ||
-      lease.coverage.some((row) => row.runId === request.runId && row.objectKey !== undefined);
+      lease.coverage.some(
+        (row) => row.runId === request.runId && row.objectKey !== undefined,
+      );
     const published = hasPublished
       ? await repository.published(lease.scope, request.runId, this.#adopted)
       : NOTHING_PUBLISHED;
     const ahead = aheadNote(request);
     return {
       ...published,
-      verdict: worst([verdict, ...this.#judge.verdicts, ahead === undefined ? 'complete' : 'incomplete']),
+      verdict: worst([
+        verdict,
+        ...this.#judge.verdicts,
+        ahead === undefined ? 'complete' : 'incomplete',
+      ]),
       requests,
       evidence: {
         party: lease.scope.partyId,
@@ -258,9 +298,16 @@ export class ExportRun {
   /** Of the answer in hand. A ledger without rows reports no progress. */
   #progress(bytes: number, rows: number): void {
     const { tally } = this.#judge;
-    const [allBytes, allRows, segments] = [tally.bytes + bytes, tally.rows + rows, this.#segments];
+    const allBytes = tally.bytes + bytes;
+    const allRows = tally.rows + rows;
+    const segments = this.#segments;
     if (allRows === 0 && segments === 0) return;
-    this.#context.onProgress?.({ ...this.#context.lease.scope, bytes: allBytes, rows: allRows, segments });
+    this.#context.onProgress?.({
+      ...this.#context.lease.scope,
+      bytes: allBytes,
+      rows: allRows,
+      segments,
+    });
   }
 }
 
@@ -270,7 +317,11 @@ function describeAnswer(last: Answered | undefined): Record<string, unknown> {
   const { bounds, evidence = 'seen before' } = last.learned;
   const { sides } = last.received.layout;
   const isMixed = last.target.coverage.some(
-    (row) => row.objectKey !== undefined && row.sides !== 'unknown' && row.sides !== sides && !row.open,
+    (row) =>
+      row.objectKey !== undefined &&
+      row.sides !== 'unknown' &&
+      row.sides !== sides &&
+      !row.open,
   );
   const release = `filters wrongly (${evidence}): never divided, and everything that came in is sent each time`;
   return {

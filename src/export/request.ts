@@ -44,7 +44,8 @@ export interface ExportDeps extends PublishDeps {
 }
 
 /** What each step of the work on a leased export works with. */
-export interface ExportContext extends Omit<ExportDeps, keyof PublishContext>, PublishContext {
+export interface ExportContext
+  extends Omit<ExportDeps, keyof PublishContext>, PublishContext {
   readonly request: ExportRequest;
 }
 

@@ -42,7 +42,10 @@ export interface StoredFile {
 }
 
 /** @throws PermanentError `LAKE_PATH_REFUSED` */
-export function storedFile(table: LakeTable, { path, size, tags, partitionValues }: AddFile): StoredFile {
+export function storedFile(
+  table: LakeTable,
+  { path, size, tags, partitionValues }: AddFile,
+): StoredFile {
   const { month = '' } = partitionValues;
   const sha256 = tags?.['sha256'];
   const partition = `month=${MONTH.test(month) ? month : '__HIVE_DEFAULT_PARTITION__'}`;
@@ -55,9 +58,14 @@ export function storedFile(table: LakeTable, { path, size, tags, partitionValues
 }
 
 /** Where a builder finds the file: in a local store itself, or a kept copy. */
-export async function builderPath(table: LakeTable, add: AddFile, access: FileAccess): Promise<string> {
+export async function builderPath(
+  table: LakeTable,
+  add: AddFile,
+  access: FileAccess,
+): Promise<string> {
   const { url } = access.objects;
-  if (url.startsWith('file:')) return fileURLToPath(`${url}/${storedFile(table, add).key}`);
+  if (url.startsWith('file:'))
+    return fileURLToPath(`${url}/${storedFile(table, add).key}`);
   const [path = ''] = await bringFiles(table, [add], access);
   return path;
 }
@@ -86,13 +94,18 @@ export async function bringFiles(
 }
 
 /** Removes the files that were not used for the longest, until the rest is within the limit. */
-export async function trim(folder: string, bytesMax: number, inUseMs = IN_USE_MS): Promise<void> {
+export async function trim(
+  folder: string,
+  bytesMax: number,
+  inUseMs = IN_USE_MS,
+): Promise<void> {
   const files: { path: string; bytes: number; usedMs: number }[] = [];
   const names = await readdir(folder, { recursive: true }).catch(() => []);
   for (const name of names) {
     const path = join(folder, name);
     const facts = await stat(path).catch(() => undefined);
-    if (facts?.isFile() === true) files.push({ path, bytes: facts.size, usedMs: facts.atimeMs });
+    if (facts?.isFile() === true)
+      files.push({ path, bytes: facts.size, usedMs: facts.atimeMs });
   }
   let bytes = files.reduce((sum, file) => sum + file.bytes, 0);
   const unusedSinceMs = Date.now() - inUseMs;
@@ -105,7 +118,8 @@ export async function trim(folder: string, bytesMax: number, inUseMs = IN_USE_MS
 
 async function isUsable(path: string, bytes: bigint) {
   const facts = await stat(path).catch(absent);
-  if (facts?.mtimeMs !== KEPT_MODIFIED.getTime() || BigInt(facts.size) !== bytes) return false;
+  if (facts?.mtimeMs !== KEPT_MODIFIED.getTime() || BigInt(facts.size) !== bytes)
+    return false;
   return utimes(path, new Date(), KEPT_MODIFIED).then(() => true, absent);
 }
 
@@ -114,10 +128,13 @@ async function bring(access: FileAccess, file: StoredFile, path: string): Promis
   try {
     const { bytes, sha256 } = await fetchObject(access, file.key, partial);
     if (bytes !== file.bytes || (file.sha256 !== undefined && sha256 !== file.sha256)) {
-      throw new PermanentError(`Cannot read the lake: ${file.key} is not what its log says; verify`, {
-        code: 'LAKE_FILE_CORRUPT',
-        meta: { key: file.key },
-      });
+      throw new PermanentError(
+        `Cannot read the lake: ${file.key} is not what its log says; verify`,
+        {
+          code: 'LAKE_FILE_CORRUPT',
+          meta: { key: file.key },
+        },
+      );
     }
     await chmod(partial, READ_ONLY);
     await utimes(partial, new Date(), KEPT_MODIFIED);

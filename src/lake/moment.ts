@@ -34,7 +34,9 @@ interface ListedMoment extends ListedObject {
 /** In order. */
 export function momentsAmong(listed: readonly ListedObject[]): readonly ListedMoment[] {
   const found = listed.flatMap((object) => {
-    const name = object.key.startsWith(MOMENTS_PREFIX) ? object.key.slice(MOMENTS_PREFIX.length) : '';
+    const name = object.key.startsWith(MOMENTS_PREFIX)
+      ? object.key.slice(MOMENTS_PREFIX.length)
+      : '';
     const [, digits] = /^(\d{20})\.json$/.exec(name) ?? [];
     return digits === undefined ? [] : [{ ...object, number: Number(digits) }];
   });
@@ -46,11 +48,18 @@ export function momentsAmong(listed: readonly ListedObject[]): readonly ListedMo
  * @param lake `listed`: a listing of it, where there is one
  * @throws PermanentError `LAKE_MOMENT_INVALID`
  */
-export async function readMoment(lake: MomentAccess, number?: number): Promise<Moment | undefined> {
+export async function readMoment(
+  lake: MomentAccess,
+  number?: number,
+): Promise<Moment | undefined> {
   const moments = momentsAmong(lake.listed ?? (await listObjects(lake, MOMENTS_PREFIX)));
-  const listed = number === undefined ? moments.at(-1) : moments.find((moment) => moment.number === number);
+  const listed =
+    number === undefined
+      ? moments.at(-1)
+      : moments.find((moment) => moment.number === number);
   if (listed === undefined) return undefined;
-  if (listed.bytes > MOMENT_BYTES_MAX) throw invalid(listed.key, `it has ${listed.bytes} bytes`);
+  if (listed.bytes > MOMENT_BYTES_MAX)
+    throw invalid(listed.key, `it has ${listed.bytes} bytes`);
   const content = await text(await lake.objects.read(listed.key, lake.signal));
   try {
     return schema.parse(JSON.parse(content));
@@ -59,7 +68,10 @@ export async function readMoment(lake: MomentAccess, number?: number): Promise<M
   }
 }
 
-export async function publishMoment({ objects, signal }: StoreAccess, moment: Moment): Promise<void> {
+export async function publishMoment(
+  { objects, signal }: StoreAccess,
+  moment: Moment,
+): Promise<void> {
   const content = Buffer.from(`${JSON.stringify(moment, undefined, 2)}\n`);
   const key = `${MOMENTS_PREFIX}${padded(moment.moment)}.json`;
   await objects.publishBytes(key, content, signal, 'lake-moment-');

@@ -1,7 +1,12 @@
 /** The lake as an operator sees it: its tables, what is wrong with their logs, and going back to a moment. */
 import { PermanentError, UsageError } from '../core/errors.ts';
 import { openTable, statesOf, type TableWriter } from './build/table-writer.ts';
-import { inWorkshop, type LakeDeps, publishTables, type Workshop } from './build/workshop.ts';
+import {
+  inWorkshop,
+  type LakeDeps,
+  publishTables,
+  type Workshop,
+} from './build/workshop.ts';
 import { type TableState, totalOfFiles } from './delta/actions.ts';
 import { findBrokenCheckpoints } from './delta/checkpoint.ts';
 import { listObjects, logAmong } from './delta/listing.ts';
@@ -22,7 +27,11 @@ type LakeTables = readonly NonNullable<Awaited<ReturnType<typeof describeTable>>
 export async function describeLake(
   { objects, scratchDir }: Pick<LakeDeps, 'objects' | 'scratchDir'>,
   signal: AbortSignal,
-): Promise<{ readonly store: string; readonly moments: readonly number[]; readonly tables: LakeTables }> {
+): Promise<{
+  readonly store: string;
+  readonly moments: readonly number[];
+  readonly tables: LakeTables;
+}> {
   await using engine = await openEngine(scratchDir);
   const listed = await listObjects({ objects, signal }, LAKE_PREFIX);
   const access = { ...engine, objects, signal, listed };
@@ -42,7 +51,9 @@ async function describeTable(access: LakeAccess, table: LakeTable) {
   for (const key of broken) await objects.remove(key, signal);
   const listed = access.listed.filter(({ key }) => !broken.includes(key));
   const state = await readTable({ ...access, listed }, root);
-  const oldest = logAmong(root, listed).find(({ kind, version }) => kind === 'checkpoint' || version === 0);
+  const oldest = logAmong(root, listed).find(
+    ({ kind, version }) => kind === 'checkpoint' || version === 0,
+  );
   return (
     state && {
       table,
@@ -51,7 +62,8 @@ async function describeTable(access: LakeAccess, table: LakeTable) {
       /** The oldest version that its log still tells. */
       oldestVersion: oldest?.version ?? state.version,
       ...totalOfFiles([...state.live.values()]),
-      committedAt: state.committedMs === 0 ? undefined : new Date(state.committedMs).toISOString(),
+      committedAt:
+        state.committedMs === 0 ? undefined : new Date(state.committedMs).toISOString(),
       /** Checkpoints and hints that were taken away. */
       mended: broken.length,
     }
@@ -83,26 +95,45 @@ export async function restoreLake(
   return inWorkshop(deps, signal, async (shop) => {
     const moment = await readMoment(shop, number);
     if (moment === undefined)
-      throw new UsageError([`lake restore: there is no moment ${number}; 'ledger-mirror lake' shows them`]);
+      throw new UsageError([
+        `lake restore: there is no moment ${number}; 'ledger-mirror lake' shows them`,
+      ]);
     const writers: TableWriter[] = [];
     for (const table of LAKE_TABLES) {
       const named = moment.tables[table];
       if (named === undefined) continue;
       const writer = await openTable(table, shop);
-      await restoreTable(shop, writer, await readTable(shop, rootOf(table), named.version));
+      await restoreTable(
+        shop,
+        writer,
+        await readTable(shop, rootOf(table), named.version),
+      );
       writers.push(writer);
     }
     const version = await publishTables(shop, statesOf(writers));
-    return { version, tables: writers.filter(({ isChanged }) => isChanged).map(({ table }) => table) };
+    return {
+      version,
+      tables: writers.filter(({ isChanged }) => isChanged).map(({ table }) => table),
+    };
   });
 }
 
-async function restoreTable(shop: Workshop, writer: TableWriter, then: TableState | undefined) {
+async function restoreTable(
+  shop: Workshop,
+  writer: TableWriter,
+  then: TableState | undefined,
+) {
   const { state, table } = writer;
   const gone = (action: string, meta: object): PermanentError =>
-    new PermanentError(`Cannot restore ${action}`, { code: 'LAKE_VERSION_GONE', meta: { table, ...meta } });
+    new PermanentError(`Cannot restore ${action}`, {
+      code: 'LAKE_VERSION_GONE',
+      meta: { table, ...meta },
+    });
   if (then === undefined || then.metaData.id !== state?.metaData.id)
-    throw gone(`${rootOf(table)}: it is not the table that the moment names; load builds it again`, {});
+    throw gone(
+      `${rootOf(table)}: it is not the table that the moment names; load builds it again`,
+      {},
+    );
   const add = [...then.live.values()].filter(({ path }) => !state.live.has(path));
   const remove = [...state.live.values()].filter(({ path }) => !then.live.has(path));
   for (const file of add) {

@@ -12,14 +12,22 @@ import {
   decodePartyId,
   decodeTransferType,
 } from './encodings.ts';
-import { COLUMN_KINDS, type ColumnKind, KNOWN_COLUMNS, type KnownColumn, type Layout } from './header.ts';
+import {
+  COLUMN_KINDS,
+  type ColumnKind,
+  KNOWN_COLUMNS,
+  type KnownColumn,
+  type Layout,
+} from './header.ts';
 import { cellText, type RowFields } from './row-fields.ts';
 
 /** The columns that make an entry; `effect` follows from them and is kept beside them. */
 export type EntryColumn = Exclude<KnownColumn, 'effect'>;
 
 /** In the order in which they are summed. */
-export const ENTRY_COLUMNS: readonly EntryColumn[] = KNOWN_COLUMNS.filter((name) => name !== 'effect');
+export const ENTRY_COLUMNS: readonly EntryColumn[] = KNOWN_COLUMNS.filter(
+  (name) => name !== 'effect',
+);
 
 /** Of the lines that the loader writes, as COPY reads them. */
 export const LINE_COLUMNS: readonly string[] = [
@@ -44,7 +52,9 @@ export const DECODERS: Readonly<Record<ColumnKind, Decode>> = {
 
 /** What the values of a column are; undefined of one that nobody knows. */
 export function kindOf(name: string): ColumnKind | undefined {
-  return Object.hasOwn(COLUMN_KINDS, name) ? COLUMN_KINDS[name as KnownColumn] : undefined;
+  return Object.hasOwn(COLUMN_KINDS, name)
+    ? COLUMN_KINDS[name as KnownColumn]
+    : undefined;
 }
 
 /** The columns whose values are parties: any printable text, where the source gives ids of its own. */
@@ -75,7 +85,9 @@ const FORBIDDEN_IN_EXTRA = ['\u0000', VALUE_SEPARATOR, EXTRA_SEPARATOR];
 
 /** Of a column that nobody knew: any text that can be stored. */
 export function decodeExtra(text: string): string | undefined {
-  return FORBIDDEN_IN_EXTRA.some((character) => text.includes(character)) ? undefined : text;
+  return FORBIDDEN_IN_EXTRA.some((character) => text.includes(character))
+    ? undefined
+    : text;
 }
 
 /** A column that nobody knew, and its text. */
@@ -99,11 +111,22 @@ const [QUANTITY, FROM_PARTY, TO_PARTY] = (
  * direction, 0 where the party is on both sides; undefined where it is on neither.
  */
 export function effectOn(partyId: string, values: readonly string[]): string | undefined {
-  return effectOf(partyId, values[QUANTITY] ?? '', values[FROM_PARTY] ?? '', values[TO_PARTY] ?? '');
+  return effectOf(
+    partyId,
+    values[QUANTITY] ?? '',
+    values[FROM_PARTY] ?? '',
+    values[TO_PARTY] ?? '',
+  );
 }
 
-export function effectOf(partyId: string, quantity: string, from: string, to: string): string | undefined {
-  const [isFrom, isTo] = [from === partyId, to === partyId];
+export function effectOf(
+  partyId: string,
+  quantity: string,
+  from: string,
+  to: string,
+): string | undefined {
+  const isFrom = from === partyId;
+  const isTo = to === partyId;
   if (isFrom && isTo) return '0';
   if (isTo) return quantity;
   if (!isFrom) return undefined;
@@ -116,17 +139,27 @@ export function monthOf(values: readonly string[]): string {
 }
 
 /** The text that is summed. No value can hold a separator: each matched its pattern. */
-export function canonicalText(values: readonly string[], extra: readonly ExtraValue[]): string {
+export function canonicalText(
+  values: readonly string[],
+  extra: readonly ExtraValue[],
+): string {
   const text = values.join(VALUE_SEPARATOR);
   if (extra.length === 0) return text;
-  return text + extra.map(([name, value]) => EXTRA_SEPARATOR + name + VALUE_SEPARATOR + value).join('');
+  return (
+    text +
+    extra
+      .map(([name, value]) => EXTRA_SEPARATOR + name + VALUE_SEPARATOR + value)
+      .join('')
+  );
 }
 
 /** Extra values from stored JSON (`extra` of a row) in the order that is summed. */
 export function extraFromJson(json: string): readonly ExtraValue[] {
   const parsed: unknown = JSON.parse(json);
   if (typeof parsed !== 'object' || parsed === null) return [];
-  return sortExtra(Object.entries(parsed).map(([name, value]): ExtraValue => [name, String(value)]));
+  return sortExtra(
+    Object.entries(parsed).map(([name, value]): ExtraValue => [name, String(value)]),
+  );
 }
 
 function sortExtra(extra: ExtraValue[]): ExtraValue[] {
@@ -147,14 +180,25 @@ export function decodeTime(text: string): string | undefined {
  * @returns reads the row that `fields` has scanned last, and throws PermanentError `BAD_VALUE` with the column and the
  *   beginning of its text
  */
-export function openRowReader({ index, unknown }: Layout): (fields: RowFields) => CanonicalRow {
-  const decoders = ENTRY_COLUMNS.map((name) => [name, cellDecoder(COLUMN_KINDS[name])] as const);
+export function openRowReader({
+  index,
+  unknown,
+}: Layout): (fields: RowFields) => CanonicalRow {
+  const decoders = ENTRY_COLUMNS.map(
+    (name) => [name, cellDecoder(COLUMN_KINDS[name])] as const,
+  );
   const extras = unknown.toSorted((a, b) => (a.name < b.name ? -1 : 1));
   return (fields) => ({
-    values: decoders.map(([name, decode]) => readValue(name, fields.cell(index[name]), decode)),
-    effect: index.effect === undefined ? '' : readValue('effect', fields.text(index.effect), decodeInteger),
+    values: decoders.map(([name, decode]) =>
+      readValue(name, fields.cell(index[name]), decode),
+    ),
+    effect:
+      index.effect === undefined
+        ? ''
+        : readValue('effect', fields.text(index.effect), decodeInteger),
     extra: extras.map(
-      ({ name, index: at }) => [name, readValue(name, fields.text(at), decodeExtra)] as const,
+      ({ name, index: at }) =>
+        [name, readValue(name, fields.text(at), decodeExtra)] as const,
     ),
   });
 }
@@ -163,10 +207,13 @@ function readValue(column: string, text: string, decode: Decode): string {
   const value = decode(text);
   if (value !== undefined && (value !== '' || !REQUIRED_VALUES.has(column))) return value;
   const shown = JSON.stringify(text.slice(0, SHOWN_CHARACTERS_MAX));
-  throw new PermanentError(`Cannot read a ledger row: ${column} is ${shown}, which no known release writes`, {
-    code: 'BAD_VALUE',
-    meta: { column, text: shown },
-  });
+  throw new PermanentError(
+    `Cannot read a ledger row: ${column} is ${shown}, which no known release writes`,
+    {
+      code: 'BAD_VALUE',
+      meta: { column, text: shown },
+    },
+  );
 }
 
 function cellDecoder(kind: ColumnKind): Decode {

@@ -7,7 +7,9 @@ import { RowFields } from './row-fields.ts';
 import { RowSplitter } from './row-splitter.ts';
 
 /** The last header, which is the newest release's, and behind it what only the others have. */
-export function commonColumns(headers: readonly (readonly string[])[]): readonly string[] {
+export function commonColumns(
+  headers: readonly (readonly string[])[],
+): readonly string[] {
   return [...new Set([...(headers.at(-1) ?? []), ...headers.flat()])];
 }
 

@@ -31,7 +31,12 @@ export interface AskedFor {
 }
 
 /** Without them there is no ledger; the others may be missing. */
-const NEEDED: readonly KnownColumn[] = ['vega_time', 'quantity', 'asset_id', 'account_from_party_id'];
+const NEEDED: readonly KnownColumn[] = [
+  'vega_time',
+  'quantity',
+  'asset_id',
+  'account_from_party_id',
+];
 /** Of a source that tells no times. */
 const NO_TIME = '1970-01-01 00:00:00+00';
 const NO_TRANSFER_TYPE = 'UNSPECIFIED';
@@ -59,7 +64,8 @@ export async function* translated(
   const rest = yield* rewriteRows(chunks, (buffer, start, end) => {
     if (start === end) return '';
     const count = fields.scan(buffer, start, end);
-    const failed = count === rows?.count ? undefined : gluedError(buffer.subarray(start, end), 0n);
+    const failed =
+      count === rows?.count ? undefined : gluedError(buffer.subarray(start, end), 0n);
     if (failed !== undefined) throw failed;
     if (rows === undefined) {
       rows = translate(fields, dialect, asked);
@@ -80,7 +86,11 @@ export async function* translated(
 }
 
 /** Of a line without its end: undefined where that is no header, or not all of one. */
-function headerOf(fields: RowFields, dialect: CsvDialect, asked: AskedFor): Buffer | undefined {
+function headerOf(
+  fields: RowFields,
+  dialect: CsvDialect,
+  asked: AskedFor,
+): Buffer | undefined {
   try {
     return Buffer.from(translate(fields, dialect, asked).header, 'latin1');
   } catch (error) {
@@ -115,18 +125,26 @@ function translate(fields: RowFields, dialect: CsvDialect, asked: AskedFor) {
   };
   /** As the releases say it that have the column. */
   const effect = (): string => {
-    const [from, to] = (['account_from_party_id', 'account_to_party_id'] as const).map((column) => {
-      const at = places.get(column);
-      return decodeId(at === undefined ? (missing[column] ?? '') : id(fields.text(at))) ?? '';
-    });
+    const [from, to] = (['account_from_party_id', 'account_to_party_id'] as const).map(
+      (column) => {
+        const at = places.get(column);
+        return (
+          decodeId(at === undefined ? (missing[column] ?? '') : id(fields.text(at))) ?? ''
+        );
+      },
+    );
     const quantity = decodeInteger(fields.text(places.get('quantity') ?? 0)) ?? '';
     return effectOf(asked.partyId, quantity, from ?? '', to ?? '') ?? '';
   };
   const writes = KNOWN_COLUMNS.map((column): (() => string) => {
     const at = places.get(column);
-    if (at === undefined) return column === 'effect' ? effect : () => missing[column] ?? '';
-    if (column === 'vega_time' && times !== 'rfc3339') return () => timeText(fields.text(at), times);
-    return column.endsWith('_id') && dialect.ids !== 'hex' ? () => id(fields.text(at)) : () => raw(at);
+    if (at === undefined)
+      return column === 'effect' ? effect : () => missing[column] ?? '';
+    if (column === 'vega_time' && times !== 'rfc3339')
+      return () => timeText(fields.text(at), times);
+    return column.endsWith('_id') && dialect.ids !== 'hex'
+      ? () => id(fields.text(at))
+      : () => raw(at);
   });
   for (const at of unknown) writes.push(() => raw(at));
   return {
@@ -139,7 +157,10 @@ function translate(fields: RowFields, dialect: CsvDialect, asked: AskedFor) {
 }
 
 /** Where each known column stands. @throws PermanentError `COLUMNS_MISSING` */
-function placeColumns(names: readonly string[], { columns }: CsvDialect): ReadonlyMap<KnownColumn, number> {
+function placeColumns(
+  names: readonly string[],
+  { columns }: CsvDialect,
+): ReadonlyMap<KnownColumn, number> {
   const places = new Map<KnownColumn, number>();
   for (const column of KNOWN_COLUMNS) {
     const theirs = columns.get(column);
@@ -155,7 +176,9 @@ function placeColumns(names: readonly string[], { columns }: CsvDialect): Readon
 /** In a spelling that is not the one that was set, it goes on as it is, and is refused where it is none. */
 function idText(text: string, ids: IdFormat): string {
   if (ids === '0x') return /^0x/i.test(text) ? text.slice(2) : text;
-  return ids === 'base64' && BASE64_ID.test(text) ? Buffer.from(text, 'base64').toString('hex') : text;
+  return ids === 'base64' && BASE64_ID.test(text)
+    ? Buffer.from(text, 'base64').toString('hex')
+    : text;
 }
 
 /** Empty where it is none, which is refused as a row without a time. No digit of it is lost. */
@@ -167,12 +190,18 @@ function timeText(text: string, times: Exclude<TimeFormat, 'rfc3339'>): string {
   const digits = whole.padStart(fractionDigits + 1, '0');
   const date = new Date(Number(digits.slice(0, digits.length - fractionDigits)) * 1000);
   if (Number.isNaN(date.getTime()) || date.getUTCFullYear() > 9999) return '';
-  const below = (digits.slice(digits.length - fractionDigits, digits.length) + fraction).slice(0, 9);
+  const below = (
+    digits.slice(digits.length - fractionDigits, digits.length) + fraction
+  ).slice(0, 9);
   const part = fractionDigits === 0 ? fraction : below;
   return `${date.toISOString().slice(0, 19).replace('T', ' ')}${part === '' ? '' : `.${part}`}+00`;
 }
 
-function missingColumn(column: KnownColumn, theirs: string, names: readonly string[]): PermanentError {
+function missingColumn(
+  column: KnownColumn,
+  theirs: string,
+  names: readonly string[],
+): PermanentError {
   const shown = names.join(', ').slice(0, 200);
   return new PermanentError(
     `Cannot read the ledger export: it has no column ${theirs}, only ${shown}; name the one for ${column} in EXPORT_COLUMNS, or say ${column}=none`,

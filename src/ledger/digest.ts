@@ -20,7 +20,11 @@ const PAIRS = 'utf16le' as 'binary';
  */
 export function hashRow(buffer: Buffer, start: number, end: number): string {
   // A plain view is made in half the time of a Buffer's `subarray`.
-  return hash('sha256', new Uint8Array(buffer.buffer, buffer.byteOffset + start, end - start), PAIRS);
+  return hash(
+    'sha256',
+    new Uint8Array(buffer.buffer, buffer.byteOffset + start, end - start),
+    PAIRS,
+  );
 }
 
 /** The same of a text's UTF-8 bytes. */
@@ -96,7 +100,10 @@ export function addDigests(digests: readonly string[]): string {
 }
 
 /** A sum as plain data, as it passes between threads; the digest as 64 hex digits. */
-type PlainRowSum = Pick<RowDigest, 'rows'> & { readonly digest: string; readonly zones: readonly number[] };
+type PlainRowSum = Pick<RowDigest, 'rows'> & {
+  readonly digest: string;
+  readonly zones: readonly number[];
+};
 
 /** A digest together with what makes it comparable: the form of the rows that were summed. */
 export class RowSum {

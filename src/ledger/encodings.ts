@@ -74,7 +74,8 @@ export function decodePartyId(text: string): string | undefined {
 
 /** `3`, `ACCOUNT_TYPE_MARGIN` or `MARGIN` → `MARGIN`; a number without a known name → `#19`; nothing → ''. */
 export function decodeAccountType(text: string): string | undefined {
-  if (!UNSIGNED.test(text)) return text === '' ? '' : decodeTypeName(text, ACCOUNT_TYPE_PREFIX);
+  if (!UNSIGNED.test(text))
+    return text === '' ? '' : decodeTypeName(text, ACCOUNT_TYPE_PREFIX);
   if (text.length > TYPE_DIGITS_MAX) return undefined;
   const number = Number(text);
   return ACCOUNT_TYPES.get(number) ?? `#${number}`;
@@ -88,7 +89,9 @@ export function decodeTransferType(text: string): string | undefined {
 
 function decodeTypeName(text: string, prefix: string): string | undefined {
   const bare = text.startsWith(prefix) ? text.slice(prefix.length) : text;
-  return bare.length <= TYPE_NAME_CHARACTERS_MAX && TYPE_NAME.test(bare) ? bare : undefined;
+  return bare.length <= TYPE_NAME_CHARACTERS_MAX && TYPE_NAME.test(bare)
+    ? bare
+    : undefined;
 }
 
 /** Digits with an optional sign → without `+`, leading zeros and `-0`; nothing → ''. */

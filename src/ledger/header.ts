@@ -36,7 +36,9 @@ export interface Layout {
   /** All columns as sent, in order. */
   readonly columns: readonly string[];
   /** Position of each known column; `effect` may be missing. */
-  readonly index: Readonly<Record<Exclude<KnownColumn, 'effect'>, number> & { effect?: number }>;
+  readonly index: Readonly<
+    Record<Exclude<KnownColumn, 'effect'>, number> & { effect?: number }
+  >;
   /** Columns that nobody knew, with their positions. */
   readonly unknown: readonly { readonly name: string; readonly index: number }[];
   readonly sides: Sides;
@@ -57,19 +59,32 @@ export function readHeader(line: Buffer): Layout {
 export function layoutOf(columns: readonly string[]): Layout {
   const repeated = columns.filter((name, index) => columns.indexOf(name) !== index);
   if (repeated.length > 0) {
-    throw refused('COLUMNS_REPEATED', `columns come twice: ${shown(repeated)}`, { repeated, columns });
-  }
-  const unstorable = columns.filter((name) => name.includes('\0'));
-  if (unstorable.length > 0) throw refused('HEADER_NOT_UNDERSTOOD', 'a column has a NUL in its name', {});
-  const positions = new Map(columns.map((name, index) => [name, index]));
-  const missing = KNOWN_COLUMNS.filter((name) => name !== 'effect' && !positions.has(name));
-  if (missing.length === KNOWN_COLUMNS.length - 1) {
-    throw refused('HEADER_NOT_UNDERSTOOD', `the first line is no header: ${shown(columns)}`, {
-      columns: columns.slice(0, 20).map((name) => name.slice(0, 100)),
+    throw refused('COLUMNS_REPEATED', `columns come twice: ${shown(repeated)}`, {
+      repeated,
+      columns,
     });
   }
+  const unstorable = columns.filter((name) => name.includes('\0'));
+  if (unstorable.length > 0)
+    throw refused('HEADER_NOT_UNDERSTOOD', 'a column has a NUL in its name', {});
+  const positions = new Map(columns.map((name, index) => [name, index]));
+  const missing = KNOWN_COLUMNS.filter(
+    (name) => name !== 'effect' && !positions.has(name),
+  );
+  if (missing.length === KNOWN_COLUMNS.length - 1) {
+    throw refused(
+      'HEADER_NOT_UNDERSTOOD',
+      `the first line is no header: ${shown(columns)}`,
+      {
+        columns: columns.slice(0, 20).map((name) => name.slice(0, 100)),
+      },
+    );
+  }
   if (missing.length > 0) {
-    throw refused('COLUMNS_MISSING', `columns are missing: ${shown(missing)}`, { missing, columns });
+    throw refused('COLUMNS_MISSING', `columns are missing: ${shown(missing)}`, {
+      missing,
+      columns,
+    });
   }
   const [known = [], unknown = []] = [true, false].map((isKnown) =>
     [...positions].filter(([name]) => Object.hasOwn(COLUMN_KINDS, name) === isKnown),
@@ -82,7 +97,11 @@ export function layoutOf(columns: readonly string[]): Layout {
   };
 }
 
-function refused(code: string, state: string, meta: Record<string, unknown>): PermanentError {
+function refused(
+  code: string,
+  state: string,
+  meta: Record<string, unknown>,
+): PermanentError {
   return new PermanentError(
     `Cannot read the ledger export: ${state}; a source with another CSV needs EXPORT_COLUMNS`,
     { code, meta },

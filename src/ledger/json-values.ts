@@ -14,7 +14,9 @@ export function parseJson(text: string): unknown {
 
 export const hex64 = z.string().regex(/^[0-9a-f]{64}$/);
 
-export const partyId = z.string().refine((text) => canonicalPartyId(text) === text, 'not a party id');
+export const partyId = z
+  .string()
+  .refine((text) => canonicalPartyId(text) === text, 'not a party id');
 
 /** Of an asset. */
 export const id = z.string().refine((text) => canonicalId(text) === text, 'not an id');

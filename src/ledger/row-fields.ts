@@ -36,7 +36,10 @@ export class RowFields {
 
   /** As it was sent, each byte as a character. */
   raw(index: number): string {
-    return this.row.slice(index === 0 ? 0 : (this.#ends[index - 1] ?? 0) + 1, this.#ends[index]);
+    return this.row.slice(
+      index === 0 ? 0 : (this.#ends[index - 1] ?? 0) + 1,
+      this.#ends[index],
+    );
   }
 
   /** As it was sent, its quotes left out; those inside stay doubled. */

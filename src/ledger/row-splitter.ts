@@ -14,7 +14,12 @@ export const ROW_BYTES_MAX = 16 * 2 ** 20;
  * One row: `buffer[start, end)` without its line end; `next` is where the following row begins. Rows of
  * one chunk are contiguous in one buffer, so runs of them can be passed on as one slice.
  */
-export type RowVisitor = (buffer: Buffer, start: number, end: number, next: number) => void;
+export type RowVisitor = (
+  buffer: Buffer,
+  start: number,
+  end: number,
+  next: number,
+) => void;
 
 export class RowSplitter {
   readonly #onRow: RowVisitor;
@@ -99,5 +104,7 @@ export class RowSplitter {
 }
 
 function lineEnd(buffer: Buffer, rowStart: number, lineFeed: number): number {
-  return lineFeed > rowStart && buffer[lineFeed - 1] === CARRIAGE_RETURN ? lineFeed - 1 : lineFeed;
+  return lineFeed > rowStart && buffer[lineFeed - 1] === CARRIAGE_RETURN
+    ? lineFeed - 1
+    : lineFeed;
 }

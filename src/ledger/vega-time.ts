@@ -45,7 +45,9 @@ function digits2(text: string, at: number): number {
 /** `+00`, `-0530`, `+05:30`, `+05:30:15` or `Z`. */
 function secondsOfZone(zone: string): number {
   const digits = zone.replaceAll(/\D/g, '');
-  const [hours, minutes, seconds] = [0, 2, 4].map((at) => Number(digits.slice(at, at + 2)));
+  const [hours, minutes, seconds] = [0, 2, 4].map((at) =>
+    Number(digits.slice(at, at + 2)),
+  );
   const absolute = (hours ?? 0) * 3600 + (minutes ?? 0) * 60 + (seconds ?? 0);
   return zone.startsWith('-') ? -absolute : absolute;
 }
@@ -53,7 +55,14 @@ function secondsOfZone(zone: string): number {
 /** How an offset is written in a row form: `+00`, `+05:30`. */
 export function formatZone(zoneSeconds: number): string {
   const absolute = Math.abs(zoneSeconds);
-  const parts = [Math.floor(absolute / 3600), Math.floor(absolute / 60) % 60, absolute % 60];
+  const parts = [
+    Math.floor(absolute / 3600),
+    Math.floor(absolute / 60) % 60,
+    absolute % 60,
+  ];
   while (parts.length > 1 && parts.at(-1) === 0) parts.pop();
-  return (zoneSeconds < 0 ? '-' : '+') + parts.map((part) => String(part).padStart(2, '0')).join(':');
+  return (
+    (zoneSeconds < 0 ? '-' : '+') +
+    parts.map((part) => String(part).padStart(2, '0')).join(':')
+  );
 }

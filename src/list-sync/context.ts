@@ -4,7 +4,14 @@ import { storable } from '../core/json-value.ts';
 import { formatInstant } from '../core/time.ts';
 import type { VerdictWithEvidence } from '../core/verdict.ts';
 import { checkPage, doubt, DoubtSeen } from './guards.ts';
-import type { ListName, ListSource, Page, PageQuestion, ResumePointStore, SyncRequest } from './ports.ts';
+import type {
+  ListName,
+  ListSource,
+  Page,
+  PageQuestion,
+  ResumePointStore,
+  SyncRequest,
+} from './ports.ts';
 import type { ResumedFrom, ResumePoints } from './resume-point.ts';
 import type { AuditReport } from './store/audit.ts';
 import type { SourceHead } from './store/generations.ts';
@@ -47,7 +54,10 @@ export interface SyncContext extends SyncRequest, Omit<SyncDeps, 'resumePoints'>
 /** What one sync has asked and seen. */
 export class Tally {
   /** `because`: why everything is read again. */
-  mode: { readonly kind: 'first reading' | 'increment' | 'audit'; readonly because?: string } = {
+  mode: {
+    readonly kind: 'first reading' | 'increment' | 'audit';
+    readonly because?: string;
+  } = {
     kind: 'increment',
   };
   resumedFrom: ResumedFrom | undefined;
@@ -62,7 +72,8 @@ export class Tally {
   readonly startedMs = performance.now();
 
   warn(text: string): void {
-    if (!this.warnings.includes(text) && this.warnings.length < 20) this.warnings.push(text);
+    if (!this.warnings.includes(text) && this.warnings.length < 20)
+      this.warnings.push(text);
   }
 }
 
@@ -70,7 +81,10 @@ export class Tally {
  * Asks for a page, and once more where the source contradicts itself: a passing error is no reason for doubt.
  * @throws DoubtSeen where the second answer contradicts itself too
  */
-export async function askPage(context: SyncContext, question: Omit<PageQuestion, 'list'>): Promise<Page> {
+export async function askPage(
+  context: SyncContext,
+  question: Omit<PageQuestion, 'list'>,
+): Promise<Page> {
   const { source, list, tally, signal, failpoint } = context;
   for (let isAgain = false; ; isAgain = true) {
     checkCeiling(context, 'requests', tally.requests + 1);
@@ -80,7 +94,8 @@ export async function askPage(context: SyncContext, question: Omit<PageQuestion,
       const page = await source.page({ list, ...question }, signal);
       await failpoint?.('received');
       const { blockHeight, blockTime } = page;
-      if (blockHeight !== undefined && question.newestFirst) tally.head = { blockHeight, blockTime };
+      if (blockHeight !== undefined && question.newestFirst)
+        tally.head = { blockHeight, blockTime };
       checkPage(list, page);
       return page;
     } catch (error) {
@@ -94,14 +109,23 @@ export async function askPage(context: SyncContext, question: Omit<PageQuestion,
 function asDoubt(error: unknown): DoubtSeen | undefined {
   if (error instanceof DoubtSeen) return error;
   if (!(error instanceof PermanentError) || error.code !== 'PAGE_SHAPE') return undefined;
-  return new DoubtSeen(error.message, { code: error.code, meta: error.meta, cause: error });
+  return new DoubtSeen(error.message, {
+    code: error.code,
+    meta: error.meta,
+    cause: error,
+  });
 }
 
 /** @throws DoubtSeen `LIST_ENDLESS` */
-export function checkCeiling(context: SyncContext, what: keyof typeof CEILING, count: number): void {
+export function checkCeiling(
+  context: SyncContext,
+  what: keyof typeof CEILING,
+  count: number,
+): void {
   const { list, ceiling = CEILING } = context;
   const most = ceiling[what];
-  if (count > most) throw doubt(list, 'LIST_ENDLESS', `the list has shown no end within ${most} ${what}`);
+  if (count > most)
+    throw doubt(list, 'LIST_ENDLESS', `the list has shown no end within ${most} ${what}`);
 }
 
 /** For bars and logs. */
@@ -109,7 +133,10 @@ export function reportProgress({ list, tally, onProgress }: SyncContext): void {
   onProgress(measureProgress(list, tally));
 }
 
-function measureProgress(list: ListName, { newRows: rows, pages, phase, startedMs }: Tally) {
+function measureProgress(
+  list: ListName,
+  { newRows: rows, pages, phase, startedMs }: Tally,
+) {
   const seconds = Math.max(performance.now() - startedMs, 1) / 1000;
   return { list, rows, pages, rowsPerSecond: Math.round(rows / seconds), phase };
 }
@@ -137,7 +164,11 @@ export function describeSync(
     pages: tally.pages,
     pageSize,
     resumedFrom: tally.resumedFrom,
-    doubts: doubts.map(({ code, since, seen }) => ({ code, since, message: seen['message'] })),
+    doubts: doubts.map(({ code, since, seen }) => ({
+      code,
+      since,
+      message: seen['message'],
+    })),
     knownGaps: gaps,
     missing,
     warnings: tally.warnings,
@@ -148,7 +179,16 @@ export function describeSync(
 }
 
 function describeAudit(audit: AuditReport) {
-  const { served, common: held, missed, gone, pruned, unconfirmed, finding, removed } = audit;
+  const {
+    served,
+    common: held,
+    missed,
+    gone,
+    pruned,
+    unconfirmed,
+    finding,
+    removed,
+  } = audit;
   return {
     served,
     held,

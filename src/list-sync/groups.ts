@@ -20,7 +20,11 @@ export function groupRows(rows: readonly ListedRow[]): Group[] {
 
 export type Overlap =
   /** The held groups came again, then `fresh` rows; `groups` takes the place of the expected ones. */
-  | { readonly kind: 'shown'; readonly fresh: readonly ListedRow[]; readonly groups: readonly Group[] }
+  | {
+      readonly kind: 'shown';
+      readonly fresh: readonly ListedRow[];
+      readonly groups: readonly Group[];
+    }
   /** The page ends before it has shown what is held: a larger one may show it. */
   | { readonly kind: 'cut' }
   /** Other rows came instead. */
@@ -51,7 +55,8 @@ export function classifyOverlap(
     const isLast = at === expected.length - 1;
     const isLacking = subtract(held.keys, shown.keys).length > 0;
     if (isLacking || (!isLast && shown.keys.length > held.keys.length)) {
-      const isCut = at === groups.length - 1 && subtract(shown.keys, held.keys).length === 0;
+      const isCut =
+        at === groups.length - 1 && subtract(shown.keys, held.keys).length === 0;
       return { kind: isCut ? 'cut' : 'missing' };
     }
   }
@@ -67,7 +72,10 @@ export function subtract(keys: readonly string[], other: readonly string[]): str
 }
 
 /** The rows that are left when each of `keys` has been taken away once. */
-export function withoutKeys(rows: readonly ListedRow[], keys: readonly string[]): ListedRow[] {
+export function withoutKeys(
+  rows: readonly ListedRow[],
+  keys: readonly string[],
+): ListedRow[] {
   const take = takerOf(keys);
   return rows.filter(({ key }) => !take(key));
 }
@@ -84,7 +92,10 @@ function takerOf(keys: readonly string[]): (key: string) => boolean {
 }
 
 /** Whether two pages show the same rows, in whatever order ties come. */
-export function isSameRows(left: readonly ListedRow[], right: readonly ListedRow[]): boolean {
+export function isSameRows(
+  left: readonly ListedRow[],
+  right: readonly ListedRow[],
+): boolean {
   const keys = right.map(({ key }) => key);
   return left.length === right.length && withoutKeys(left, keys).length === 0;
 }
@@ -109,8 +120,16 @@ export function classifyRest(rows: readonly ListedRow[], last: Group): Rest {
   if (first === undefined || unknown.length === first.keys.length)
     return { kind: 'unseen', fresh: rows, groups };
   if (unknown.length === 0 && first.keys.length < last.keys.length) {
-    return { kind: 'complete', fresh: rows.slice(first.keys.length), groups: groups.slice(1) };
+    return {
+      kind: 'complete',
+      fresh: rows.slice(first.keys.length),
+      groups: groups.slice(1),
+    };
   }
   const fresh = withoutKeys(rows.slice(0, first.keys.length), last.keys);
-  return { kind: 'more', fresh, groups: [{ cursor: first.cursor, keys: [...last.keys, ...unknown] }] };
+  return {
+    kind: 'more',
+    fresh,
+    groups: [{ cursor: first.cursor, keys: [...last.keys, ...unknown] }],
+  };
 }

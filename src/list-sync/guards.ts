@@ -19,7 +19,12 @@ export class OverlapMissing extends DoubtSeen {
   }
 }
 
-export function doubt(list: ListName, code: string, state: string, seen: object = {}): DoubtSeen {
+export function doubt(
+  list: ListName,
+  code: string,
+  state: string,
+  seen: object = {},
+): DoubtSeen {
   return new DoubtSeen(describeDoubt(list, state), { code, meta: { list, ...seen } });
 }
 
@@ -28,24 +33,37 @@ function describeDoubt(list: ListName, state: string): string {
 }
 
 export function seenRowTwice(list: ListName, keys: readonly string[]): DoubtSeen {
-  return doubt(list, 'ROW_TWICE', 'the source lists a row twice', { amongKeys: keys.slice(0, 5) });
+  return doubt(list, 'ROW_TWICE', 'the source lists a row twice', {
+    amongKeys: keys.slice(0, 5),
+  });
 }
 
 /** @throws DoubtSeen where a page contradicts itself. `endCursor` is never used: with the public service it leads to a wrong page. */
 export function checkPage(list: ListName, page: Page): void {
   const { rows, hasNextPage, startCursor, endCursor } = page;
-  const [firstEdge, lastEdge] = [rows[0]?.cursor, rows.at(-1)?.cursor];
+  const firstEdge = rows[0]?.cursor;
+  const lastEdge = rows.at(-1)?.cursor;
   if (firstEdge === undefined) {
     if (!hasNextPage) return;
     throw doubt(list, 'EMPTY_PAGE_PROMISES_MORE', 'an empty page promises a next one');
   }
-  if ((startCursor ?? firstEdge) === firstEdge && (endCursor ?? lastEdge) === lastEdge) return;
+  if ((startCursor ?? firstEdge) === firstEdge && (endCursor ?? lastEdge) === lastEdge)
+    return;
   const seen = { startCursor, endCursor, firstEdge, lastEdge };
-  throw doubt(list, 'ENVELOPE_CONTRADICTS', 'pageInfo names other cursors than the edges', seen);
+  throw doubt(
+    list,
+    'ENVELOPE_CONTRADICTS',
+    'pageInfo names other cursors than the edges',
+    seen,
+  );
 }
 
 /** New rows oldest first: heights never go down, a party comes once. @throws DoubtSeen */
-export function checkOrder(list: ListName, lastKey: string | undefined, fresh: readonly ListedRow[]): void {
+export function checkOrder(
+  list: ListName,
+  lastKey: string | undefined,
+  fresh: readonly ListedRow[],
+): void {
   const keys = fresh.map(({ key }) => key);
   if (list === 'parties') {
     if (new Set(keys).size < keys.length) throw seenRowTwice(list, keys);
@@ -54,7 +72,10 @@ export function checkOrder(list: ListName, lastKey: string | undefined, fresh: r
   let before = lastKey;
   for (const after of keys) {
     if (before !== undefined && heightOf(after) < heightOf(before)) {
-      throw doubt(list, 'HEIGHTS_OUT_OF_ORDER', 'heights go down, oldest first', { before, after });
+      throw doubt(list, 'HEIGHTS_OUT_OF_ORDER', 'heights go down, oldest first', {
+        before,
+        after,
+      });
     }
     before = after;
   }
@@ -91,24 +112,37 @@ export type Accepted = Pick<SyncRequest, 'acceptNewNetwork' | 'acceptShrunk'>;
 export type AuditFinding = 'same' | 'gap' | 'new network' | DoubtSeen;
 
 /** What an audit that has read to the end means for what is mirrored. */
-export function judgeAudit(list: ListName, found: AuditTotals, accepted: Accepted): AuditFinding {
+export function judgeAudit(
+  list: ListName,
+  found: AuditTotals,
+  accepted: Accepted,
+): AuditFinding {
   const { served, confirmed, common } = found;
   const refuse = (code: string, state: string, flag: string): DoubtSeen =>
-    new DoubtSeen(`Cannot call ${list} complete: ${state}; where that is right, sync with ${flag}`, {
-      code,
-      meta: { list, served: `${served}`, held: `${confirmed}`, gone: `${found.gone}` },
-    });
+    new DoubtSeen(
+      `Cannot call ${list} complete: ${state}; where that is right, sync with ${flag}`,
+      {
+        code,
+        meta: { list, served: `${served}`, held: `${confirmed}`, gone: `${found.gone}` },
+      },
+    );
   const refuseShrunk = (state: string): AuditFinding =>
     accepted.acceptShrunk ? 'same' : refuse('LIST_SHRANK', state, '--accept-shrunk');
   if (confirmed === 0n) return 'same';
   if (served === 0n) {
-    return refuseShrunk(`the source shows an empty list, where ${confirmed} rows are held`);
+    return refuseShrunk(
+      `the source shows an empty list, where ${confirmed} rows are held`,
+    );
   }
   if (common === 0n) {
     if (list === 'checkpoints' && found.isAllNewer) return 'gap';
     if (accepted.acceptNewNetwork) return 'new network';
     if (list === 'parties' && accepted.acceptShrunk) return 'same';
-    return refuse('OTHER_NETWORK', 'the source shows no row of those that are held', '--accept-new-network');
+    return refuse(
+      'OTHER_NETWORK',
+      'the source shows no row of those that are held',
+      '--accept-new-network',
+    );
   }
   // Old checkpoints fall out of the source's retention; parties do not.
   const gone = list === 'parties' ? found.gone + found.pruned : found.gone;

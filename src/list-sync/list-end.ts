@@ -65,7 +65,9 @@ async function proveEnd(reader: Reader, found: Newest): Promise<readonly string[
       throw doubt(list, 'NEWEST_LACKS_LAST', state, { last: newest.lastKeys.at(-1) });
     }
   }
-  return [...new Set([...newest.keys, ...(tally.network === 'stored' ? [NETWORK_PARTY] : [])])];
+  return [
+    ...new Set([...newest.keys, ...(tally.network === 'stored' ? [NETWORK_PARTY] : [])]),
+  ];
 }
 
 function noEnd({ list }: SyncContext): EndNotShown {
@@ -86,10 +88,16 @@ async function reach(reader: Reader, newest: Newest): Promise<void> {
     if (attempt >= REACH_ATTEMPTS_MAX) {
       // Rows may have been inserted among the last ones: the end is read again.
       if (reader.generation.kind === 'current') {
-        throw new OverlapMissing(list, 'rows of the newest page do not come behind the last ones');
+        throw new OverlapMissing(
+          list,
+          'rows of the newest page do not come behind the last ones',
+        );
       }
       const state = 'rows of the newest page do not come, oldest first';
-      throw doubt(list, 'NEWEST_NOT_REACHED', state, { rows: unheld.size, first: [...unheld][0] });
+      throw doubt(list, 'NEWEST_NOT_REACHED', state, {
+        rows: unheld.size,
+        first: [...unheld][0],
+      });
     }
     attempt += 1;
     await sleep(pauseMs, undefined, { signal });
@@ -101,7 +109,10 @@ function dropReached(newest: Newest | undefined, fresh: readonly ListedRow[]): v
 }
 
 /** A page whose rows are all held proves no end unless it is the last page: the source may ignore the order. */
-async function showsLastRow(reader: Reader, { keys, lastKeys, lastPos }: Newest): Promise<boolean> {
+async function showsLastRow(
+  reader: Reader,
+  { keys, lastKeys, lastPos }: Newest,
+): Promise<boolean> {
   if (lastKeys.length === 0 && keys.length === 0) return true;
   if (lastKeys.some((key) => keys.includes(key))) return true;
   const { highestPos } = await reader.locate(keys);
@@ -115,16 +126,26 @@ async function isFirstPage(reader: Reader, { keys }: Newest): Promise<boolean> {
 }
 
 /** A page with room left, and none behind it, shows the whole list: as many rows as are held. */
-async function checkWholeList(reader: Reader, { asked, keys, lastPos }: Newest): Promise<void> {
+async function checkWholeList(
+  reader: Reader,
+  { asked, keys, lastPos }: Newest,
+): Promise<void> {
   if (asked.page.hasNextPage || !reader.hasRoom(asked)) return;
   const { list } = reader.context;
   const { rowsUpTo: expected } = await reader.locate(keys, lastPos);
   if (BigInt(keys.length) === expected) return;
   if (keys.length === 0) {
-    throw doubt(list, 'LIST_EMPTY', 'the newest page is empty, where rows are held', { held: `${expected}` });
+    throw doubt(list, 'LIST_EMPTY', 'the newest page is empty, where rows are held', {
+      held: `${expected}`,
+    });
   }
   const seen = { newestFirst: keys.length, oldestFirst: `${expected}` };
-  throw doubt(list, 'SETS_DIFFER', 'both orders show other rows of a list that fits one page', seen);
+  throw doubt(
+    list,
+    'SETS_DIFFER',
+    'both orders show other rows of a list that fits one page',
+    seen,
+  );
 }
 
 async function lookForNewest(reader: Reader, fromEnd = false): Promise<Newest> {
@@ -135,7 +156,9 @@ async function lookForNewest(reader: Reader, fromEnd = false): Promise<Newest> {
   const keys = await placedKeys(reader, asked);
   const unheld = new Set(keys);
   if (list === 'parties' && unheld.size < keys.length) {
-    throw doubt(list, 'ROW_TWICE', 'the newest page lists a row twice', { rows: keys.length });
+    throw doubt(list, 'ROW_TWICE', 'the newest page lists a row twice', {
+      rows: keys.length,
+    });
   }
   for (const key of (await reader.locate(keys)).held) unheld.delete(key);
   return { asked, keys, unheld, lastPos, lastKeys };
@@ -156,7 +179,10 @@ async function lookFromEnd(reader: Reader): Promise<Newest> {
  * The public service lists `network` first, newest first, and oldest first only where everything fits one
  * page: it has no place in the order. The exception covers `network` and nothing else.
  */
-async function placedKeys(reader: Reader, { page: { rows } }: Asked): Promise<readonly string[]> {
+async function placedKeys(
+  reader: Reader,
+  { page: { rows } }: Asked,
+): Promise<readonly string[]> {
   const { list, session, tally } = reader.context;
   const keys = rows.map(({ key }) => key);
   const at = keys.indexOf(NETWORK_PARTY);
@@ -165,7 +191,8 @@ async function placedKeys(reader: Reader, { page: { rows } }: Asked): Promise<re
   if (list !== 'parties' || shown === undefined || !isAtOdds) return keys;
   // Placed like any other row where the source lists it so.
   if ((await reader.locate([NETWORK_PARTY])).highestPos !== null) return keys;
-  if (tally.network !== 'stored') await session.keepUnplaced(reader.generation.epoch, shown);
+  if (tally.network !== 'stored')
+    await session.keepUnplaced(reader.generation.epoch, shown);
   tally.network = 'stored';
   return keys.filter((_, index) => index !== at);
 }

@@ -5,7 +5,13 @@
 import { errorCode } from '../core/errors.ts';
 import { NETWORK_PARTY } from '../core/ids.ts';
 import { askPage, checkCeiling, reportProgress, type SyncContext } from './context.ts';
-import { classifyOverlap, classifyRest, groupRows, isSameRows, type Group } from './groups.ts';
+import {
+  classifyOverlap,
+  classifyRest,
+  groupRows,
+  isSameRows,
+  type Group,
+} from './groups.ts';
 import { checkOrder, doubt, EndNotShown, OverlapMissing } from './guards.ts';
 import type { ListedRow, Page, PageQuestion } from './ports.ts';
 import { keepGroups, StaleResumePoint, type ResumePoint } from './resume-point.ts';
@@ -39,7 +45,9 @@ interface Overlapping {
 
 const NOTHING: Step = { fresh: [], promisesMore: false };
 
-const OLDEST_FIRST: Pick<PageQuestion, 'newestFirst' | 'fromEnd'> = { newestFirst: false };
+const OLDEST_FIRST: Pick<PageQuestion, 'newestFirst' | 'fromEnd'> = {
+  newestFirst: false,
+};
 
 export class Reader {
   readonly context: SyncContext;
@@ -55,11 +63,19 @@ export class Reader {
   network: ListedRow | undefined;
   pages = 0;
 
-  constructor(context: SyncContext, generation: Generation, resumeFrom: ResumePoint | undefined) {
+  constructor(
+    context: SyncContext,
+    generation: Generation,
+    resumeFrom: ResumePoint | undefined,
+  ) {
     const { generationId, sequence } = generation;
     this.context = context;
     this.generation = generation;
-    this.point = resumeFrom ?? { generationId: `${generationId}`, sequence: `${sequence}`, groups: [] };
+    this.point = resumeFrom ?? {
+      generationId: `${generationId}`,
+      sequence: `${sequence}`,
+      groups: [],
+    };
   }
 
   get lastGroup(): Group | undefined {
@@ -86,11 +102,19 @@ export class Reader {
   }
 
   /** The page behind the cursor, oldest first where nothing else is said; smaller where the source refuses one of that size. */
-  async #ask(after: string | undefined, wanted: number, order = OLDEST_FIRST): Promise<Asked> {
+  async #ask(
+    after: string | undefined,
+    wanted: number,
+    order = OLDEST_FIRST,
+  ): Promise<Asked> {
     for (;;) {
       const size = Math.min(wanted, this.point.sizeMax ?? SIZE_MAX);
       try {
-        return { after, size, page: await askPage(this.context, { ...order, size, after }) };
+        return {
+          after,
+          size,
+          page: await askPage(this.context, { ...order, size, after }),
+        };
       } catch (error) {
         if (errorCode(error) !== 'PAGE_TOO_LARGE' || size === 1) throw error;
         this.point = { ...this.point, sizeMax: Math.max(1, Math.floor(size / 2)) };
@@ -104,11 +128,19 @@ export class Reader {
     if (isSameRows(page.rows, again.page.rows)) return;
     const { list } = this.context;
     const seen = { before: page.rows[0]?.key, after: again.page.rows[0]?.key };
-    throw doubt(list, 'PAGE_DIFFERS', 'the source shows other rows behind the same cursor', seen);
+    throw doubt(
+      list,
+      'PAGE_DIFFERS',
+      'the source shows other rows behind the same cursor',
+      seen,
+    );
   }
 
   /** Which of these rows are held. */
-  locate(keys: readonly string[], countingTo?: bigint): ReturnType<SyncContext['session']['locate']> {
+  locate(
+    keys: readonly string[],
+    countingTo?: bigint,
+  ): ReturnType<SyncContext['session']['locate']> {
     return this.context.session.locate(this.generation, keys, countingTo);
   }
 
@@ -138,7 +170,8 @@ export class Reader {
     if (context.list === 'checkpoints') await this.#verifyTwins(asked, fresh);
     let { clamp } = this.point;
     // A page that could not show all there was is as long as pages of this source get.
-    if (fresh.length > 0 && this.#shortLength !== undefined) clamp = Math.max(this.#shortLength, clamp ?? 0);
+    if (fresh.length > 0 && this.#shortLength !== undefined)
+      clamp = Math.max(this.#shortLength, clamp ?? 0);
     this.#shortLength = undefined;
     if (clamp !== undefined) clamp = Math.max(clamp, page.rows.length);
     this.point = { ...this.point, clamp };
@@ -150,9 +183,17 @@ export class Reader {
 
   async #commit(page: Page, rows: readonly ListedRow[], groups: readonly Group[]) {
     const { failpoint, session, tally, resumePoints } = this.context;
-    const resumePoint = { ...this.point, sequence: `${BigInt(this.point.sequence) + 1n}`, groups };
+    const resumePoint = {
+      ...this.point,
+      sequence: `${BigInt(this.point.sequence) + 1n}`,
+      groups,
+    };
     await failpoint?.('committing');
-    const committed = await session.append(this.generation, { ...page, rows, resumePoint });
+    const committed = await session.append(this.generation, {
+      ...page,
+      rows,
+      resumePoint,
+    });
     if (committed === undefined) throw new StaleResumePoint();
     await failpoint?.('committed');
     this.generation = committed;
@@ -174,19 +215,28 @@ export class Reader {
       return { asked, fresh, groups: groupRows(fresh) };
     }
     // Where the kept groups are all there are, the first page shows them again.
-    const isAll = BigInt(held.flatMap(({ keys }) => keys).length) === this.generation.rows;
+    const isAll =
+      BigInt(held.flatMap(({ keys }) => keys).length) === this.generation.rows;
     for (const back of OVERLAP_ATTEMPTS) {
       if (back > held.length || (back === held.length && !isAll)) break;
       const found = await this.#askBehind(back);
       if (found !== undefined) return found;
     }
-    throw new OverlapMissing(this.context.list, 'the source does not show the last rows again');
+    throw new OverlapMissing(
+      this.context.list,
+      'the source does not show the last rows again',
+    );
   }
 
   async #askBehind(back: number): Promise<Overlapping | undefined> {
     const { groups } = this.point;
-    const [sent, expected] = [groups.at(-1 - back), groups.slice(-back)];
-    for (let size = this.#sizeBehind(sent, expected); ; size = Math.min(size * 2, SIZE_MAX)) {
+    const sent = groups.at(-1 - back);
+    const expected = groups.slice(-back);
+    for (
+      let size = this.#sizeBehind(sent, expected);
+      ;
+      size = Math.min(size * 2, SIZE_MAX)
+    ) {
       const asked = await this.#ask(sent?.cursor, size).catch((error: unknown) => {
         if (errorCode(error) !== 'CURSOR_REFUSED') throw error;
       });
@@ -195,10 +245,15 @@ export class Reader {
       const overlap = classifyOverlap(rows, sent, expected);
       if (overlap.kind === 'missing') return undefined;
       if (overlap.kind === 'shown') {
-        return { ...overlap, asked, groups: [...groups.slice(0, -back), ...overlap.groups] };
+        return {
+          ...overlap,
+          asked,
+          groups: [...groups.slice(0, -back), ...overlap.groups],
+        };
       }
       // The largest page still cuts the group: the page behind it may show what is missing.
-      const isLargest = rows.length < asked.size || size === SIZE_MAX || asked.size < size;
+      const isLargest =
+        rows.length < asked.size || size === SIZE_MAX || asked.size < size;
       if (!isLargest) continue;
       await this.#verify(asked);
       if (this.hasRoom(asked) && !asked.page.hasNextPage) return undefined;
@@ -233,7 +288,11 @@ export class Reader {
         if (last.keys.length > 1) break;
         await this.#askTwice(asked);
       }
-      return this.#take({ asked, fresh: [...found, ...fresh], groups: [...before, last, ...groups] });
+      return this.#take({
+        asked,
+        fresh: [...found, ...fresh],
+        groups: [...before, last, ...groups],
+      });
     }
     throw new EndNotShown(
       `Cannot read ${this.context.list} on: rows share a cursor, more than the source sends in a page; raise its page limit`,
@@ -245,11 +304,22 @@ export class Reader {
   async #verify(short = this.#unverified): Promise<void> {
     this.#unverified = undefined;
     const length = short?.page.rows.length ?? 0;
-    if (short === undefined || length === 0 || length === short.size || length === this.point.clamp) return;
+    if (
+      short === undefined ||
+      length === 0 ||
+      length === short.size ||
+      length === this.point.clamp
+    )
+      return;
     const again = await this.#ask(short.after, length);
     if (!isSameRows(short.page.rows, again.page.rows)) {
       const seen = { rows: length, again: again.page.rows.length };
-      throw doubt(this.context.list, 'SHORT_PAGE', 'a page that was shorter than asked lacked rows', seen);
+      throw doubt(
+        this.context.list,
+        'SHORT_PAGE',
+        'a page that was shorter than asked lacked rows',
+        seen,
+      );
     }
     this.#shortLength = length;
   }
@@ -263,7 +333,8 @@ export class Reader {
   /** `network` behind all others has no place: what is new comes before it. The public service lists it on one page only. */
   #withoutNetwork({ rows, hasNextPage }: Page): readonly ListedRow[] {
     const last = rows.at(-1);
-    if (this.context.list !== 'parties' || last?.key !== NETWORK_PARTY || hasNextPage) return rows;
+    if (this.context.list !== 'parties' || last?.key !== NETWORK_PARTY || hasNextPage)
+      return rows;
     this.network = last;
     return rows.slice(0, -1);
   }

@@ -16,7 +16,12 @@ const schema = z.object({
   sequence: z.string().regex(/^\d{1,18}$/),
   /** Oldest first. The last may have been cut by its page's border. */
   groups: z
-    .array(z.object({ cursor: z.string().min(1), keys: z.array(z.string()).min(1).readonly() }))
+    .array(
+      z.object({
+        cursor: z.string().min(1),
+        keys: z.array(z.string()).min(1).readonly(),
+      }),
+    )
     .min(1)
     .max(GROUPS_KEPT)
     .readonly(),
@@ -56,10 +61,15 @@ export function chooseResumePoint(
     return data?.generationId === `${generation.generationId}` ? data : undefined;
   });
   if (row === undefined) return { point: undefined, from: undefined };
-  const keysOf = ({ groups }: ResumePoint): string => JSON.stringify(groups.map(({ keys }) => keys));
+  const keysOf = ({ groups }: ResumePoint): string =>
+    JSON.stringify(groups.map(({ keys }) => keys));
   // Where both claim the same commit and name different rows, one of them is damaged.
-  const isUsable = state !== undefined && (state.sequence !== row.sequence || keysOf(state) === keysOf(row));
-  return isUsable ? { point: state, from: 'resume state' } : { point: row, from: 'list row' };
+  const isUsable =
+    state !== undefined &&
+    (state.sequence !== row.sequence || keysOf(state) === keysOf(row));
+  return isUsable
+    ? { point: state, from: 'resume state' }
+    : { point: row, from: 'list row' };
 }
 
 export interface ResumePoints extends AsyncDisposable {

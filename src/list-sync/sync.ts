@@ -6,7 +6,13 @@ import { heightOf } from '../core/ids.ts';
 import { RetryableError } from '../core/errors.ts';
 import type { VerdictWithEvidence } from '../core/verdict.ts';
 import { waitFor } from '../core/waiting.ts';
-import { askPage, describeSync, Tally, type SyncContext, type SyncDeps } from './context.ts';
+import {
+  askPage,
+  describeSync,
+  Tally,
+  type SyncContext,
+  type SyncDeps,
+} from './context.ts';
 import { readToEnd } from './list-end.ts';
 import { doubt, DoubtSeen, EndNotShown, OverlapMissing } from './guards.ts';
 import type { ListName, SyncRequest } from './ports.ts';
@@ -38,7 +44,14 @@ export async function syncList(
   await using lease = session.keepLease();
   const signals = AbortSignal.any([signal, lease.signal]);
   try {
-    return await run({ ...deps, ...request, session, resumePoints, signal: signals, tally: new Tally() });
+    return await run({
+      ...deps,
+      ...request,
+      session,
+      resumePoints,
+      signal: signals,
+      tally: new Tally(),
+    });
   } catch (error) {
     if (lease.signal.aborted) throw lease.signal.reason;
     throw error;
@@ -76,11 +89,18 @@ async function run(context: SyncContext): Promise<VerdictWithEvidence> {
       if (error instanceof StaleResumePoint) {
         stale += 1;
         if (stale > STALE_MAX) {
-          throw busyElsewhere(list, 'its resume point keeps changing; wait until others have ended');
+          throw busyElsewhere(
+            list,
+            'its resume point keeps changing; wait until others have ended',
+          );
         }
         const now = (await session.situation())[generation.kind];
         generation = now ?? (await session.begin('audit', generation.epoch));
-      } else if (error instanceof DoubtSeen && generation.kind === 'audit' && generation.sequence > 0n) {
+      } else if (
+        error instanceof DoubtSeen &&
+        generation.kind === 'audit' &&
+        generation.sequence > 0n
+      ) {
         // The rows that an earlier run had read may be wrong.
         generation = await session.begin('audit', generation.epoch);
       } else if (error instanceof OverlapMissing && generation.kind === 'current') {
@@ -97,7 +117,10 @@ async function run(context: SyncContext): Promise<VerdictWithEvidence> {
 }
 
 /** Whether everything is to be read again, and why. */
-async function chooseMode(context: SyncContext, found: ListSituation): Promise<Tally['mode']> {
+async function chooseMode(
+  context: SyncContext,
+  found: ListSituation,
+): Promise<Tally['mode']> {
   const { current, audit, gaps } = found;
   const [open] = found.doubts;
   if (current === undefined) return { kind: 'first reading' };
@@ -106,25 +129,33 @@ async function chooseMode(context: SyncContext, found: ListSituation): Promise<T
   if (open !== undefined) return { kind, because: `open doubt: ${open.code}` };
   if (gaps.some(({ isConfirmed }) => !isConfirmed))
     return { kind, because: 'a gap that no audit has confirmed' };
-  if (!current.isAppendOnly) return { kind, because: 'the source puts rows between others' };
+  if (!current.isAppendOnly)
+    return { kind, because: 'the source puts rows between others' };
   if (audit !== undefined) return { kind, because: 'one was begun' };
   if (!current.isClaimed) return { kind: 'first reading' };
   const [gap] = gaps;
   if (gap === undefined) return { kind: 'increment' };
   const [oldest] = (await askPage(context, { newestFirst: false, size: 1 })).rows;
   const isOlder = oldest !== undefined && heightOf(oldest.key) < heightOf(gap.aboveKey);
-  return isOlder ? { kind, because: 'the source serves older rows again' } : { kind: 'increment' };
+  return isOlder
+    ? { kind, because: 'the source serves older rows again' }
+    : { kind: 'increment' };
 }
 
 /** @throws DoubtSeen, EndNotShown, StaleResumePoint */
-async function readAndClaim(context: SyncContext, generation: Generation, byPostgres: boolean) {
+async function readAndClaim(
+  context: SyncContext,
+  generation: Generation,
+  byPostgres: boolean,
+) {
   const { session, failpoint, tally, list, resumePoints } = context;
   const remembered = byPostgres ? undefined : await resumePoints.read();
   const { point, from } = chooseResumePoint(generation, remembered);
   tally.resumedFrom ??= from;
   const reader = new Reader(context, generation, point);
   const newestKeys = await readToEnd(reader);
-  const [before, now] = [generation.headHeight, tally.head.blockHeight];
+  const before = generation.headHeight;
+  const now = tally.head.blockHeight;
   if (before !== null && now !== undefined && now < BigInt(before)) {
     const state = "the source's last block lies below an earlier one";
     throw doubt(list, 'HEIGHT_WENT_DOWN', state, { before, now: `${now}` });
@@ -141,7 +172,8 @@ async function readAndClaim(context: SyncContext, generation: Generation, byPost
   await failpoint?.('claimed');
   if (claimed.kind === 'stale') throw new StaleResumePoint();
   if (claimed.kind === 'doubt') return refuse(context, generation.epoch, claimed.doubt);
-  if (claimed.kind === 'refused') return refuse(context, generation.epoch, undefined, claimed.audit);
+  if (claimed.kind === 'refused')
+    return refuse(context, generation.epoch, undefined, claimed.audit);
   return { verdict: 'complete' as const, evidence: { ...claimed.evidence } };
 }
 
@@ -161,8 +193,10 @@ async function refuse(
   const found = await session.situation();
   const gap = found.gaps.find(({ isConfirmed }) => !isConfirmed);
   let missing: object = { code: 'NOT_PROVEN' };
-  if (gap !== undefined) missing = { code: 'KNOWN_GAP', belowKey: gap.belowKey, aboveKey: gap.aboveKey };
-  if (error !== undefined) missing = { code: error.code, message: error.message, ...error.meta };
+  if (gap !== undefined)
+    missing = { code: 'KNOWN_GAP', belowKey: gap.belowKey, aboveKey: gap.aboveKey };
+  if (error !== undefined)
+    missing = { code: error.code, message: error.message, ...error.meta };
   const evidence = describeSync(context, found, [missing], audit);
   await session.settle(verdict, evidence);
   return { verdict, evidence };
@@ -183,6 +217,8 @@ export async function lookUpParty(
   signal: AbortSignal,
 ): Promise<VerdictWithEvidence> {
   const row = await deps.source.party(id, signal);
-  const evidence = row ? { listed: true, ...(await deps.store.keepParty(row)) } : { listed: false };
+  const evidence = row
+    ? { listed: true, ...(await deps.store.keepParty(row)) }
+    : { listed: false };
   return { verdict: 'complete', evidence };
 }

@@ -21,8 +21,15 @@ import type { SegmentRecord } from './store/segment-records.ts';
 /** Each month of a segment costs a partition; a century of them is no ledger. */
 const MONTHS_MAX = 1200;
 const NULL = '\\N';
-const PARTY_PLACES = ENTRY_COLUMNS.flatMap((name, place) => (isPartyColumn(name) ? [place] : []));
-const ESCAPES: Readonly<Record<string, string>> = { '\\': '\\\\', '\t': '\\t', '\n': '\\n', '\r': '\\r' };
+const PARTY_PLACES = ENTRY_COLUMNS.flatMap((name, place) =>
+  isPartyColumn(name) ? [place] : [],
+);
+const ESCAPES: Readonly<Record<string, string>> = {
+  '\\': '\\\\',
+  '\t': '\\t',
+  '\n': '\\n',
+  '\r': '\\r',
+};
 
 /** What the loader found while it read a segment. */
 export type LoadedSums = ReturnType<ReturnType<typeof gatherRows>['sums']>;
@@ -49,7 +56,8 @@ export async function copySegment(
 function gatherRows(segment: SegmentRecord) {
   const { partyId, objectKey } = segment;
   const months = new Map<string, { readonly sum: RowDigest; lines: string }>();
-  let [rowNumber, effectsContradicted] = [0n, 0n];
+  let rowNumber = 0n;
+  let effectsContradicted = 0n;
 
   function rowError(code: string, state: string, cause?: unknown) {
     const meta = { key: objectKey, row: rowNumber.toString() };
@@ -64,14 +72,18 @@ function gatherRows(segment: SegmentRecord) {
     try {
       return readRow(fields);
     } catch (error) {
-      if (error instanceof PermanentError) throw rowError(error.code, error.message, error);
+      if (error instanceof PermanentError)
+        throw rowError(error.code, error.message, error);
       throw error;
     }
   }
 
   function beginMonth(month: string) {
     if (months.size >= MONTHS_MAX)
-      throw rowError('TOO_MANY_MONTHS', `the segment's rows fall in more than ${MONTHS_MAX} months`);
+      throw rowError(
+        'TOO_MANY_MONTHS',
+        `the segment's rows fall in more than ${MONTHS_MAX} months`,
+      );
     const begun = { sum: new RowDigest(), lines: '' };
     months.set(month, begun);
     return begun;
@@ -79,18 +91,22 @@ function gatherRows(segment: SegmentRecord) {
 
   return {
     begin: (layout: Layout): RowVisitor => {
-      const [fields, readRow] = [new RowFields(), openRowReader(layout)];
-      const [wanted, hasEffect] = [layout.columns.length, layout.index.effect !== undefined];
+      const fields = new RowFields();
+      const readRow = openRowReader(layout);
+      const wanted = layout.columns.length;
+      const hasEffect = layout.index.effect !== undefined;
       return (buffer, start, end) => {
         rowNumber += 1n;
         const count = fields.scan(buffer, start, end);
-        if (count !== wanted) throw rowError('BAD_ROW', `it has ${count} fields, the header ${wanted}`);
+        if (count !== wanted)
+          throw rowError('BAD_ROW', `it has ${count} fields, the header ${wanted}`);
         const row = read(readRow, fields);
         const name = monthOf(row.values);
         const month = months.get(name) ?? beginMonth(name);
         month.sum.add(hashText(canonicalText(row.values, row.extra)));
         month.lines += copyLine(segment, row);
-        if (hasEffect && row.effect !== effectOn(partyId, row.values)) effectsContradicted += 1n;
+        if (hasEffect && row.effect !== effectOn(partyId, row.values))
+          effectsContradicted += 1n;
       };
     },
     /** What was gathered; empty where there was no row. */
@@ -122,7 +138,10 @@ function gatherRows(segment: SegmentRecord) {
 
 /** Most values need no escape: their patterns admit nothing that COPY reads. Parties and unknown columns do. */
 function copyLine(segment: SegmentRecord, row: CanonicalRow): string {
-  const extra = row.extra.length === 0 ? NULL : escapeText(JSON.stringify(Object.fromEntries(row.extra)));
+  const extra =
+    row.extra.length === 0
+      ? NULL
+      : escapeText(JSON.stringify(Object.fromEntries(row.extra)));
   let line = `${escapeText(segment.partyId)}\t${segment.segmentId}\t${extra}\t${row.effect === '' ? NULL : row.effect}`;
   const isPlain = PARTY_PLACES.every((place) => !row.values[place]?.includes('\\'));
   const values = isPlain ? row.values : row.values.map(escapeText);

@@ -1,5 +1,10 @@
 /** Brings published segments into the warehouse: of one party, or of every party that has something waiting. */
-import { errorCode, errorLine, PermanentError, UnreachableError } from '../core/errors.ts';
+import {
+  errorCode,
+  errorLine,
+  PermanentError,
+  UnreachableError,
+} from '../core/errors.ts';
 import { type Verdict, worst } from '../core/verdict.ts';
 import type { ObjectStore } from '../objects/object-store.ts';
 import { copySegment } from './copy-rows.ts';
@@ -24,7 +29,8 @@ export interface LoadDeps {
 }
 
 type PartyLoad = Readonly<Sums> & { readonly quarantined: readonly FaultySegment[] };
-type FaultySegment = Pick<SegmentRecord, 'segmentId' | 'objectKey'> & Omit<Problem, 'subject'>;
+type FaultySegment = Pick<SegmentRecord, 'segmentId' | 'objectKey'> &
+  Omit<Problem, 'subject'>;
 
 /**
  * A party that fails does not stop the others; a warehouse or store that cannot be reached does.
@@ -48,7 +54,9 @@ export async function loadAll(
         add(totals, load);
         totals.parties += 1;
         totals.quarantinedCount += load.quarantined.length;
-        totals.quarantined.push(...load.quarantined.slice(0, KEPT_MAX - totals.quarantined.length));
+        totals.quarantined.push(
+          ...load.quarantined.slice(0, KEPT_MAX - totals.quarantined.length),
+        );
         onParty(load);
       } catch (error) {
         if (either.aborted || error instanceof UnreachableError) throw error;
@@ -67,7 +75,10 @@ export async function loadAll(
 }
 
 /** One generator shared by the lanes: calls of `next` queue up, so each party is handed out once. */
-async function* partiesInTurn(deps: LoadDeps, signal: AbortSignal): AsyncGenerator<string> {
+async function* partiesInTurn(
+  deps: LoadDeps,
+  signal: AbortSignal,
+): AsyncGenerator<string> {
   let after: string | undefined;
   for (;;) {
     signal.throwIfAborted();
@@ -98,7 +109,11 @@ function noTotals() {
     quarantined: [] as FaultySegment[],
     quarantinedCount: 0,
     failedCount: 0,
-    failed: [] as { readonly partyId: string; readonly code: string; readonly message: string }[],
+    failed: [] as {
+      readonly partyId: string;
+      readonly code: string;
+      readonly message: string;
+    }[],
   };
 }
 type Totals = ReturnType<typeof noTotals>;
@@ -111,7 +126,12 @@ function add(sums: Sums, more: Sums): void {
   sums.heldBack += more.heldBack;
 }
 
-function judge({ quarantinedCount, failedCount, heldBack, effectsContradicted }: Totals): Verdict {
+function judge({
+  quarantinedCount,
+  failedCount,
+  heldBack,
+  effectsContradicted,
+}: Totals): Verdict {
   return worst([
     quarantinedCount + failedCount + heldBack === 0 ? 'complete' : 'incomplete',
     effectsContradicted === 0n ? 'complete' : 'suspicious',
@@ -124,7 +144,11 @@ function judge({ quarantinedCount, failedCount, heldBack, effectsContradicted }:
  * again by the next load; the others go on. Doing it again, or twice at once, changes nothing.
  * @throws RetryableError where the warehouse or the store failed; what was committed stays
  */
-export async function loadParty(partyId: string, deps: LoadDeps, signal: AbortSignal): Promise<PartyLoad> {
+export async function loadParty(
+  partyId: string,
+  deps: LoadDeps,
+  signal: AbortSignal,
+): Promise<PartyLoad> {
   const { repository, objects } = deps;
   const sums = nothingLoaded();
   const quarantined: FaultySegment[] = [];

@@ -24,12 +24,16 @@ export function planReplacements(
   stale: readonly StaleSegment[],
   faulty: ReadonlySet<bigint>,
 ): readonly Replacement[] {
-  const groups: { load: SegmentRecord[]; remove: StaleSegment[] }[] = pending.map((segment) => ({
-    load: [segment],
-    remove: [],
-  }));
+  const groups: { load: SegmentRecord[]; remove: StaleSegment[] }[] = pending.map(
+    (segment) => ({
+      load: [segment],
+      remove: [],
+    }),
+  );
   for (const old of stale) {
-    const touched = groups.filter((group) => group.load.some((segment) => doRangesOverlap(old, segment)));
+    const touched = groups.filter((group) =>
+      group.load.some((segment) => doRangesOverlap(old, segment)),
+    );
     const joined = {
       load: touched.flatMap((group) => group.load),
       remove: [old, ...touched.flatMap((group) => group.remove)],
@@ -67,7 +71,10 @@ export function chooseNewest<Claim extends AssetRange<bigint> & { readonly at: b
   return { held, gone };
 }
 
-function doRangesOverlap<Instant extends bigint | string>(a: AssetRange<Instant>, b: AssetRange<Instant>) {
+function doRangesOverlap<Instant extends bigint | string>(
+  a: AssetRange<Instant>,
+  b: AssetRange<Instant>,
+) {
   const isOfBoth = !a.assetId || !b.assetId || a.assetId === b.assetId;
   return isOfBoth && a.from < b.to && b.from < a.to;
 }

@@ -20,7 +20,10 @@ export interface LakeFindings {
 }
 
 /** The lake's own check; it lies with the lake. */
-export type LakeCheck = (options: LakeCheckOptions, signal: AbortSignal) => Promise<LakeFindings>;
+export type LakeCheck = (
+  options: LakeCheckOptions,
+  signal: AbortSignal,
+) => Promise<LakeFindings>;
 
 export interface LakeCheckOptions {
   /** Also sums the values of every row. */

@@ -4,11 +4,20 @@
  */
 import { pipeline, type Readable } from 'node:stream';
 import { ByteSums } from '../core/byte-sums.ts';
-import { errorCode, type ErrorDetails, PermanentError, RetryableError } from '../core/errors.ts';
+import {
+  errorCode,
+  type ErrorDetails,
+  PermanentError,
+  RetryableError,
+} from '../core/errors.ts';
 import { hashRow, RowDigest } from '../ledger/digest.ts';
 import { type Layout, readHeader } from '../ledger/header.ts';
 import { RowSplitter, type RowVisitor } from '../ledger/row-splitter.ts';
-import { compressionOf, isArchiveDamage, plainStream } from '../ledger/objects/object-keys.ts';
+import {
+  compressionOf,
+  isArchiveDamage,
+  plainStream,
+} from '../ledger/objects/object-keys.ts';
 import type { ObjectStore } from '../objects/object-store.ts';
 import type { SegmentRecord } from './store/segment-records.ts';
 
@@ -41,7 +50,9 @@ export async function* readSegment(
   begin: (layout: Layout) => RowVisitor,
   signal: AbortSignal,
 ): AsyncGenerator<void> {
-  const [stored, plain, digest] = [new ByteSums(), new ByteSums(), new RowDigest()];
+  const stored = new ByteSums();
+  const plain = new ByteSums();
+  const digest = new RowDigest();
   const key = segment.objectKey;
   const corrupt = (what: string, found: string | bigint, recorded: string | bigint) => {
     const state = `its ${what} is ${found}, recorded is ${recorded}; restore it from a backup, or export the range again`;
@@ -99,10 +110,17 @@ function readingError(segment: SegmentRecord, error: unknown): Error {
     return new SegmentFault(segment, message, { code, meta, cause: error });
   }
   const code = errorCode(error);
-  const isArchive = isArchiveDamage(error) || code === 'ERR_TRAILING_JUNK_AFTER_STREAM_END';
+  const isArchive =
+    isArchiveDamage(error) || code === 'ERR_TRAILING_JUNK_AFTER_STREAM_END';
   const message = `Cannot read the object ${segment.objectKey}: ${code}`;
   const details = { cause: error, meta: { key: segment.objectKey } };
   return isArchive
-    ? new SegmentFault(segment, `${message}; it is damaged`, { ...details, code: 'OBJECT_CORRUPT' })
-    : new RetryableError(`${message}; it is tried again`, { ...details, code: 'OBJECT_READ_BROKE' });
+    ? new SegmentFault(segment, `${message}; it is damaged`, {
+        ...details,
+        code: 'OBJECT_CORRUPT',
+      })
+    : new RetryableError(`${message}; it is tried again`, {
+        ...details,
+        code: 'OBJECT_READ_BROKE',
+      });
 }

@@ -55,10 +55,17 @@ export async function verify(
   const { repository } = deps;
   const isFull = scope === 'whole';
   const parts = isFull ? 1 : NIGHTLY_PARTS;
-  const { found, add, checkSegments, checkLake } = openVerification(deps, signal, onProgress);
+  const { found, add, checkSegments, checkLake } = openVerification(
+    deps,
+    signal,
+    onProgress,
+  );
   await checkSegments(await repository.segmentsToProve(parts), deep);
   const store = isFull ? await repository.checkStore(deps.objects, signal) : undefined;
-  add([...(store?.problems ?? []), ...(await repository.inconsistencies(signal, isFull))]);
+  add([
+    ...(store?.problems ?? []),
+    ...(await repository.inconsistencies(signal, isFull)),
+  ]);
   await checkLake({ deep, parts });
   return {
     verdict: found.problemCount === 0 ? 'complete' : 'failed',
@@ -85,7 +92,11 @@ function nothingChecked() {
   };
 }
 
-function openVerification(deps: VerifyDeps, signal: AbortSignal, onProgress: VerifyOptions['onProgress']) {
+function openVerification(
+  deps: VerifyDeps,
+  signal: AbortSignal,
+  onProgress: VerifyOptions['onProgress'],
+) {
   const { repository, objects, lake } = deps;
   const checked = nothingChecked();
   const problems: Problem[] = [];
@@ -114,10 +125,15 @@ function openVerification(deps: VerifyDeps, signal: AbortSignal, onProgress: Ver
     try {
       // A bit that flipped on the way is not in the object.
       await read().catch((error: unknown) => {
-        if (!(error instanceof PermanentError) || error.code === 'OBJECT_MISSING') throw error;
+        if (!(error instanceof PermanentError) || error.code === 'OBJECT_MISSING')
+          throw error;
         return read();
       });
-      const manifest = await readManifest(objects, manifestKey(segment.objectKey), signal);
+      const manifest = await readManifest(
+        objects,
+        manifestKey(segment.objectKey),
+        signal,
+      );
       refuseOther(manifest, segment);
     } catch (error) {
       if (!(error instanceof PermanentError)) throw error;
@@ -139,7 +155,11 @@ function openVerification(deps: VerifyDeps, signal: AbortSignal, onProgress: Ver
         onProgress?.(checked);
       }
       const loaded = page.filter((segment) => segment.isLoaded);
-      for (const { segment, rows, difference } of await repository.checkRows(loaded, isDeep, signal)) {
+      for (const { segment, rows, difference } of await repository.checkRows(
+        loaded,
+        isDeep,
+        signal,
+      )) {
         checked.loadedSegments += 1;
         checked.warehouseRows += rows;
         if (difference) await addIfCurrent(segment, difference);
@@ -152,8 +172,18 @@ function openVerification(deps: VerifyDeps, signal: AbortSignal, onProgress: Ver
   async function checkLake(options: LakeCheckOptions) {
     const told = await lake?.(options, signal);
     if (told === undefined) return;
-    const { files: lakeFiles, filesRead: lakeFilesRead, rows: lakeRows, segmentsBehind } = told;
-    Object.assign(checked, { lakeFiles, lakeFilesRead, lakeRows, lakeSegmentsBehind: segmentsBehind });
+    const {
+      files: lakeFiles,
+      filesRead: lakeFilesRead,
+      rows: lakeRows,
+      segmentsBehind,
+    } = told;
+    Object.assign(checked, {
+      lakeFiles,
+      lakeFilesRead,
+      lakeRows,
+      lakeSegmentsBehind: segmentsBehind,
+    });
     onProgress?.(checked);
     add(told.problems);
   }
@@ -163,13 +193,22 @@ function openVerification(deps: VerifyDeps, signal: AbortSignal, onProgress: Ver
 
 function refuseOther(manifest: Manifest, segment: SegmentRecord): void {
   const key = manifestKey(segment.objectKey);
-  const told = { ...manifest, from: formatInstant(manifest.from), to: formatInstant(manifest.to) };
-  const differing = SAME_IN_MANIFEST.filter((name) => String(segment[name]) !== String(told[name]));
+  const told = {
+    ...manifest,
+    from: formatInstant(manifest.from),
+    to: formatInstant(manifest.to),
+  };
+  const differing = SAME_IN_MANIFEST.filter(
+    (name) => String(segment[name]) !== String(told[name]),
+  );
   if (differing.length === 0) return;
-  throw new PermanentError(`The manifest ${key} and mirror.segments differ in ${differing.join(', ')}`, {
-    code: 'MANIFEST_DIFFERS',
-    meta: { key, differing },
-  });
+  throw new PermanentError(
+    `The manifest ${key} and mirror.segments differ in ${differing.join(', ')}`,
+    {
+      code: 'MANIFEST_DIFFERS',
+      meta: { key, differing },
+    },
+  );
 }
 
 const SAME_IN_MANIFEST = [

@@ -4,7 +4,16 @@
  */
 import { randomUUID } from 'node:crypto';
 import { createReadStream, type Dirent } from 'node:fs';
-import { copyFile, link, open, readdir, rename, stat, unlink, writeFile } from 'node:fs/promises';
+import {
+  copyFile,
+  link,
+  open,
+  readdir,
+  rename,
+  stat,
+  unlink,
+  writeFile,
+} from 'node:fs/promises';
 import { basename, dirname, join, resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { errorCode, PermanentError, RetryableError } from '../core/errors.ts';
@@ -17,7 +26,16 @@ const SPOOL_FOLDER = '.spool';
 /** Hard links do not exist (some network and FAT mounts), or the file lies on another filesystem. */
 const NO_LINKS = new Set(['EPERM', 'ENOTSUP', 'EOPNOTSUPP', 'ENOSYS', 'EMLINK', 'EXDEV']);
 /** Retryable: space may be freed, a mount may return. */
-const RETRYABLE = new Set(['ENOSPC', 'EDQUOT', 'EIO', 'EMFILE', 'ENFILE', 'EBUSY', 'ESTALE', 'ETIMEDOUT']);
+const RETRYABLE = new Set([
+  'ENOSPC',
+  'EDQUOT',
+  'EIO',
+  'EMFILE',
+  'ENFILE',
+  'EBUSY',
+  'ESTALE',
+  'ETIMEDOUT',
+]);
 const READ_BYTES = 2 ** 20;
 
 /** @param folder made on first use */
@@ -29,7 +47,12 @@ export function openFileStore(folder: string): ObjectStore {
   const spool = (content: Buffer, prefix: string, signal: AbortSignal) =>
     writeTemporary(join(spoolDir, `${prefix}bytes.${randomUUID()}`), content, signal);
 
-  async function putFile(key: string, path: string, facts: FileFacts, signal: AbortSignal): Promise<Outcome> {
+  async function putFile(
+    key: string,
+    path: string,
+    facts: FileFacts,
+    signal: AbortSignal,
+  ): Promise<Outcome> {
     signal.throwIfAborted();
     const target = join(root, key);
     await syncPath(path);
@@ -42,7 +65,9 @@ export function openFileStore(folder: string): ObjectStore {
   /** Of several writers without hard links, the last one wins. */
   async function tryLink(key: string, content: Buffer, signal: AbortSignal) {
     await using file = await spool(content, 'probe.', signal);
-    return (await linkOrFail(file.path, join(root, key))) === 'taken' ? 'honoured' : 'ignored';
+    return (await linkOrFail(file.path, join(root, key))) === 'taken'
+      ? 'honoured'
+      : 'ignored';
   }
 
   /** In the order of their keys: a folder sorts with its slash. */
@@ -52,13 +77,20 @@ export function openFileStore(folder: string): ObjectStore {
     signal: AbortSignal,
   ): AsyncGenerator<ListedObject> {
     signal.throwIfAborted();
-    const entries = (await readdir(join(root, folder), { withFileTypes: true }).catch(absent)) ?? [];
-    const nameOf = (entry: Dirent) => folder + entry.name + (entry.isDirectory() ? '/' : '');
+    const entries =
+      (await readdir(join(root, folder), { withFileTypes: true }).catch(absent)) ?? [];
+    const nameOf = (entry: Dirent) =>
+      folder + entry.name + (entry.isDirectory() ? '/' : '');
     for (const entry of entries.toSorted((a, b) => (nameOf(a) < nameOf(b) ? -1 : 1))) {
       const key = nameOf(entry);
-      if (entry.name === SPOOL_FOLDER || !(key.startsWith(prefix) || prefix.startsWith(key))) continue;
+      if (
+        entry.name === SPOOL_FOLDER ||
+        !(key.startsWith(prefix) || prefix.startsWith(key))
+      )
+        continue;
       if (entry.isDirectory()) yield* listFolder(key, prefix, signal);
-      const facts = entry.isFile() && (await stat(join(root, key), { bigint: true }).catch(absent));
+      const facts =
+        entry.isFile() && (await stat(join(root, key), { bigint: true }).catch(absent));
       if (facts) yield { key, bytes: facts.size, modifiedAt: facts.mtimeNs / 1000n };
     }
   }
@@ -75,14 +107,23 @@ export function openFileStore(folder: string): ObjectStore {
     tryInParts: tryLink,
     async head(key) {
       const facts = await stat(join(root, key), { bigint: true }).catch(absent);
-      return facts?.isFile() === true ? { bytes: facts.size, sha256: undefined } : undefined;
+      return facts?.isFile() === true
+        ? { bytes: facts.size, sha256: undefined }
+        : undefined;
     },
     async read(key, signal, range) {
       const file = await open(join(root, key), 'r').catch(absent);
-      const limits = range === undefined ? {} : { start: Number(range.start), end: Number(range.end) - 1 };
-      return file && createReadStream('', { fd: file, signal, highWaterMark: READ_BYTES, ...limits });
+      const limits =
+        range === undefined
+          ? {}
+          : { start: Number(range.start), end: Number(range.end) - 1 };
+      return (
+        file &&
+        createReadStream('', { fd: file, signal, highWaterMark: READ_BYTES, ...limits })
+      );
     },
-    list: (prefix, signal) => listFolder(prefix.slice(0, prefix.lastIndexOf('/') + 1), prefix, signal),
+    list: (prefix, signal) =>
+      listFolder(prefix.slice(0, prefix.lastIndexOf('/') + 1), prefix, signal),
     async remove(key, signal) {
       signal.throwIfAborted();
       await unlink(join(root, key)).catch(absent);
@@ -100,15 +141,25 @@ export function fileError(what: string, error: unknown): Error {
   const code = errorCode(error);
   const details = { code: `OBJECT_STORE_${code}`, cause: error };
   return RETRYABLE.has(code)
-    ? new RetryableError(`Cannot ${what}: ${code}; it is tried again, check the disk`, details)
-    : new PermanentError(`Cannot ${what}: ${code}; check the folder and its rights`, details);
+    ? new RetryableError(
+        `Cannot ${what}: ${code}; it is tried again, check the disk`,
+        details,
+      )
+    : new PermanentError(
+        `Cannot ${what}: ${code}; check the folder and its rights`,
+        details,
+      );
 }
 
 /**
  * Without links, a copy in the spool is renamed. The key names its content, so a race replaces it by itself.
  * @returns false where something lies there
  */
-async function linkUnlessTaken(from: string, target: string, spoolDir: string): Promise<boolean> {
+async function linkUnlessTaken(
+  from: string,
+  target: string,
+  spoolDir: string,
+): Promise<boolean> {
   const how = await linkOrFail(from, target);
   if (how !== 'no links') return how === 'linked';
   if ((await stat(target).catch(absent)) !== undefined) return false;
@@ -135,7 +186,10 @@ function temporary(path: string) {
   return { path, [Symbol.asyncDispose]: () => unlink(path).catch(absent) };
 }
 
-async function linkOrFail(from: string, target: string): Promise<'linked' | 'taken' | 'no links'> {
+async function linkOrFail(
+  from: string,
+  target: string,
+): Promise<'linked' | 'taken' | 'no links'> {
   try {
     await link(from, target);
     return 'linked';
@@ -147,8 +201,14 @@ async function linkOrFail(from: string, target: string): Promise<'linked' | 'tak
   }
 }
 
-async function holds(target: string, facts: FileFacts, signal: AbortSignal): Promise<boolean> {
-  const found = await measure(createReadStream(target, { signal, highWaterMark: READ_BYTES }));
+async function holds(
+  target: string,
+  facts: FileFacts,
+  signal: AbortSignal,
+): Promise<boolean> {
+  const found = await measure(
+    createReadStream(target, { signal, highWaterMark: READ_BYTES }),
+  );
   return found.sha256 === facts.sha256;
 }
 
@@ -156,7 +216,8 @@ async function holds(target: string, facts: FileFacts, signal: AbortSignal): Pro
 async function makeDurableFolders(folder: string): Promise<void> {
   const first = await makeFolders(folder);
   if (first === undefined) return;
-  for (let made = folder; made.length >= first.length; made = dirname(made)) await syncPath(made);
+  for (let made = folder; made.length >= first.length; made = dirname(made))
+    await syncPath(made);
   await syncPath(dirname(first));
 }
 

@@ -37,23 +37,45 @@ export interface ObjectStore extends AsyncDisposable {
   /** Removes the spool files whose names begin with `prefix`: what a dead worker left. @returns how many */
   clearSpool(prefix: string): Promise<number>;
   /** Makes the spooled file visible under `key`, durably. Leaves the spool file to the caller. */
-  publishFile(key: string, path: string, facts: FileFacts, signal: AbortSignal): Promise<void>;
+  publishFile(
+    key: string,
+    path: string,
+    facts: FileFacts,
+    signal: AbortSignal,
+  ): Promise<void>;
   /**
    * The same for small content (a manifest).
    * @param spoolPrefix of what it may leave in the spool where the process is killed, for `clearSpool`
    */
-  publishBytes(key: string, content: Buffer, signal: AbortSignal, spoolPrefix?: string): Promise<void>;
+  publishBytes(
+    key: string,
+    content: Buffer,
+    signal: AbortSignal,
+    spoolPrefix?: string,
+  ): Promise<void>;
   /**
    * Writes small content where nothing lies: the commit of a log whose writers may race.
    * @returns 'written' where these bytes lie under the key now (an answer may have been lost: the same
    *   bytes of an earlier call count), 'present' where other bytes do. Where `capabilities` does not say
    *   `put: 'honoured'` and `hasOneWinner`, two writers at once may both be told 'written': hold a lease.
    */
-  putIfAbsent(key: string, content: Buffer, signal: AbortSignal, spoolPrefix?: string): Promise<Outcome>;
+  putIfAbsent(
+    key: string,
+    content: Buffer,
+    signal: AbortSignal,
+    spoolPrefix?: string,
+  ): Promise<Outcome>;
   /** Size and, where it can be told cheaply, SHA-256 (hex) of what is stored; undefined where absent. */
-  head(key: string, signal: AbortSignal): Promise<{ bytes: bigint; sha256: string | undefined } | undefined>;
+  head(
+    key: string,
+    signal: AbortSignal,
+  ): Promise<{ bytes: bigint; sha256: string | undefined } | undefined>;
   /** Stored bytes as they are (compressed); `range` in bytes, end exclusive. @throws PermanentError `OBJECT_MISSING` */
-  read(key: string, signal: AbortSignal, range?: { start: bigint; end: bigint }): Promise<Readable>;
+  read(
+    key: string,
+    signal: AbortSignal,
+    range?: { start: bigint; end: bigint },
+  ): Promise<Readable>;
   /** Keys below a prefix, in order. */
   list(prefix: string, signal: AbortSignal): AsyncIterable<ListedObject>;
   /** Only the janitor and the lake's compaction call this. Absent keys are fine. */
@@ -71,6 +93,10 @@ export interface ObjectStore extends AsyncDisposable {
 }
 
 /** Whether a second writer of a key is told so, without a lease. */
-export function isWrittenOnce({ put, multipart, hasOneWinner }: StoreCapabilities): boolean {
+export function isWrittenOnce({
+  put,
+  multipart,
+  hasOneWinner,
+}: StoreCapabilities): boolean {
   return put === 'honoured' && multipart === 'honoured' && hasOneWinner;
 }

@@ -7,5 +7,7 @@ import { openS3Store, type StoreOptions } from './s3/s3-store.ts';
 /** Opens nothing yet: the first call does. */
 export function openObjectStore(options: StoreOptions): ObjectStore {
   const { url } = options;
-  return url.protocol === 's3:' ? openS3Store(options) : openFileStore(fileURLToPath(url));
+  return url.protocol === 's3:'
+    ? openS3Store(options)
+    : openFileStore(fileURLToPath(url));
 }

@@ -6,15 +6,27 @@ import { PermanentError } from '../core/errors.ts';
 import { absent, type FileFacts } from '../core/byte-sums.ts';
 import { makeFolders } from '../core/folders.ts';
 import { checkKey, checkPrefix } from '../ledger/objects/object-keys.ts';
-import type { ListedObject, ObjectStore, Outcome, StoreCapabilities } from './object-store.ts';
+import type {
+  ListedObject,
+  ObjectStore,
+  Outcome,
+  StoreCapabilities,
+} from './object-store.ts';
 import { type Trial, tryOutStore } from './try-out-store.ts';
 
 /** What each kind of store does its own way. Keys are checked; errors are as they came. */
 export interface StoreKind
-  extends Trial, Pick<ObjectStore, 'url' | 'head' | 'remove' | typeof Symbol.asyncDispose> {
+  extends
+    Trial,
+    Pick<ObjectStore, 'url' | 'head' | 'remove' | typeof Symbol.asyncDispose> {
   /** Where objects grow before they are published. Nothing in it is visible to readers. */
   readonly spoolDir: string;
-  putFile(key: string, path: string, facts: FileFacts, signal: AbortSignal): Promise<Outcome>;
+  putFile(
+    key: string,
+    path: string,
+    facts: FileFacts,
+    signal: AbortSignal,
+  ): Promise<Outcome>;
   readonly putBytes: ObjectStore['putIfAbsent'];
   /** What the last trial has found. */
   known?: StoreCapabilities;
@@ -28,7 +40,10 @@ export interface StoreKind
 export function openStore(kind: StoreKind): ObjectStore {
   const { url } = kind;
   const spool = openSpool(kind.spoolDir);
-  const guard = async <Result>(what: string, work: () => Promise<Result>): Promise<Result> => {
+  const guard = async <Result>(
+    what: string,
+    work: () => Promise<Result>,
+  ): Promise<Result> => {
     try {
       return await work();
     } catch (error) {
@@ -45,11 +60,16 @@ export function openStore(kind: StoreKind): ObjectStore {
   const store: ObjectStore = {
     url,
     spoolPath: (name) => guard(`spool ${name}`, () => spool.path(name)),
-    clearSpool: (prefix) => guard(`clear the spool of ${prefix}`, () => spool.clear(prefix)),
-    publishFile: (key, ...file) => publish(key, () => kind.putFile(checkKey(key), ...file)),
-    publishBytes: (key, ...content) => publish(key, () => kind.putBytes(checkKey(key), ...content)),
-    putIfAbsent: (key, ...content) => guard(`publish ${key}`, () => kind.putBytes(checkKey(key), ...content)),
-    head: (key, signal) => guard(`look up ${key}`, () => kind.head(checkKey(key), signal)),
+    clearSpool: (prefix) =>
+      guard(`clear the spool of ${prefix}`, () => spool.clear(prefix)),
+    publishFile: (key, ...file) =>
+      publish(key, () => kind.putFile(checkKey(key), ...file)),
+    publishBytes: (key, ...content) =>
+      publish(key, () => kind.putBytes(checkKey(key), ...content)),
+    putIfAbsent: (key, ...content) =>
+      guard(`publish ${key}`, () => kind.putBytes(checkKey(key), ...content)),
+    head: (key, signal) =>
+      guard(`look up ${key}`, () => kind.head(checkKey(key), signal)),
     read: (key, ...how) =>
       guard(`read ${key}`, async () => {
         const bytes = await kind.read(checkKey(key), ...how);
@@ -66,14 +86,18 @@ export function openStore(kind: StoreKind): ObjectStore {
         throw kind.mapError(`list ${prefix}`, error);
       }
     },
-    remove: (key, signal) => guard(`remove ${key}`, () => kind.remove(checkKey(key), signal)),
+    remove: (key, signal) =>
+      guard(`remove ${key}`, () => kind.remove(checkKey(key), signal)),
     sweep: (olderThanMs, signal) =>
       guard('clear away what dead processes left', async () => {
         const beforeMs = Date.now() - olderThanMs;
-        return (await spool.clear('', beforeMs)) + (await kind.abortUploads(beforeMs, signal));
+        return (
+          (await spool.clear('', beforeMs)) + (await kind.abortUploads(beforeMs, signal))
+        );
       }),
     capabilities: async (signal) => kind.known ?? store.tryOut(signal),
-    tryOut: async (signal, stepMaxMs) => (kind.known = await tryOutStore(store, kind, signal, stepMaxMs)),
+    tryOut: async (signal, stepMaxMs) =>
+      (kind.known = await tryOutStore(store, kind, signal, stepMaxMs)),
     [Symbol.asyncDispose]: () => kind[Symbol.asyncDispose](),
   };
   return store;
@@ -94,7 +118,12 @@ function openSpool(folder: string) {
         if (!name.startsWith(prefix)) continue;
         const path = join(folder, name);
         const facts = await lstat(path).catch(absent);
-        if (facts === undefined || facts.isDirectory() || facts.mtimeMs >= writtenBeforeMs) continue;
+        if (
+          facts === undefined ||
+          facts.isDirectory() ||
+          facts.mtimeMs >= writtenBeforeMs
+        )
+          continue;
         await unlink(path).catch(absent);
         removed += 1;
       }

@@ -19,11 +19,15 @@ export async function takeLock(
   scope: 'session' | 'transaction',
   signal: AbortSignal,
 ): Promise<void> {
-  const attempt = scope === 'session' ? 'pg_try_advisory_lock' : 'pg_try_advisory_xact_lock';
+  const attempt =
+    scope === 'session' ? 'pg_try_advisory_lock' : 'pg_try_advisory_xact_lock';
   await waitFor(
     async () => {
       const { rows } = await mapDatabaseError(`take the lock ${name}`, () =>
-        client.query<{ taken: boolean }>(`select ${attempt}(mirror.lock_key($1)) as taken`, [name]),
+        client.query<{ taken: boolean }>(
+          `select ${attempt}(mirror.lock_key($1)) as taken`,
+          [name],
+        ),
       );
       return rows[0]?.taken === true ? true : undefined;
     },

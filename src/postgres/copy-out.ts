@@ -10,7 +10,8 @@ export async function* copyLines(
 ): AsyncGenerator<readonly string[]> {
   signal.throwIfAborted();
   const decoder = new TextDecoder();
-  let [partial, isBroken] = ['', true];
+  let partial = '';
+  let isBroken = true;
   const client = await mapDatabaseError(action, () => pool.connect());
   try {
     for await (const chunk of copyOut(client, statement, action, signal)) {

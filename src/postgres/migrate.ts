@@ -13,7 +13,9 @@ export interface Baseline {
   readonly schema: string;
 }
 
-type State = Readonly<Record<'hasSchema' | 'hasSteps' | 'may', boolean> & Record<'name' | 'role', string>>;
+type State = Readonly<
+  Record<'hasSchema' | 'hasSteps' | 'may', boolean> & Record<'name' | 'role', string>
+>;
 const STATE = sql<State>`
   select to_regnamespace('mirror') is not null as "hasSchema", to_regclass('mirror.migrations') is not null as "hasSteps",
     has_database_privilege(current_database(), 'CREATE') as may, current_database() as name, current_user as role`;
@@ -22,13 +24,18 @@ const STATE = sql<State>`
 async function readSteps(): Promise<ReadonlyMap<string, URL>> {
   const text = await readFile(new URL('baseline.json', MIGRATIONS_DIR), 'utf8');
   const baseline = JSON.parse(text) as Baseline;
-  const files = (await readdir(MIGRATIONS_DIR)).filter((file) => /^\d{4}-.*\.[jt]s$/.test(file));
+  const files = (await readdir(MIGRATIONS_DIR)).filter((file) =>
+    /^\d{4}-.*\.[jt]s$/.test(file),
+  );
   return new Map(
     files.toSorted().map((file) => {
       const name = file.slice(0, -3);
       // Named after what the baseline makes, so that a database of an earlier baseline is told from this one.
       const isBaseline = name === baseline.migrations[0];
-      return [isBaseline ? `${name}-${baseline.schema}` : name, new URL(file, MIGRATIONS_DIR)];
+      return [
+        isBaseline ? `${name}-${baseline.schema}` : name,
+        new URL(file, MIGRATIONS_DIR),
+      ];
     }),
   );
 }
@@ -51,7 +58,8 @@ export async function migrate<Schema>(db: Kysely<Schema>): Promise<readonly stri
   const migrator = new Migrator({
     db,
     provider: {
-      getMigrations: async () => Object.fromEntries(await Promise.all([...steps].map(importStep))),
+      getMigrations: async () =>
+        Object.fromEntries(await Promise.all([...steps].map(importStep))),
     },
     migrationTableSchema: 'mirror',
     migrationTableName: 'migrations',
@@ -61,12 +69,17 @@ export async function migrate<Schema>(db: Kysely<Schema>): Promise<readonly stri
   if (error !== undefined) {
     const lost = databaseError('migrate the database', error);
     if (lost instanceof UnreachableError) throw lost;
-    const failed = results?.find((result) => result.status === 'Error')?.migrationName ?? 'the first step';
-    throw new PermanentError(`Cannot migrate the database: ${failed} failed; nothing of it was kept`, {
-      code: 'MIGRATION_FAILED',
-      meta: { migration: failed },
-      cause: error,
-    });
+    const failed =
+      results?.find((result) => result.status === 'Error')?.migrationName ??
+      'the first step';
+    throw new PermanentError(
+      `Cannot migrate the database: ${failed} failed; nothing of it was kept`,
+      {
+        code: 'MIGRATION_FAILED',
+        meta: { migration: failed },
+        cause: error,
+      },
+    );
   }
   return (results ?? [])
     .filter((result) => result.status === 'Success')
@@ -74,7 +87,10 @@ export async function migrate<Schema>(db: Kysely<Schema>): Promise<readonly stri
 }
 
 /** Schema first: the migrator keeps its own two tables in it. Where it is there, no right to make one is needed. */
-async function makeSchema(db: QueryExecutorProvider, { may, name, role }: State): Promise<void> {
+async function makeSchema(
+  db: QueryExecutorProvider,
+  { may, name, role }: State,
+): Promise<void> {
   if (!may) {
     throw new PermanentError(
       `Cannot migrate the database: ${role} may not create a schema in ${name}; ` +
@@ -88,7 +104,10 @@ async function makeSchema(db: QueryExecutorProvider, { may, name, role }: State)
 }
 
 /** @throws PermanentError where another version made it */
-async function isCurrent(db: QueryExecutorProvider, known: readonly string[]): Promise<boolean> {
+async function isCurrent(
+  db: QueryExecutorProvider,
+  known: readonly string[],
+): Promise<boolean> {
   const names = sql<{ name: string }>`select name from mirror.migrations order by name`;
   const applied = await readRows(db, "read the schema's version", names);
   const unknown = applied.find(({ name }) => !known.includes(name));

@@ -38,7 +38,10 @@ export class Presence implements AsyncDisposable {
         const ended = once(client, 'end', { signal });
         // It may break or be stopped while the lock is taken.
         ended.catch(() => undefined);
-        await client.query('select pg_advisory_lock($1::int, $2::int)', [LOCK_CLASS, this.holder]);
+        await client.query('select pg_advisory_lock($1::int, $2::int)', [
+          LOCK_CLASS,
+          this.holder,
+        ]);
         await ended;
       } catch {
         // The work itself meets the same database, and says what is wrong with it.

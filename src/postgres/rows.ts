@@ -16,7 +16,12 @@ export type Rows = <Row extends object = PlainRow>(
 ) => Promise<Row[]>;
 
 export function openRows(pool: Pool): Rows {
-  return async <Row extends object>(action: string, text: string, values: unknown[] = [], name?: string) => {
+  return async <Row extends object>(
+    action: string,
+    text: string,
+    values: unknown[] = [],
+    name?: string,
+  ) => {
     const kept = name === undefined ? {} : { name };
     const query = { text, values, ...kept, query_timeout: QUERY_TIMEOUT_MS };
     return (await mapDatabaseError(action, () => pool.query<Row>(query))).rows;

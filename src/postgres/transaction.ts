@@ -3,7 +3,12 @@
  */
 import type { QueryExecutorProvider, RawBuilder } from 'kysely';
 import pRetry from 'p-retry';
-import { errorCode, PermanentError, RetryableError, UnreachableError } from '../core/errors.ts';
+import {
+  errorCode,
+  PermanentError,
+  RetryableError,
+  UnreachableError,
+} from '../core/errors.ts';
 import { waitFor } from '../core/waiting.ts';
 import { classifyDatabaseCode } from '../core/faults.ts';
 import type { Database } from './database.ts';
@@ -22,12 +27,18 @@ export function databaseError(action: string, error: unknown): Error {
   const code = errorCode(error);
   const details = { code: `DATABASE_${code}`, cause: error, meta: { sqlstate: code } };
   const state = error instanceof Error ? error.message : String(error);
-  const fault = code === 'UNKNOWN' && isConnectionLoss(error) ? 'unreachable' : classifyDatabaseCode(code);
+  const fault =
+    code === 'UNKNOWN' && isConnectionLoss(error)
+      ? 'unreachable'
+      : classifyDatabaseCode(code);
   if (fault === 'unreachable') {
-    return new UnreachableError(`Cannot ${action}: the database is not reachable (${state})`, {
-      ...details,
-      code: 'DATABASE_UNREACHABLE',
-    });
+    return new UnreachableError(
+      `Cannot ${action}: the database is not reachable (${state})`,
+      {
+        ...details,
+        code: 'DATABASE_UNREACHABLE',
+      },
+    );
   }
   const RefusedError = fault === 'retryable' ? RetryableError : PermanentError;
   return new RefusedError(`Cannot ${action}: ${state}`, details);
@@ -36,7 +47,10 @@ export function databaseError(action: string, error: unknown): Error {
 /** A plain Error without a code that does not come from a statement: pg raises it for a dead connection. */
 function isConnectionLoss(error: unknown): boolean {
   return (
-    error instanceof Error && error.constructor === Error && !('severity' in error) && !('code' in error)
+    error instanceof Error &&
+    error.constructor === Error &&
+    !('severity' in error) &&
+    !('code' in error)
   );
 }
 
@@ -53,7 +67,8 @@ export function inTransaction<Result>(
 ): Promise<Result> {
   return pRetry(() => mapDatabaseError(action, () => db.transaction().execute(work)), {
     ...CONFLICTS,
-    shouldRetry: ({ error }) => error instanceof RetryableError && !(error instanceof UnreachableError),
+    shouldRetry: ({ error }) =>
+      error instanceof RetryableError && !(error instanceof UnreachableError),
   });
 }
 
@@ -84,12 +99,19 @@ export function retryWhileUnavailable<Result>(
       return undefined;
     }
   };
-  const found = waitFor(attempt, { ...UNAVAILABLE, signal }, () => first ?? new Error(action));
+  const found = waitFor(
+    attempt,
+    { ...UNAVAILABLE, signal },
+    () => first ?? new Error(action),
+  );
   return found.then(({ result }) => result);
 }
 
 /** Runs statements outside a transaction and classifies their errors. */
-export async function mapDatabaseError<Result>(action: string, work: () => Promise<Result>): Promise<Result> {
+export async function mapDatabaseError<Result>(
+  action: string,
+  work: () => Promise<Result>,
+): Promise<Result> {
   try {
     return await work();
   } catch (error) {
@@ -113,6 +135,7 @@ export async function readRow<Row>(
   statement: RawBuilder<Row>,
 ): Promise<Row> {
   const [row] = await readRows(db, action, statement);
-  if (row === undefined) throw new TypeError(`no row where there is always one: ${action}`);
+  if (row === undefined)
+    throw new TypeError(`no row where there is always one: ${action}`);
   return row;
 }

@@ -10,14 +10,26 @@ export type JobData = Readonly<Record<string, unknown>>;
 /** The part of BullMQ's queue, job and worker that is used, whichever store they are bound to. */
 export interface BullQueue extends Pick<
   Queue<JobData, void>,
-  'addBulk' | 'upsertJobScheduler' | 'getJobScheduler' | 'getJobState' | 'getJobCounts' | 'getJobs' | 'close'
+  | 'addBulk'
+  | 'upsertJobScheduler'
+  | 'getJobScheduler'
+  | 'getJobState'
+  | 'getJobCounts'
+  | 'getJobs'
+  | 'close'
 > {
   on(event: 'error', listener: (error: Error) => void): unknown;
 }
-export type BullJob = Pick<Job<JobData>, 'id' | 'name' | 'data' | 'opts' | 'timestamp' | 'attemptsMade'>;
+export type BullJob = Pick<
+  Job<JobData>,
+  'id' | 'name' | 'data' | 'opts' | 'timestamp' | 'attemptsMade'
+>;
 export interface BullWorker extends Pick<Worker, 'close'> {
   on(event: 'error', listener: (error: Error) => void): unknown;
-  on(event: 'failed', listener: (job: BullJob | undefined, error: Error) => void): unknown;
+  on(
+    event: 'failed',
+    listener: (job: BullJob | undefined, error: Error) => void,
+  ): unknown;
 }
 export type BullProcessor = (job: BullJob) => Promise<void>;
 
@@ -25,7 +37,11 @@ export interface QueueBackend extends AsyncDisposable {
   queue(name: string): BullQueue;
   /** What about the store endangers jobs, for people; empty where nothing does. */
   advice(): Promise<readonly string[]>;
-  worker(name: string, processor: BullProcessor, options: Omit<WorkerOptions, 'connection'>): BullWorker;
+  worker(
+    name: string,
+    processor: BullProcessor,
+    options: Omit<WorkerOptions, 'connection'>,
+  ): BullWorker;
 }
 
 /** Of each queue. Runs in Postgres are the history; the queue keeps a short tail for its board, and events that nobody reads. */

@@ -75,7 +75,10 @@ export class QueueWorker {
     const nowMs = performance.now();
     this.#temptedSinceMs ??= nowMs;
     if (this.#activeJobs > 0 || nowMs - this.#temptedSinceMs <= silentMaxMs) return;
-    log.warn({ queue, quietMs: Math.round(this.pulse.quietMs) }, 'Worker took no jobs and is replaced');
+    log.warn(
+      { queue, quietMs: Math.round(this.pulse.quietMs) },
+      'Worker took no jobs and is replaced',
+    );
     const silent = this.#worker;
     this.#worker = this.#open();
     this.#rebuilds += 1;
@@ -105,13 +108,17 @@ export class QueueWorker {
       stalledInterval: STALLED_CHECK_MS,
       maxStalledCount: ATTEMPTS_MAX,
       settings: {
-        backoffStrategy: (attempt, _type, error) => (stop.aborted ? 0 : backoffMs(attempt, error)),
+        backoffStrategy: (attempt, _type, error) =>
+          stop.aborted ? 0 : backoffMs(attempt, error),
       },
     });
     worker.on('error', onError);
     worker.on('failed', (job, error) => {
       if (!stop.aborted)
-        log.warn({ err: error, queue, job: job?.name, jobId: job?.id }, 'Job will be tried again');
+        log.warn(
+          { err: error, queue, job: job?.name, jobId: job?.id },
+          'Job will be tried again',
+        );
     });
     return worker;
   }
@@ -159,7 +166,11 @@ function toWorkedJob(job: BullJob) {
 
 /** The delay the other side asked for, else exponential with jitter. */
 function backoffMs(attempt: number, error: Error | undefined): number {
-  if (error instanceof RetryableError && error.retryAfterMs !== undefined) return error.retryAfterMs;
-  const ceilingMs = Math.min(BACKOFF_MAX_MS, BACKOFF_MIN_MS * 2 ** Math.min(attempt - 1, 10));
+  if (error instanceof RetryableError && error.retryAfterMs !== undefined)
+    return error.retryAfterMs;
+  const ceilingMs = Math.min(
+    BACKOFF_MAX_MS,
+    BACKOFF_MIN_MS * 2 ** Math.min(attempt - 1, 10),
+  );
   return Math.round(ceilingMs * (0.5 + Math.random() / 2));
 }

@@ -2,8 +2,19 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { UnreachableError } from '../core/errors.ts';
 import { within } from '../core/waiting.ts';
-import { type BullJob, type BullQueue, type JobData, QUEUE_NAMES, type QueueName } from './backend.ts';
-import { ATTEMPTS_MAX, CANARY, QueueWorker, type QueueWorkerOptions } from './queue-worker.ts';
+import {
+  type BullJob,
+  type BullQueue,
+  type JobData,
+  QUEUE_NAMES,
+  type QueueName,
+} from './backend.ts';
+import {
+  ATTEMPTS_MAX,
+  CANARY,
+  QueueWorker,
+  type QueueWorkerOptions,
+} from './queue-worker.ts';
 
 export interface NewJob {
   readonly name: string;
@@ -26,9 +37,19 @@ const COMPLAIN_EVERY_MS = 10_000;
 /** A due scheduled job that is not taken within this time is lost. */
 const SCHEDULE_LATE_MS = 60_000;
 const OPEN = ['waiting', 'active', 'delayed', 'prioritized'] as const;
-const COUNTED = ['waiting', 'active', 'delayed', 'prioritized', 'failed', 'completed'] as const;
+const COUNTED = [
+  'waiting',
+  'active',
+  'delayed',
+  'prioritized',
+  'failed',
+  'completed',
+] as const;
 
-interface QueuesOptions extends Pick<QueueWorkerOptions, 'backend' | 'log' | 'onJob' | 'silentMaxMs'> {
+interface QueuesOptions extends Pick<
+  QueueWorkerOptions,
+  'backend' | 'log' | 'onJob' | 'silentMaxMs'
+> {
   /** Derived from the mirror's own identity: queues of two mirrors never mix. */
   readonly prefix: string;
 }
@@ -54,7 +75,9 @@ export class Queues {
   }
 
   advice(): Promise<readonly string[]> {
-    return bounded("read the settings of the queue's store", () => this.#options.backend.advice());
+    return bounded("read the settings of the queue's store", () =>
+      this.#options.backend.advice(),
+    );
   }
 
   /** @throws RetryableError `QUEUE_UNAVAILABLE` where the store does not answer in time */
@@ -64,7 +87,9 @@ export class Queues {
       data,
       opts: { ...RETRIED, ...opts, sizeLimit: PAYLOAD_BYTES_MAX },
     }));
-    await bounded(`add jobs to the queue ${queue}`, () => this.#queue(queue).addBulk(entries));
+    await bounded(`add jobs to the queue ${queue}`, () =>
+      this.#queue(queue).addBulk(entries),
+    );
   }
 
   /** Whether the job waits, or is worked. */
@@ -89,26 +114,34 @@ export class Queues {
     when: { pattern: string; tz: string },
     job: { name: string; data: JobData },
   ): Promise<boolean> {
-    const known = await bounded(`look at the schedule ${id}`, () => this.#queue(queue).getJobScheduler(id));
+    const known = await bounded(`look at the schedule ${id}`, () =>
+      this.#queue(queue).getJobScheduler(id),
+    );
     const isKept =
       known?.pattern === when.pattern &&
       known.tz === when.tz &&
       (known.next ?? 0) > Date.now() - SCHEDULE_LATE_MS;
     if (isKept) return false;
-    const make = () => this.#queue(queue).upsertJobScheduler(id, when, { ...job, opts: RETRIED });
+    const make = () =>
+      this.#queue(queue).upsertJobScheduler(id, when, { ...job, opts: RETRIED });
     await bounded(`schedule ${id}`, make);
     return true;
   }
 
   async counts(queue: QueueName): Promise<Readonly<Record<string, number>>> {
-    return bounded(`count the jobs of the queue ${queue}`, () => this.#queue(queue).getJobCounts(...COUNTED));
+    return bounded(`count the jobs of the queue ${queue}`, () =>
+      this.#queue(queue).getJobCounts(...COUNTED),
+    );
   }
 
   async depth(queue: QueueName): Promise<Depth> {
     const jobs = await this.counts(queue);
     const next = await this.#look(queue, ['waiting', 'prioritized']);
     const asked = next.filter(isWork);
-    const prioritized = Math.max(0, (jobs['prioritized'] ?? 0) - (next.length - asked.length));
+    const prioritized = Math.max(
+      0,
+      (jobs['prioritized'] ?? 0) - (next.length - asked.length),
+    );
     // One reading of the clock: with two, an empty queue can be a millisecond old.
     const nowMs = Date.now();
     const oldestMs = Math.max(0, ...asked.map((job) => nowMs - job.timestamp));
@@ -126,7 +159,12 @@ export class Queues {
    * @throws UnreachableError `QUEUE_UNAVAILABLE`
    */
   async sendCanaries(workerId: string): Promise<void> {
-    const opts = { jobId: `${CANARY}.${workerId}`, priority: 1, removeOnComplete: true, removeOnFail: true };
+    const opts = {
+      jobId: `${CANARY}.${workerId}`,
+      priority: 1,
+      removeOnComplete: true,
+      removeOnFail: true,
+    };
     const sending = [...this.#queueWorkers].map(async ([queue, queueWorker]) => {
       const send = () => this.#queue(queue).addBulk([{ name: CANARY, data: {}, opts }]);
       try {
@@ -146,10 +184,21 @@ export class Queues {
   }
 
   /** Takes jobs of one queue until the queues are closed. */
-  work(queue: QueueName, concurrency: number, process: QueueWorkerOptions['process']): void {
+  work(
+    queue: QueueName,
+    concurrency: number,
+    process: QueueWorkerOptions['process'],
+  ): void {
     const { signal: stop } = this.#stop;
     const onError = (error: Error): void => this.#complain(error, queue);
-    const own = { queue, name: this.#fullName(queue), concurrency, process, stop, onError };
+    const own = {
+      queue,
+      name: this.#fullName(queue),
+      concurrency,
+      process,
+      stop,
+      onError,
+    };
     this.#queueWorkers.set(queue, new QueueWorker({ ...this.#options, ...own }));
   }
 
@@ -162,18 +211,28 @@ export class Queues {
     const queueWorkers = [...this.#queueWorkers.values()];
     this.#queueWorkers.clear();
     const close = async (limitMs: number, force: boolean): Promise<boolean> => {
-      const closing = Promise.all(queueWorkers.map((queueWorker) => queueWorker.close(force)));
-      return Promise.race([closing.then(() => true), sleep(limitMs, false, { ref: false })]);
+      const closing = Promise.all(
+        queueWorkers.map((queueWorker) => queueWorker.close(force)),
+      );
+      return Promise.race([
+        closing.then(() => true),
+        sleep(limitMs, false, { ref: false }),
+      ]);
     };
     if (await close(graceMs, false)) return;
-    this.#options.log.warn({ graceMs }, 'Jobs did not stop in time and will be taken over');
+    this.#options.log.warn(
+      { graceMs },
+      'Jobs did not stop in time and will be taken over',
+    );
     await close(FORCED_MS, true);
   }
 
   /** Stops working where that was not done before, and closes every connection. */
   async close(graceMs: number): Promise<void> {
     await this.stopWorking(graceMs);
-    const closing = Promise.allSettled([...this.#queues.values()].map((queue) => queue.close()));
+    const closing = Promise.allSettled(
+      [...this.#queues.values()].map((queue) => queue.close()),
+    );
     await Promise.race([closing, sleep(2_000, undefined, { ref: false })]);
     this.#queues.clear();
     await this.#options.backend[Symbol.asyncDispose]();
@@ -184,13 +243,23 @@ export class Queues {
     if (this.#stop.signal.aborted) return;
     const isNews = performance.now() - this.#complainedAtMs > COMPLAIN_EVERY_MS;
     if (isNews) this.#complainedAtMs = performance.now();
-    this.#options.log[isNews ? 'warn' : 'debug']({ err: error, queue }, 'Queue connection failed');
+    this.#options.log[isNews ? 'warn' : 'debug'](
+      { err: error, queue },
+      'Queue connection failed',
+    );
   }
 
   /** The first jobs of each state, canaries too. */
-  async #look(queue: QueueName, states: readonly (typeof OPEN)[number][]): Promise<readonly BullJob[]> {
-    const look = () => this.#queue(queue).getJobs([...states], 0, LOOKED_AT_MAX - 1, true);
-    const jobs: readonly (BullJob | undefined)[] = await bounded(`look at the queue ${queue}`, look);
+  async #look(
+    queue: QueueName,
+    states: readonly (typeof OPEN)[number][],
+  ): Promise<readonly BullJob[]> {
+    const look = () =>
+      this.#queue(queue).getJobs([...states], 0, LOOKED_AT_MAX - 1, true);
+    const jobs: readonly (BullJob | undefined)[] = await bounded(
+      `look at the queue ${queue}`,
+      look,
+    );
     // A job that ends between the count and the look is no longer there.
     return jobs.filter((job) => job !== undefined);
   }
@@ -217,5 +286,9 @@ function isWork({ name }: BullJob): boolean {
 /** BullMQ waits for its store without a limit; a caller must not. */
 function bounded<Result>(action: string, work: () => Promise<Result>): Promise<Result> {
   const late = `Cannot ${action}: the queue's store did not answer within ${ADD_TIMEOUT_MS} ms`;
-  return within(ADD_TIMEOUT_MS, work, () => new UnreachableError(late, { code: 'QUEUE_UNAVAILABLE' }));
+  return within(
+    ADD_TIMEOUT_MS,
+    work,
+    () => new UnreachableError(late, { code: 'QUEUE_UNAVAILABLE' }),
+  );
 }

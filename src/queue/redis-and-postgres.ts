@@ -1,5 +1,12 @@
 /** Where queues lie: in Redis, the reference, or in Postgres, where there is no Redis. */
-import { createPostgresBackend, Queue, runMigrations, type Telemetry, withBackend, Worker } from 'bullmq';
+import {
+  createPostgresBackend,
+  Queue,
+  runMigrations,
+  type Telemetry,
+  withBackend,
+  Worker,
+} from 'bullmq';
 import { Redis } from 'ioredis';
 import { Client } from 'pg';
 import { errorCode, UnreachableError } from '../core/errors.ts';
@@ -54,7 +61,11 @@ export async function openRedisBackend(options: RedisOptions): Promise<QueueBack
     const { host } = new URL(url);
     const cause = reason ?? error;
     const message = `Cannot reach Redis at ${host}: ${errorCode(cause)}; check REDIS_URL`;
-    throw new UnreachableError(message, { code: 'REDIS_UNREACHABLE', meta: { host }, cause });
+    throw new UnreachableError(message, {
+      code: 'REDIS_UNREACHABLE',
+      meta: { host },
+      cause,
+    });
   }
   const shared = { connection, prefix, ...(telemetry && { telemetry }) };
   return {
@@ -82,7 +93,10 @@ export function redisAdvice(info: string): readonly string[] {
 }
 
 /** Brings BullMQ's own tables forward first. @throws UnreachableError `DATABASE_UNREACHABLE` */
-export async function openPostgresBackend({ url, telemetry }: BackendOptions): Promise<QueueBackend> {
+export async function openPostgresBackend({
+  url,
+  telemetry,
+}: BackendOptions): Promise<QueueBackend> {
   await migrateQueues(url);
   const connection = {
     connectionString: url,
@@ -105,7 +119,10 @@ export async function openPostgresBackend({ url, telemetry }: BackendOptions): P
 }
 
 async function migrateQueues(url: string): Promise<void> {
-  const client = new Client({ connectionString: url, connectionTimeoutMillis: CONNECT_TIMEOUT_MS });
+  const client = new Client({
+    connectionString: url,
+    connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
+  });
   // Without a listener a connection that breaks would end the process.
   client.on('error', () => {});
   try {

@@ -28,7 +28,9 @@ export async function enqueueRun(
   if (run.jobId !== null && (await queue.holds(job.queue, run.jobId))) return false;
   const jobId = `${run.runId}.${randomUUID().slice(0, 8)}`;
   await runs.noteJob(run.runId, jobId);
-  await queue.add(job.queue, [{ name: job.name, data: { runId: run.runId }, jobId, priority }]);
+  await queue.add(job.queue, [
+    { name: job.name, data: { runId: run.runId }, jobId, priority },
+  ]);
   return true;
 }
 
@@ -42,7 +44,11 @@ function isWorkedWhereAsked({ kind, params }: Run): boolean {
  * those of which `isGivenUp` says so. What they committed stays.
  * @returns the other silent runs
  */
-async function closeSilent({ runs, log }: RunDeps, silentMs: number, isGivenUp: (run: Run) => boolean) {
+async function closeSilent(
+  { runs, log }: RunDeps,
+  silentMs: number,
+  isGivenUp: (run: Run) => boolean,
+) {
   const message = 'its process ended before it was done; what it committed stays';
   const silent = await runs.stale(silentMs);
   const isEnded = (run: (typeof silent)[number]) => run.isOrphan || isGivenUp(run);
@@ -80,7 +86,10 @@ export async function closeAbandoned(deps: RunDeps): Promise<void> {
  * @param isAttended a worker is running, which goes on with what a dead process left
  * @returns the nightly run that is going on; without a worker, one whose process is gone is closed first
  */
-export async function findOpenNightly(deps: RunDeps, isAttended: boolean): Promise<Run | undefined> {
+export async function findOpenNightly(
+  deps: RunDeps,
+  isAttended: boolean,
+): Promise<Run | undefined> {
   if (!isAttended) await closeSilent(deps, SILENT_MS, ({ kind }) => kind === 'nightly');
   return deps.runs.findNightly();
 }
@@ -89,5 +98,7 @@ export async function findOpenNightly(deps: RunDeps, isAttended: boolean): Promi
 export function chooseQueues({ kind }: Run): readonly QueueName[] {
   if (kind === 'nightly') return QUEUE_NAMES;
   // What an export has published is loaded at once.
-  return QUEUE_NAMES.filter((name) => name === kind || (kind === 'export' && name === 'load'));
+  return QUEUE_NAMES.filter(
+    (name) => name === kind || (kind === 'export' && name === 'load'),
+  );
 }

@@ -28,7 +28,10 @@ export async function exportOnDemand(
   await deps.stages.catchUpWithStore(signal, run.subject);
   // A range with an end may end behind an older clock; one without holds all that was there when it was ordered.
   const sinceMs = Math.min(CLOCK_AGE_MAX_MS, Date.now() - Date.parse(run.queuedAt));
-  const clock = await fixClock(run, deps, { signal, maxAgeMs: range.to === undefined ? sinceMs : 0 });
+  const clock = await fixClock(run, deps, {
+    signal,
+    maxAgeMs: range.to === undefined ? sinceMs : 0,
+  });
   const result = await deps.stages.export(
     { runId: run.runId, partyId: run.subject, ...range, clock },
     { signal, onProgress: reportTo([run.runId, exportKey(run.subject)], deps) },
@@ -36,7 +39,8 @@ export async function exportOnDemand(
   if (!load || result.evidence['segments'] === 0) return result;
   // One load takes what many orders have published; one that is running may have passed this party already.
   const [waiting] = await deps.runs.list({ kind: 'load', states: ['queued'], limit: 1 });
-  const loading = waiting ?? (await deps.runs.create({ kind: 'load', subject: 'warehouse and lake' }));
+  const loading =
+    waiting ?? (await deps.runs.create({ kind: 'load', subject: 'warehouse and lake' }));
   await enqueueRun(loading, deps);
   return { ...result, evidence: { ...result.evidence, loadRunId: loading.runId } };
 }

@@ -80,7 +80,10 @@ export interface Stages {
   /** The mirrored CSV of a ledger: one header, then the source's lines of every current segment in the range. */
   readLedger(question: LedgerQuestion, signal: AbortSignal): AsyncIterable<Buffer>;
   /** Brings every published segment that is not loaded yet into the warehouse, then the lake up to date. */
-  load(request: { runId: string; rebuild: boolean }, call: StageCall): Promise<VerdictWithEvidence>;
+  load(
+    request: { runId: string; rebuild: boolean },
+    call: StageCall,
+  ): Promise<VerdictWithEvidence>;
   verify(request: VerifyRequest, call: StageCall): Promise<VerdictWithEvidence>;
   /** Publishes the report of a nightly run that is about to end so. @returns how it ends, by what was published */
   readonly publishReport: LastWords;
@@ -93,18 +96,30 @@ export interface Stages {
    * Tries the object store out: what it honours, in a line, and whether a second writer of a key is told so by the
    * store itself. @throws what it refuses, or UnreachableError
    */
-  tryStore(signal: AbortSignal): Promise<{ readonly isWrittenOnce: boolean; readonly detail: string }>;
+  tryStore(
+    signal: AbortSignal,
+  ): Promise<{ readonly isWrittenOnce: boolean; readonly detail: string }>;
   /** Merges closed segments of months that are over, as many as a night may; as evidence. */
-  mergeSegments(runId: string, signal: AbortSignal): Promise<Readonly<Record<string, unknown>>>;
+  mergeSegments(
+    runId: string,
+    signal: AbortSignal,
+  ): Promise<Readonly<Record<string, unknown>>>;
   /** Clears what dead processes left in the spool and in the store. */
   tidy(signal: AbortSignal): Promise<void>;
   /** Asks the source a small question and says how long it took, and how long such take as a rule. */
   sourceLatency(signal: AbortSignal): Promise<ListLatency>;
 }
 
-type NightlySetting = 'nightlyParties' | 'nightlyExportsMax' | 'nightlyAuditShare' | 'nightlyWindow';
+type NightlySetting =
+  | 'nightlyParties'
+  | 'nightlyExportsMax'
+  | 'nightlyAuditShare'
+  | 'nightlyWindow';
 
-export interface JobDeps extends Pick<Config, NightlySetting | 'sourceExportConcurrency'> {
+export interface JobDeps extends Pick<
+  Config,
+  NightlySetting | 'sourceExportConcurrency'
+> {
   readonly db: Database;
   readonly stages: Stages;
   readonly runs: RunStore;
@@ -136,7 +151,11 @@ export interface JobDefinition<Payload extends JobData = JobData> {
   readonly queue: QueueName;
   /** Ids only: what a job works on lies in Postgres. */
   readonly payload: z.ZodType<Payload>;
-  readonly handle: (payload: Payload, deps: JobDeps, context: JobContext) => Promise<void>;
+  readonly handle: (
+    payload: Payload,
+    deps: JobDeps,
+    context: JobContext,
+  ) => Promise<void>;
 }
 
 /** Parties of which nothing is expected share a job, and are leased together: the queue would cost more than their requests. */

@@ -44,14 +44,26 @@ export interface Notices {
   readonly wanted: readonly string[];
 }
 
-type NoticeDeps = Readonly<{ db: Database; runs: RunStore; log: Log; notices?: Notices | undefined }>;
+type NoticeDeps = Readonly<{
+  db: Database;
+  runs: RunStore;
+  log: Log;
+  notices?: Notices | undefined;
+}>;
 
 /** Sends what has not been sent yet; what cannot be sent now is tried again at the next call. */
 export async function sendNotices({ db, runs, log, notices }: NoticeDeps): Promise<void> {
   if (notices === undefined) return;
-  const tell = async (run: Run, id: string, type: NoticeType, told: 'started' | 'ended'): Promise<void> => {
-    const isWanted = (word: string) => word === 'all' || word === run.kind || `run.${word}` === type;
-    if (notices.wanted.some(isWanted)) await notices.post({ id, type, run: describeRun(run) });
+  const tell = async (
+    run: Run,
+    id: string,
+    type: NoticeType,
+    told: 'started' | 'ended',
+  ): Promise<void> => {
+    const isWanted = (word: string) =>
+      word === 'all' || word === run.kind || `run.${word}` === type;
+    if (notices.wanted.some(isWanted))
+      await notices.post({ id, type, run: describeRun(run) });
     await runs.keep(run.runId, { told });
   };
   for (const untold of await readUntoldRuns(db, AT_ONCE_MAX)) {
@@ -59,11 +71,21 @@ export async function sendNotices({ db, runs, log, notices }: NoticeDeps): Promi
     const run = await runs.get(runId);
     if (run === undefined) continue;
     try {
-      const begun: Run = { ...run, state: 'running', verdict: null, finishedAt: null, evidence: {} };
-      if (!untold.isStartTold) await tell(begun, `run_${runId}_started`, 'run.started', 'started');
+      const begun: Run = {
+        ...run,
+        state: 'running',
+        verdict: null,
+        finishedAt: null,
+        evidence: {},
+      };
+      if (!untold.isStartTold)
+        await tell(begun, `run_${runId}_started`, 'run.started', 'started');
       if (isOver(run)) await tell(run, `run_${runId}`, classifyEnd(run, untold), 'ended');
     } catch (error) {
-      log.warn({ runId, reason: errorLine(error) }, 'A notice could not be posted to NOTIFY_URL');
+      log.warn(
+        { runId, reason: errorLine(error) },
+        'A notice could not be posted to NOTIFY_URL',
+      );
       return;
     }
   }
@@ -72,7 +94,9 @@ export async function sendNotices({ db, runs, log, notices }: NoticeDeps): Promi
 function classifyEnd({ state, verdict }: Run, { verdictBefore }: UntoldRun): NoticeType {
   if (state === 'cancelled') return 'run.cancelled';
   if (verdict !== 'complete') return 'run.failed';
-  return verdictBefore === null || verdictBefore === 'complete' ? 'run.finished' : 'run.recovered';
+  return verdictBefore === null || verdictBefore === 'complete'
+    ? 'run.finished'
+    : 'run.recovered';
 }
 
 export interface PostOptions {
@@ -88,13 +112,20 @@ export interface PostOptions {
 export function openPoster(url: URL, options: PostOptions): Notices['post'] {
   const target = new URL(url);
   // `fetch` refuses a URL with a user: it goes where every other client puts it.
-  [target.username, target.password] = ['', ''];
+  target.username = '';
+  target.password = '';
   const pair = `${decodeURIComponent(url.username)}:${decodeURIComponent(url.password)}`;
   const basic = Buffer.from(pair).toString('base64');
   const authorization = pair !== ':' && { authorization: `Basic ${basic}` };
   const post = async (headers: Record<string, string>, body: string): Promise<void> => {
     const signal = AbortSignal.timeout(POST_TIMEOUT_MS);
-    const response = await fetch(target, { method: 'POST', headers, body, redirect: 'error', signal });
+    const response = await fetch(target, {
+      method: 'POST',
+      headers,
+      body,
+      redirect: 'error',
+      signal,
+    });
     await response.body?.cancel();
     if (response.ok) return;
     const meta = { host: target.host, status: response.status };
@@ -103,8 +134,11 @@ export function openPoster(url: URL, options: PostOptions): Notices['post'] {
   };
   return async ({ id, type, run }) => {
     const message = hideSecretsIn({ type, ...run });
-    const body = JSON.stringify(options.format === 'slack' ? { text: formatLine(type, message) } : message);
-    const send = () => post({ ...makeHeaders(id, body, options), ...authorization }, body);
+    const body = JSON.stringify(
+      options.format === 'slack' ? { text: formatLine(type, message) } : message,
+    );
+    const send = () =>
+      post({ ...makeHeaders(id, body, options), ...authorization }, body);
     try {
       await pRetry(send, { retries: RETRIES, randomize: true });
     } catch (error) {
@@ -114,7 +148,11 @@ export function openPoster(url: URL, options: PostOptions): Notices['post'] {
   };
 }
 
-function makeHeaders(id: string, body: string, { version, secret }: PostOptions): Record<string, string> {
+function makeHeaders(
+  id: string,
+  body: string,
+  { version, secret }: PostOptions,
+): Record<string, string> {
   const timestamp = String(Math.floor(Date.now() / 1_000));
   const headers = {
     'content-type': 'application/json',
@@ -124,13 +162,15 @@ function makeHeaders(id: string, body: string, { version, secret }: PostOptions)
   };
   if (secret === undefined) return headers;
   const key = Buffer.from(secret.replace(SECRET_PREFIX, ''), 'base64');
-  const signature = createHmac('sha256', key).update(`${id}.${timestamp}.${body}`).digest('base64');
+  const signature = createHmac('sha256', key)
+    .update(`${id}.${timestamp}.${body}`)
+    .digest('base64');
   return { ...headers, 'webhook-signature': `v1,${signature}` };
 }
 
 function formatLine(type: NoticeType, run: Readonly<Record<string, unknown>>): string {
-  const [kind, subject, verdict, runId] = ['kind', 'subject', 'verdict', 'runId'].map((name) =>
-    String(run[name]),
+  const [kind, subject, verdict, runId] = ['kind', 'subject', 'verdict', 'runId'].map(
+    (name) => String(run[name]),
   );
   return `ledger-mirror: ${kind} run (${subject}) ${WORDS[type] ?? `ended ${verdict}`}; run ${runId}`;
 }

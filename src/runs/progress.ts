@@ -32,14 +32,25 @@ function quantity(count: number | bigint, noun: string): string {
   return `${shown} ${noun}${BigInt(count) === 1n ? '' : 's'}`;
 }
 
-export function syncLine({ list, rows, pages, rowsPerSecond, phase }: SyncProgress): ProgressLine {
+export function syncLine({
+  list,
+  rows,
+  pages,
+  rowsPerSecond,
+  phase,
+}: SyncProgress): ProgressLine {
   const ending = phase === 'reading' ? '' : ', proving the end';
   const note = `${rowsPerSecond} rows/s, ${quantity(pages, 'page')}${ending}`;
   return { label: list, done: String(rows), unit: 'rows', note };
 }
 
 /** One line, whichever party it is about: a night has many. */
-export function exportLine({ partyId, bytes, rows, segments }: ExportProgress): ProgressLine {
+export function exportLine({
+  partyId,
+  bytes,
+  rows,
+  segments,
+}: ExportProgress): ProgressLine {
   const cut = partyId.slice(0, PARTY_SHOWN_CHARACTERS);
   const party = cut === partyId ? partyId : `${cut}…`;
   const note = `${quantity(rows, 'row')}, ${quantity(segments, 'segment')}, party ${party}`;
@@ -55,7 +66,12 @@ export function lakeLine({ partition, rows }: LakeProgress): ProgressLine {
   return { label: 'lake', done: String(rows), unit: 'rows', note: partition };
 }
 
-export function verifyLine({ segments, objectBytes, warehouseRows, lakeRows }: VerifyCounts): ProgressLine {
+export function verifyLine({
+  segments,
+  objectBytes,
+  warehouseRows,
+  lakeRows,
+}: VerifyCounts): ProgressLine {
   const rows = warehouseRows + lakeRows;
   const note = `${quantity(segments, 'segment')}${rows === 0n ? '' : `, ${quantity(rows, 'row')}`}`;
   return { label: 'verify', done: String(objectBytes), unit: 'bytes', note };
@@ -77,15 +93,22 @@ export class RateMeter {
     // A count that falls is another count: a retry that began again.
     if (last !== undefined && count < last.count) this.#samples = [];
     this.#latest = { count, atMs };
-    if (last === undefined || this.#samples.length === 0 || atMs - last.atMs >= SAMPLE_EVERY_MS)
+    if (
+      last === undefined ||
+      this.#samples.length === 0 ||
+      atMs - last.atMs >= SAMPLE_EVERY_MS
+    )
       this.#samples.push(this.#latest);
-    while ((this.#samples[1]?.atMs ?? Infinity) <= atMs - RATE_WINDOW_MS) this.#samples.shift();
+    while ((this.#samples[1]?.atMs ?? Infinity) <= atMs - RATE_WINDOW_MS)
+      this.#samples.shift();
   }
 
   /** 0 while nothing can be said. */
   get perSecond(): number {
-    const [first, latest] = [this.#samples[0], this.#latest];
-    if (first === undefined || latest === undefined || latest.atMs <= first.atMs) return 0;
+    const first = this.#samples[0];
+    const latest = this.#latest;
+    if (first === undefined || latest === undefined || latest.atMs <= first.atMs)
+      return 0;
     return (Number(latest.count - first.count) * 1000) / (latest.atMs - first.atMs);
   }
 }
@@ -98,7 +121,10 @@ export class ProgressHints implements Disposable {
   #isClosed = false;
 
   /** @param onReport called with each report, whether it is written or not */
-  constructor(hints: Pick<ResumeState, 'get' | 'set'>, onReport: (lines: Lines) => void = () => undefined) {
+  constructor(
+    hints: Pick<ResumeState, 'get' | 'set'>,
+    onReport: (lines: Lines) => void = () => undefined,
+  ) {
     this.#hints = hints;
     this.#onReport = onReport;
   }
@@ -106,7 +132,8 @@ export class ProgressHints implements Disposable {
   report(runId: string, lines: Lines): void {
     this.#onReport(lines);
     if (this.#isClosed) return;
-    const writeAll = () => [...this.#unwritten.keys()].forEach((key) => void this.settle(key));
+    const writeAll = () =>
+      [...this.#unwritten.keys()].forEach((key) => void this.settle(key));
     if (this.#unwritten.size === 0) setTimeout(writeAll, WRITE_EVERY_MS).unref();
     this.#unwritten.set(runId, lines);
   }
@@ -116,7 +143,8 @@ export class ProgressHints implements Disposable {
     const lines = this.#unwritten.get(runId);
     this.#unwritten.delete(runId);
     // A hint that is lost costs nothing; the store's adapter has said that it is away.
-    if (lines !== undefined) await this.#hints.set(progressKey(runId), lines, KEPT_MS).catch(() => undefined);
+    if (lines !== undefined)
+      await this.#hints.set(progressKey(runId), lines, KEPT_MS).catch(() => undefined);
   }
 
   /** Later reports are dropped: the store they would go to is about to be closed. */

@@ -10,7 +10,10 @@ import type { Run } from './store/run-store.ts';
 export const REPORTS_PREFIX = 'runs/';
 const REPORT_BYTES_MAX = 256 * 2 ** 20;
 
-const sum = z.object({ rows: z.string().regex(/^\d+$/), sum: z.string().regex(/^[0-9a-f]{64}$/) });
+const sum = z.object({
+  rows: z.string().regex(/^\d+$/),
+  sum: z.string().regex(/^[0-9a-f]{64}$/),
+});
 const holding = sum.extend({
   partyId: z.string(),
   assetId: z.string().nullable(),
@@ -47,7 +50,9 @@ export type ReportSource = Readonly<{ objects: ObjectStore; signal: AbortSignal 
 
 /** `runs/20230510T020000Z.<run id>.json` */
 export function reportKey({ runId, startedAt, queuedAt }: Run): string {
-  const start = new Date(startedAt ?? queuedAt).toISOString().replaceAll(/[-:]|\.\d+/g, '');
+  const start = new Date(startedAt ?? queuedAt)
+    .toISOString()
+    .replaceAll(/[-:]|\.\d+/g, '');
   return `${REPORTS_PREFIX}${start}.${runId}.json`;
 }
 
@@ -57,12 +62,19 @@ export function decodeReport(content: Buffer | string, where: string): NightlyRe
     return schema.parse(JSON.parse(content.toString('utf8')));
   } catch (error) {
     const message = `Cannot read the report ${where}: it is no report of a nightly run`;
-    throw new PermanentError(message, { code: 'REPORT_INVALID', meta: { where }, cause: error });
+    throw new PermanentError(message, {
+      code: 'REPORT_INVALID',
+      meta: { where },
+      cause: error,
+    });
   }
 }
 
 /** @throws PermanentError `OBJECT_MISSING` or `REPORT_INVALID` */
-export async function readReport(key: string, { objects, signal }: ReportSource): Promise<NightlyReport> {
+export async function readReport(
+  key: string,
+  { objects, signal }: ReportSource,
+): Promise<NightlyReport> {
   const chunks: Buffer[] = [];
   let bytes = 0;
   for await (const chunk of (await objects.read(key, signal)) as AsyncIterable<Buffer>) {

@@ -60,10 +60,20 @@ function isRetryable({ state, verdict, evidence }: RunDocument): boolean {
 }
 
 /** The error that ended a run. */
-export function errorIn({
-  error,
-}: RunDocument['evidence']): { code: string; message: string; isUnreachable: boolean } | null {
+export function errorIn({ error }: RunDocument['evidence']): {
+  code: string;
+  message: string;
+  isUnreachable: boolean;
+} | null {
   if (typeof error !== 'object' || error === null || !('code' in error)) return null;
-  const { code, message = '', unreachable }: Readonly<Record<string, unknown>> = { ...error };
-  return { code: String(code), message: String(message), isUnreachable: unreachable === true };
+  const {
+    code,
+    message = '',
+    unreachable,
+  }: Readonly<Record<string, unknown>> = { ...error };
+  return {
+    code: String(code),
+    message: String(message),
+    isUnreachable: unreachable === true,
+  };
 }

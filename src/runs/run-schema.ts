@@ -30,7 +30,9 @@ export const RUN = z.object({
   error: z.object({ code: z.string(), message: z.string() }).nullable(),
   evidence: z
     .looseObject({})
-    .describe('Rows, bytes, entries and segments are decimal text; other counts are numbers.'),
+    .describe(
+      'Rows, bytes, entries and segments are decimal text; other counts are numbers.',
+    ),
   queuedAt: z.string().meta({ format: 'date-time' }),
   startedAt: TIME_OR_NULL,
   finishedAt: TIME_OR_NULL,

@@ -34,7 +34,10 @@ const UNREACHABLE_MAX_MS = 60_000;
 /** Longer than the longest pause between two tries: in between, the work went on. */
 const AWAY_FORGOTTEN_MS = 90_000;
 
-export interface WorkRunDeps extends Pick<JobDeps, 'runs' | 'source' | 'log' | 'progress' | 'costs'> {
+export interface WorkRunDeps extends Pick<
+  JobDeps,
+  'runs' | 'source' | 'log' | 'progress' | 'costs'
+> {
   readonly tellEveryMs?: number;
 }
 
@@ -63,18 +66,24 @@ export async function workRun(
   const delivery = openDelivery(run, deps, context, lastWords);
   const { about, ageMs } = delivery;
   const { attempts } = run;
-  if (attempts > 1) log.info({ ...about, attempts, ageMs: ageMs() }, 'Run taken over, or tried again');
+  if (attempts > 1)
+    log.info({ ...about, attempts, ageMs: ageMs() }, 'Run taken over, or tried again');
   if (await delivery.endsProcesses(known)) return;
   const cancel = new AbortController();
   const signal = AbortSignal.any([context.signal, cancel.signal]);
-  const call: StageCall = { signal, onProgress: (lines) => progress.report(runId, lines) };
+  const call: StageCall = {
+    signal,
+    onProgress: (lines) => progress.report(runId, lines),
+  };
   const timers = [
     setInterval(() => void renew(runId, deps, cancel), HEARTBEAT_MS),
     setInterval(() => void delivery.tell(), deps.tellEveryMs ?? TELL_EVERY_MS),
   ];
   try {
     const workAndTell = async () => delivery.conclude(await work(run, call), signal);
-    const { verdict, evidence } = await inRun(runId, () => costs.charge(runId, workAndTell));
+    const { verdict, evidence } = await inRun(runId, () =>
+      costs.charge(runId, workAndTell),
+    );
     await progress.settle(runId);
     await costs.flush();
     await runs.finish(runId, verdict, evidence);
@@ -83,7 +92,8 @@ export async function workRun(
     if (cancel.signal.aborted) await runs.markCancelled(runId);
     else if (!context.signal.aborted) await delivery.settleFailure(error);
     // This process is stopping: another goes on with the run, unless it was cancelled at the same moment.
-    else if ((await runs.heartbeat(runId)).cancelRequested) await runs.markCancelled(runId);
+    else if ((await runs.heartbeat(runId)).cancelRequested)
+      await runs.markCancelled(runId);
     else {
       await runs.giveBack(runId);
       throw error;
@@ -94,7 +104,12 @@ export async function workRun(
 }
 
 /** What becomes of a run that this process has begun to work. */
-function openDelivery(run: Run, deps: WorkRunDeps, context: JobContext, lastWords: LastWords) {
+function openDelivery(
+  run: Run,
+  deps: WorkRunDeps,
+  context: JobContext,
+  lastWords: LastWords,
+) {
   const { runs, log } = deps;
   const { runId, kind, subject } = run;
   const { attempt } = context;
@@ -103,7 +118,11 @@ function openDelivery(run: Run, deps: WorkRunDeps, context: JobContext, lastWord
   /** Since its first delivery. */
   const ageMs = () => Date.now() - Date.parse(run.startedAt ?? run.queuedAt);
 
-  async function conclude(ended: VerdictWithEvidence, signal: AbortSignal, hasFailed = false) {
+  async function conclude(
+    ended: VerdictWithEvidence,
+    signal: AbortSignal,
+    hasFailed = false,
+  ) {
     try {
       return await lastWords(run, ended, signal);
     } catch (error) {
@@ -126,10 +145,13 @@ function openDelivery(run: Run, deps: WorkRunDeps, context: JobContext, lastWord
     conclude,
     /** How far the run is, in the lines that every view shows. */
     async tell() {
-      const progress = (await deps.progress.read(runId)).map(({ label, done, total, unit, note }) => {
-        const counted = total === undefined ? `${done} ${unit}` : `${done} of ${total} ${unit}`;
-        return `${label}: ${counted}${note === undefined ? '' : `, ${note}`}`;
-      });
+      const progress = (await deps.progress.read(runId)).map(
+        ({ label, done, total, unit, note }) => {
+          const counted =
+            total === undefined ? `${done} ${unit}` : `${done} of ${total} ${unit}`;
+          return `${label}: ${counted}${note === undefined ? '' : `, ${note}`}`;
+        },
+      );
       log.info({ ...about, tookMs: ageMs(), progress }, 'Run goes on');
     },
     /** Whether the run was ended instead of being worked once more: its job took one process after the other. */
@@ -152,15 +174,19 @@ function openDelivery(run: Run, deps: WorkRunDeps, context: JobContext, lastWord
         return log.info({ ...about, reason }, 'Run left to the worker that took it over');
       const sinceMs = ageMs();
       if (isTriedAgain(thrown, runId, attempt)) {
-        await runs.giveBack(runId, { hasTried: errorCode(thrown) !== 'LIST_BUSY' }).catch(() => undefined);
+        await runs
+          .giveBack(runId, { hasTried: errorCode(thrown) !== 'LIST_BUSY' })
+          .catch(() => undefined);
         // Until when a service asked to be left alone.
-        const notBefore = thrown.retryAfterMs && new Date(Date.now() + thrown.retryAfterMs).toISOString();
+        const notBefore =
+          thrown.retryAfterMs && new Date(Date.now() + thrown.retryAfterMs).toISOString();
         log.warn({ ...about, sinceMs, attempt, notBefore, reason }, 'Run is tried again');
         throw thrown;
       }
       log.error({ ...about, err: thrown, sinceMs }, 'Run ended without its result');
       away.delete(runId);
-      const mayPass = thrown instanceof RetryableError && !(thrown instanceof UnreachableError);
+      const mayPass =
+        thrown instanceof RetryableError && !(thrown instanceof UnreachableError);
       await fail(mayPass ? 'incomplete' : 'failed', describeError(thrown));
     },
   };
@@ -174,7 +200,10 @@ function openDelivery(run: Run, deps: WorkRunDeps, context: JobContext, lastWord
  */
 export async function countDeaths(
   { runId, state, heartbeatAt, startedAt, queuedAt, params }: Run,
-  { runs, progress }: Pick<JobDeps, 'runs'> & { readonly progress: Pick<JobDeps['progress'], 'read'> },
+  {
+    runs,
+    progress,
+  }: Pick<JobDeps, 'runs'> & { readonly progress: Pick<JobDeps['progress'], 'read'> },
 ): Promise<number> {
   // Whoever stops in order, or fails, gives the run back: it has no heartbeat then.
   if (state !== 'running' || heartbeatAt === null) return 0;
@@ -190,7 +219,11 @@ export async function countDeaths(
 }
 
 /** @throws where no such run is known, or it asks another source: nobody may take its job for done */
-export async function readKnownRun(runId: string, deps: WorkRunDeps, context: JobContext): Promise<Run> {
+export async function readKnownRun(
+  runId: string,
+  deps: WorkRunDeps,
+  context: JobContext,
+): Promise<Run> {
   const { runs, source, log } = deps;
   const { attempt } = context;
   const run = await runs.get(runId);
@@ -207,29 +240,49 @@ export async function readKnownRun(runId: string, deps: WorkRunDeps, context: Jo
 }
 
 /** Another worker takes the job. */
-export function otherSource(what: string, wanted: string, own: string | undefined): RetryableError {
+export function otherSource(
+  what: string,
+  wanted: string,
+  own: string | undefined,
+): RetryableError {
   const message = `Cannot work ${what}: it asks ${wanted}, this process ${own ?? 'no source'}; start workers with the same SOURCE_URL`;
   const meta = { wanted, own: own ?? null };
-  return new RetryableError(message, { code: 'OTHER_SOURCE', meta, retryAfterMs: REFUSED_RETRY_MS });
+  return new RetryableError(message, {
+    code: 'OTHER_SOURCE',
+    meta,
+    retryAfterMs: REFUSED_RETRY_MS,
+  });
 }
 
-async function renew(runId: string, deps: WorkRunDeps, cancel: AbortController): Promise<void> {
+async function renew(
+  runId: string,
+  deps: WorkRunDeps,
+  cancel: AbortController,
+): Promise<void> {
   try {
     if ((await deps.runs.heartbeat(runId)).cancelRequested)
-      cancel.abort(new PermanentError(`Run ${runId} was cancelled`, { code: 'CANCELLED' }));
+      cancel.abort(
+        new PermanentError(`Run ${runId} was cancelled`, { code: 'CANCELLED' }),
+      );
   } catch (error) {
     // The work itself meets the same database and says what is wrong with it.
     deps.log.debug({ err: error, runId }, 'Run could not be renewed');
   }
 }
 
-function isTriedAgain(error: unknown, runId: string, attempt: number): error is RetryableError {
+function isTriedAgain(
+  error: unknown,
+  runId: string,
+  attempt: number,
+): error is RetryableError {
   if (!(error instanceof RetryableError)) return false;
   // Another run reads this list: however long that takes, ours comes after it.
   if (errorCode(error) === 'LIST_BUSY') return true;
   // The source was asked several times already, with growing waits: retries do not multiply over layers.
   if (typeof error.meta['attempts'] === 'number') return false;
-  return error instanceof UnreachableError ? awayMs(runId) < UNREACHABLE_MAX_MS : attempt < RETRIES_MAX;
+  return error instanceof UnreachableError
+    ? awayMs(runId) < UNREACHABLE_MAX_MS
+    : attempt < RETRIES_MAX;
 }
 
 /** Since when, and when last, a service was away for a run that is worked here. */
@@ -239,7 +292,8 @@ const away = new Map<string, { readonly sinceMs: number; readonly lastMs: number
 function awayMs(runId: string): number {
   const nowMs = performance.now();
   const known = away.get(runId);
-  const sinceMs = known && nowMs - known.lastMs <= AWAY_FORGOTTEN_MS ? known.sinceMs : nowMs;
+  const sinceMs =
+    known && nowMs - known.lastMs <= AWAY_FORGOTTEN_MS ? known.sinceMs : nowMs;
   away.set(runId, { sinceMs, lastMs: nowMs });
   return nowMs - sinceMs;
 }

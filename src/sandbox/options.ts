@@ -47,7 +47,8 @@ export class Settings {
    * By default it stands still where the last block of the history has been made, however late it was, and the next
    * has not; `advance` moves it.
    */
-  readonly clock = (): Micros => this.genesis + BigInt(this.historyMs + this.blockIntervalMs) * 1000n - 1n;
+  readonly clock = (): Micros =>
+    this.genesis + BigInt(this.historyMs + this.blockIntervalMs) * 1000n - 1n;
 
   constructor(options: SandboxOptions) {
     Object.assign(this, options);

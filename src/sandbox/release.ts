@@ -50,7 +50,12 @@ const BYTEA = {
   typeOf: (type: Account['type']): string => `${ACCOUNT_TYPE[type]}`,
 };
 /** Ids plain or as a word, account types by their bare names. */
-const PLAIN = { beforeId: '', network: 'network', noMarket: '""', typeOf: (type: string): string => type };
+const PLAIN = {
+  beforeId: '',
+  network: 'network',
+  noMarket: '""',
+  typeOf: (type: string): string => type,
+};
 
 /**
  * Up to 65 ms behind its block an entry's own time lies: entries are numbered through the block, one a
@@ -59,7 +64,12 @@ const PLAIN = { beforeId: '', network: 'network', noMarket: '""', typeOf: (type:
 const ENTRY_OFFSET_MICROS_MAX = 65_536;
 
 export const RELEASES: Readonly<Record<ReleaseName, Release>> = {
-  '0.71.4': { header: COLUMNS_12, spelling: BYTEA, select: outgoingUnordered, dies: false },
+  '0.71.4': {
+    header: COLUMNS_12,
+    spelling: BYTEA,
+    select: outgoingUnordered,
+    dies: false,
+  },
   '0.71.6': { header: COLUMNS_13, spelling: PLAIN, select: wrongFilters, dies: true },
   '0.73': { header: COLUMNS_13, spelling: PLAIN, select: rightFilters, dies: false },
 };
@@ -73,7 +83,9 @@ function* outgoingUnordered(network: Network, asked: Selected): Generator<Moveme
     { from, to: middle - 1 },
   ]) {
     for (const block of byBlock(network, asked.party, range, asked.call)) {
-      yield* block.filter((movement) => isOfAsset(asked, movement) && movement.from.owner === asked.party);
+      yield* block.filter(
+        (movement) => isOfAsset(asked, movement) && movement.from.owner === asked.party,
+      );
     }
   }
 }
@@ -88,7 +100,8 @@ function* wrongFilters(network: Network, asked: Selected): Generator<Movement> {
   const { from } = blocksWithin(network, asked);
   for (const block of byBlock(network, party, { from: 1, to: headBlock }, call)) {
     yield* block.filter((movement) => {
-      const isAsked = to === undefined && movement.block >= from && isOfAsset(asked, movement);
+      const isAsked =
+        to === undefined && movement.block >= from && isOfAsset(asked, movement);
       return movement.to.owner === party || (isAsked && movement.from.owner === party);
     });
   }
@@ -97,14 +110,17 @@ function* wrongFilters(network: Network, asked: Selected): Generator<Movement> {
 /** 0.73: right, but bounds and order are by the entry's own time, which is not exported. */
 function* rightFilters(network: Network, asked: Selected): Generator<Movement> {
   const { party, from, to } = asked;
-  const earliest = from === undefined ? undefined : from - BigInt(ENTRY_OFFSET_MICROS_MAX);
+  const earliest =
+    from === undefined ? undefined : from - BigInt(ENTRY_OFFSET_MICROS_MAX);
   const range = blocksWithin(network, { ...asked, from: earliest });
   for (const block of byBlock(network, party, range)) {
     yield* block.filter((movement, index) => {
       if (movement.from.owner !== party && movement.to.owner !== party) return false;
-      const offset = (noise(0, STREAM.entryOffset, movement.block) % ENTRY_OFFSET_MICROS_MAX) + index;
+      const offset =
+        (noise(0, STREAM.entryOffset, movement.block) % ENTRY_OFFSET_MICROS_MAX) + index;
       const time = network.chain.timeOf(movement.block) + BigInt(offset);
-      const isInTime = (from === undefined || time >= from) && (to === undefined || time < to);
+      const isInTime =
+        (from === undefined || time >= from) && (to === undefined || time < to);
       return isInTime && isOfAsset(asked, movement);
     });
   }
@@ -126,7 +142,12 @@ function blocksWithin({ chain }: Network, { from, to, headBlock }: Selected): Bl
  * The movements of each block together; the ledger yields them block after block.
  * @param call where the order within a block is open: it is the other way round in half of the calls
  */
-function* byBlock({ movementsOfPair }: Network, party: number, blocks: BlockRange, call?: number) {
+function* byBlock(
+  { movementsOfPair }: Network,
+  party: number,
+  blocks: BlockRange,
+  call?: number,
+) {
   const isBackwards = call !== undefined && noise(1, STREAM.rowOrder, call) % 2 === 1;
   let block: Movement[] = [];
   const take = () => (isBackwards ? block.toReversed() : block);
@@ -141,17 +162,22 @@ function* byBlock({ movementsOfPair }: Network, party: number, blocks: BlockRang
 }
 
 /** Makes the writer of one export's rows; a row comes with its line end. */
-export function openRowWriter(network: Network, party: number): (movement: Movement) => string {
+export function openRowWriter(
+  network: Network,
+  party: number,
+): (movement: Movement) => string {
   const { header, spelling } = RELEASES[network.settings.release];
   // One export names two parties, a few assets and markets: that is all it has to remember.
   const names = new Map<number, string>();
   // Entries of one block follow one another, so its time is written once.
-  let [lastBlock, time] = [-1, ''];
+  let lastBlock = -1;
+  let time = '';
 
   function name(kind: number, index: number) {
     const key = index * 16 + kind;
     let text = names.get(key);
-    if (text === undefined) names.set(key, (text = `${spelling.beforeId}${network.ids.id(kind, index)}`));
+    if (text === undefined)
+      names.set(key, (text = `${spelling.beforeId}${network.ids.id(kind, index)}`));
     return text;
   }
 
@@ -161,12 +187,16 @@ export function openRowWriter(network: Network, party: number): (movement: Movem
   }
 
   return ({ block, type, asset, from, to, quantity, fromBalance, toBalance }) => {
-    if (block !== lastBlock) [lastBlock, time] = [block, timestamptz(network.chain.timeOf(block))];
+    if (block !== lastBlock) {
+      lastBlock = block;
+      time = timestamptz(network.chain.timeOf(block));
+    }
     const what = `TRANSFER_TYPE_${type},${name(KIND.asset, asset)}`;
     if (header === COLUMNS_12) {
       return `${time},${quantity},${what},${account(from)},${account(to)},${fromBalance},${toBalance}\n`;
     }
-    const effect = (to.owner === party ? quantity : 0n) - (from.owner === party ? quantity : 0n);
+    const effect =
+      (to.owner === party ? quantity : 0n) - (from.owner === party ? quantity : 0n);
     return `${time},${quantity},${effect},${what},${account(from)},${fromBalance},${account(to)},${toBalance}\n`;
   };
 }

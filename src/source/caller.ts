@@ -4,7 +4,13 @@ import type { Log } from '../core/log.ts';
 import { exhaustedForMs } from './wire/answer-headers.ts';
 import { readStart } from './wire/body.ts';
 import { answerError } from './retry/failure.ts';
-import { whereOf, type HttpAnswer, type HttpGet, type HttpLimits, type HttpRequest } from './wire/http.ts';
+import {
+  whereOf,
+  type HttpAnswer,
+  type HttpGet,
+  type HttpLimits,
+  type HttpRequest,
+} from './wire/http.ts';
 import type { Route } from './ports.ts';
 import type { RateDeps, RateLimiter } from './rate-limit.ts';
 import { withRetries, type RetryLimits } from './retry/retry.ts';
@@ -58,7 +64,13 @@ export interface SourceCaller {
   open(question: Question, signal: AbortSignal): Promise<OpenAnswer>;
 }
 
-export function openCaller({ get, rate, clock, observer, log }: CallerDeps): SourceCaller {
+export function openCaller({
+  get,
+  rate,
+  clock,
+  observer,
+  log,
+}: CallerDeps): SourceCaller {
   async function ask(question: Question, attempt: number, signal: AbortSignal) {
     const { route } = question;
     await rate.pass(route, signal);
@@ -85,7 +97,10 @@ export function openCaller({ get, rate, clock, observer, log }: CallerDeps): Sou
       if (answer.status === 200) return { ...answer, done };
       const body = await readStart(answer.body, ERROR_BODY_BYTES_MAX);
       signal.throwIfAborted();
-      const error = answerError(question.action, whereOf(question.url), { ...answer, body });
+      const error = answerError(question.action, whereOf(question.url), {
+        ...answer,
+        body,
+      });
       const isBan = error instanceof RetryableError && error.code === 'SOURCE_BANNED';
       if (isBan) await rate.ban(error.retryAfterMs ?? BAN_MS);
       throw error;
@@ -105,7 +120,8 @@ export function openCaller({ get, rate, clock, observer, log }: CallerDeps): Sou
       observer.onWait({ route, reason: 'retry', waitMs });
       log?.warn({ route, attempt, waitMs, err }, 'The source is asked again');
     };
-    const attempted = async (attempt: number) => work(await ask(question, attempt, signal));
+    const attempted = async (attempt: number) =>
+      work(await ask(question, attempt, signal));
     return withRetries(retries, { clock, onRetry }, signal, attempted);
   }
 

@@ -18,10 +18,17 @@ const UNITS_PER_SECOND = { ns: 1_000_000_000n, ms: 1000n, s: 1n } as const;
 /** How the source names its export and what it is asked by. */
 type ExportNames = Pick<
   Config,
-  'sourceExportPath' | 'sourceExportTime' | `sourceExportParam${'Party' | 'Asset' | 'From' | 'To'}`
+  | 'sourceExportPath'
+  | 'sourceExportTime'
+  | `sourceExportParam${'Party' | 'Asset' | 'From' | 'To'}`
 >;
 export type ExportConfig = ExportNames &
-  Partial<Pick<Config, 'sourceAssets' | `export${'Columns' | 'Delimiter' | 'TimeFormat' | 'IdFormat'}`>>;
+  Partial<
+    Pick<
+      Config,
+      'sourceAssets' | `export${'Columns' | 'Delimiter' | 'TimeFormat' | 'IdFormat'}`
+    >
+  >;
 
 export function openLedgerSource(
   { caller, limits, baseUrl }: SourceAccess,
@@ -29,7 +36,10 @@ export function openLedgerSource(
 ): LedgerSource {
   const dialect = exportDialect(config);
 
-  async function ask(question: WindowRequest, signal: AbortSignal): Promise<ExportAnswer> {
+  async function ask(
+    question: WindowRequest,
+    signal: AbortSignal,
+  ): Promise<ExportAnswer> {
     let reader: AnswerReader | undefined;
     const request: Question = {
       route: 'export',
@@ -44,7 +54,10 @@ export function openLedgerSource(
       const answer = await caller.open(request, signal);
       const csv = (reader = new AnswerReader(answer.body, undefined, dialect?.delimiter));
       return {
-        chunks: untilDone(answer, dialect === undefined ? csv : translated(csv, dialect, question)),
+        chunks: untilDone(
+          answer,
+          dialect === undefined ? csv : translated(csv, dialect, question),
+        ),
         isFramed: answer.isFramed,
         form: () => csv.form,
         [Symbol.asyncDispose]: () => answer.done(),
@@ -65,7 +78,8 @@ function exportDialect(config: ExportConfig): CsvDialect | undefined {
     exportTimeFormat = 'rfc3339',
     exportIdFormat = 'hex',
   } = config;
-  const isUsual = exportDelimiter === ',' && exportTimeFormat === 'rfc3339' && exportIdFormat === 'hex';
+  const isUsual =
+    exportDelimiter === ',' && exportTimeFormat === 'rfc3339' && exportIdFormat === 'hex';
   if (exportColumns === undefined && isUsual) return undefined;
   const [assetId, ...others] = config.sourceAssets ?? [];
   return {
@@ -94,9 +108,14 @@ async function* untilDone(
  * @throws PermanentError `EXPORT_QUESTION` for an invalid id or a fraction of a second, and for an end without
  *   a beginning, which has crashed nodes of the public service
  */
-export function exportUrl(baseUrl: string, names: ExportNames, question: WindowRequest): URL {
+export function exportUrl(
+  baseUrl: string,
+  names: ExportNames,
+  question: WindowRequest,
+): URL {
   const { partyId, listedAs = partyId, assetId, from, to } = question;
-  if (!isExportableParty(partyId)) throw badQuestion(`${shown(partyId)} is no party that can be exported`);
+  if (!isExportableParty(partyId))
+    throw badQuestion(`${shown(partyId)} is no party that can be exported`);
   if (assetId !== undefined && canonicalId(assetId) !== assetId)
     throw badQuestion(`${shown(assetId)} is no asset id`);
   if (to !== undefined && (from === undefined || to <= from)) {
@@ -111,12 +130,14 @@ export function exportUrl(baseUrl: string, names: ExportNames, question: WindowR
     [names.sourceExportParamFrom, instant(from)],
     [names.sourceExportParamTo, instant(to)],
   ] as const;
-  for (const [name, value] of parameters) if (value !== undefined) url.searchParams.set(name, value);
+  for (const [name, value] of parameters)
+    if (value !== undefined) url.searchParams.set(name, value);
   return url;
 }
 
 function instantText(instant: Micros, unit: ExportNames['sourceExportTime']): string {
-  if (instant % SECOND_MICROS !== 0n) throw badQuestion(`${instant} µs is not a whole second`);
+  if (instant % SECOND_MICROS !== 0n)
+    throw badQuestion(`${instant} µs is not a whole second`);
   if (unit === 'rfc3339') return `${formatInstant(instant).slice(0, 19)}Z`;
   return String((instant / SECOND_MICROS) * UNITS_PER_SECOND[unit]);
 }
@@ -133,7 +154,8 @@ function refusal(error: unknown, question: WindowRequest): unknown {
     });
   }
   // A 404 without the service's own code means a wrong path, which is no party's fault.
-  const isAbsent = errorCode(error) === 'SOURCE_ABSENT' && meta['detailCode'] !== undefined;
+  const isAbsent =
+    errorCode(error) === 'SOURCE_ABSENT' && meta['detailCode'] !== undefined;
   if (errorCode(error) !== 'SOURCE_REFUSED' && !isAbsent) return error;
   return new PermanentError(message, { code: 'EXPORT_REFUSED', meta, cause: error });
 }

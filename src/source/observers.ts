@@ -1,6 +1,12 @@
 /** Who looks on while the source is asked: what each job costs it, and how fast it answers. */
 import { AsyncLocalStorage } from 'node:async_hooks';
-import type { RequestReport, RunMeter, SourceCost, SourceObserver, WaitReport } from './ports.ts';
+import type {
+  RequestReport,
+  RunMeter,
+  SourceCost,
+  SourceObserver,
+  WaitReport,
+} from './ports.ts';
 
 const NOTHING = { lists: 0, exports: 0, retries: 0, failures: 0, bytes: 0, waitedMs: 0 };
 
@@ -54,9 +60,13 @@ export class CostMeter implements SourceObserver, RunMeter {
   }
 
   take(): readonly (readonly [runId: string, cost: SourceCost])[] {
-    const taken = [...this.#tallies].map(([runId, tally]) => [runId, tally.take()] as const);
+    const taken = [...this.#tallies].map(
+      ([runId, tally]) => [runId, tally.take()] as const,
+    );
     this.#tallies.clear();
-    return taken.flatMap(([runId, cost]) => (cost === undefined ? [] : [[runId, cost] as const]));
+    return taken.flatMap(([runId, cost]) =>
+      cost === undefined ? [] : [[runId, cost] as const],
+    );
   }
 
   #tally(): CostTally | undefined {
@@ -92,9 +102,13 @@ export function observeLatency(next?: SourceObserver): SourceObserver & {
     },
     onWait: (report) => next?.onWait(report),
     listLatency() {
-      const medianMs = latencies.toSorted((a, b) => a - b)[Math.floor(latencies.length / 2)];
+      const medianMs = latencies.toSorted((a, b) => a - b)[
+        Math.floor(latencies.length / 2)
+      ];
       const lastMs = latencies.at(-1);
-      return lastMs === undefined || medianMs === undefined ? undefined : { lastMs, medianMs };
+      return lastMs === undefined || medianMs === undefined
+        ? undefined
+        : { lastMs, medianMs };
     },
   };
 }

@@ -3,7 +3,14 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { RetryableError } from '../core/errors.ts';
 import { sharedLoad } from '../core/shared-load.ts';
 import { nowMicros, type Micros } from '../core/time.ts';
-import type { BanStore, Clock, RateState, Route, SourceObserver, WaitReason } from './ports.ts';
+import type {
+  BanStore,
+  Clock,
+  RateState,
+  Route,
+  SourceObserver,
+  WaitReason,
+} from './ports.ts';
 
 /** For a longer wait the job goes back to the queue with its resume point. */
 export const WAIT_MAX_MS = 5 * 60_000;
@@ -46,7 +53,12 @@ export function openRateLimiter(ratePerSecond: number, deps: RateDeps): RateLimi
   let bannedUntil: Micros = 0n;
   let quietUntilMs = 0;
 
-  async function wait(route: Route, reason: WaitReason, waitMs: number, signal: AbortSignal): Promise<void> {
+  async function wait(
+    route: Route,
+    reason: WaitReason,
+    waitMs: number,
+    signal: AbortSignal,
+  ): Promise<void> {
     if (waitMs <= 0) return;
     if (waitMs > WAIT_MAX_MS) throw tooLong(reason, waitMs);
     observer.onWait({ route, reason, waitMs });
@@ -80,10 +92,15 @@ export function openRateLimiter(ratePerSecond: number, deps: RateDeps): RateLimi
  * many at once, so that a fast night does not ask the store as often as the source. One that is not used is lost.
  * @returns asks how long to wait until the next
  */
-function openTurns(ratePerSecond: number, { rate, clock }: RateDeps): () => Promise<number> {
+function openTurns(
+  ratePerSecond: number,
+  { rate, clock }: RateDeps,
+): () => Promise<number> {
   const intervalMs = 1_000 / ratePerSecond;
   const togetherMax = Math.max(1, Math.floor(TOGETHER_MS / intervalMs));
-  let [left, nextMs, together] = [0, 0, 0];
+  let left = 0;
+  let nextMs = 0;
+  let together = 0;
   let reserving: Promise<void> | undefined;
 
   async function reserve(nowMs: number): Promise<void> {
@@ -112,7 +129,9 @@ function openTurns(ratePerSecond: number, { rate, clock }: RateDeps): () => Prom
 
 function tooLong(reason: WaitReason, waitMs: number): RetryableError {
   const isBan = reason === 'ban';
-  const state = isBan ? 'the source has banned this client' : 'the request budget (SOURCE_RATE) is spent';
+  const state = isBan
+    ? 'the source has banned this client'
+    : 'the request budget (SOURCE_RATE) is spent';
   return new RetryableError(
     `Cannot ask the source: ${state} for another ${Math.ceil(waitMs / 1000)} s; the work goes on by itself then`,
     {

@@ -64,7 +64,11 @@ export function openSource(config: SourceConfig, deps: SourceDeps): Source {
     'user-agent': `ledger-mirror/${version()}`,
     ...(secret === undefined ? {} : { authorization: secret }),
   });
-  const access = { caller: openCaller({ get, rate, clock, observer, log }), baseUrl, limits };
+  const access = {
+    caller: openCaller({ get, rate, clock, observer, log }),
+    baseUrl,
+    limits,
+  };
   const close = (): Promise<void> => dispatcher.destroy();
   return {
     lists: openListSource(access),
@@ -78,7 +82,8 @@ export function openSource(config: SourceConfig, deps: SourceDeps): Source {
 /** Credentials in the URL are sent as a header, and appear nowhere else. */
 function splitUrl(url: URL): { baseUrl: string; authorization: string | undefined } {
   const baseUrl = `${url.origin}${url.pathname.replace(/\/+$/, '')}`;
-  if (url.username === '' && url.password === '') return { baseUrl, authorization: undefined };
+  if (url.username === '' && url.password === '')
+    return { baseUrl, authorization: undefined };
   const pair = `${decodeURIComponent(url.username)}:${decodeURIComponent(url.password)}`;
   return { baseUrl, authorization: `Basic ${Buffer.from(pair).toString('base64')}` };
 }

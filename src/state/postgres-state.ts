@@ -1,7 +1,12 @@
 /** Resume state in Postgres, for mirrors without a Redis: two tables that a crash may empty. */
 import { DatabaseError, type Pool } from 'pg';
 import { classifyDatabaseCode } from '../core/faults.ts';
-import { AHEAD_MAX_MICROS, BURST_MICROS, keepIn, type ResumeState } from './resume-state.ts';
+import {
+  AHEAD_MAX_MICROS,
+  BURST_MICROS,
+  keepIn,
+  type ResumeState,
+} from './resume-state.ts';
 
 const QUERY_TIMEOUT_MS = 3_000;
 /** Writers delete expired rows, a few each time and always more than they add. */
@@ -48,7 +53,8 @@ export function openPostgresState(pool: Pool, prefix: string): ResumeState {
     // Only an error that Postgres itself answered has a SQLSTATE.
     refusal: (error) => {
       const sqlstate = error instanceof DatabaseError ? error.code : undefined;
-      const fault = sqlstate === undefined ? 'unreachable' : classifyDatabaseCode(sqlstate);
+      const fault =
+        sqlstate === undefined ? 'unreachable' : classifyDatabaseCode(sqlstate);
       if (fault === 'unreachable') return undefined;
       return { code: `STATE_POSTGRES_${sqlstate}`, isRetryable: fault === 'retryable' };
     },

@@ -1,6 +1,11 @@
 /** Resume state in Redis, the reference: one key for each entry, expired by Redis itself. */
 import { Redis, ReplyError } from 'ioredis';
-import { AHEAD_MAX_MICROS, BURST_MICROS, keepIn, type ResumeState } from './resume-state.ts';
+import {
+  AHEAD_MAX_MICROS,
+  BURST_MICROS,
+  keepIn,
+  type ResumeState,
+} from './resume-state.ts';
 
 const CONNECT_TIMEOUT_MS = 2_000;
 const COMMAND_TIMEOUT_MS = 3_000;
@@ -10,7 +15,8 @@ const RECONNECT_MIN_MS = 50;
 const RECONNECT_MAX_MS = 1_000;
 
 /** Answers of a Redis that will serve again: starting, failing over, busy, full. */
-const RETRYABLE = /^(?:LOADING|READONLY|MASTERDOWN|CLUSTERDOWN|TRYAGAIN|BUSY|OOM|NOREPLICAS|MISCONF)$/;
+const RETRYABLE =
+  /^(?:LOADING|READONLY|MASTERDOWN|CLUSTERDOWN|TRYAGAIN|BUSY|OOM|NOREPLICAS|MISCONF)$/;
 
 /** On the store's clock. Lua's doubles hold microseconds exactly until the year 2255. */
 const RESERVE = `
@@ -40,7 +46,8 @@ export function openRedisState(
     socketTimeout: SOCKET_TIMEOUT_MS,
     // Each failed attempt to connect empties the queue of waiting commands: it cannot grow in an outage.
     maxRetriesPerRequest: 0,
-    retryStrategy: (times) => Math.min(RECONNECT_MIN_MS * 2 ** Math.min(times, 10), RECONNECT_MAX_MS),
+    retryStrategy: (times) =>
+      Math.min(RECONNECT_MIN_MS * 2 ** Math.min(times, 10), RECONNECT_MAX_MS),
   });
   redis.on('error', onConnectionError);
   return keepIn({

@@ -2,7 +2,12 @@
  * Where stages go on after a failure, and the rate that all workers share. Postgres holds the truth: nothing
  * here says what is done, covered or free.
  */
-import { isRetryable, PermanentError, RetryableError, UnreachableError } from '../core/errors.ts';
+import {
+  isRetryable,
+  PermanentError,
+  RetryableError,
+  UnreachableError,
+} from '../core/errors.ts';
 import type { Log } from '../core/log.ts';
 
 /** A larger value is refused. */
@@ -51,12 +56,17 @@ interface Store extends Pick<ResumeState, 'close'> {
   /** @returns microseconds to wait */
   take(budget: string, intervalMicros: number): Promise<number>;
   /** What the store itself answered as an error; undefined where it was not reached. */
-  refusal(error: unknown): { readonly code: string; readonly isRetryable: boolean } | undefined;
+  refusal(
+    error: unknown,
+  ): { readonly code: string; readonly isRetryable: boolean } | undefined;
 }
 
 /** Resume state in a store: values are JSON, errors are ours. */
 export function keepIn(store: Store): ResumeState {
-  const call = async <Result>(action: string, work: () => Promise<Result>): Promise<Result> => {
+  const call = async <Result>(
+    action: string,
+    work: () => Promise<Result>,
+  ): Promise<Result> => {
     try {
       return await work();
     } catch (error) {
@@ -64,7 +74,10 @@ export function keepIn(store: Store): ResumeState {
       const state = error instanceof Error ? error.message : String(error);
       const details = { code: refusal?.code ?? 'STATE_UNREACHABLE', cause: error };
       if (refusal === undefined)
-        throw new UnreachableError(`Cannot ${action}: ${store.name} is not reachable (${state})`, details);
+        throw new UnreachableError(
+          `Cannot ${action}: ${store.name} is not reachable (${state})`,
+          details,
+        );
       const message = `Cannot ${action}: ${store.name} answers ${state}`;
       if (refusal.isRetryable) throw new RetryableError(message, details);
       throw new PermanentError(`${message}; ${store.advice}`, details);
@@ -82,7 +95,10 @@ export function keepIn(store: Store): ResumeState {
     set: async (key, value, ttlMs) => {
       const text: string | undefined = JSON.stringify(value);
       if (text === undefined || text.length > VALUE_CHARS_MAX) {
-        const state = text === undefined ? 'JSON cannot hold it' : `${text.length} characters are too many`;
+        const state =
+          text === undefined
+            ? 'JSON cannot hold it'
+            : `${text.length} characters are too many`;
         const message = `Cannot remember ${key}: ${state}; give at most ${VALUE_CHARS_MAX} characters of JSON`;
         throw new PermanentError(message, { code: 'STATE_VALUE', meta: { key } });
       }
@@ -109,8 +125,12 @@ export function tolerateOutages(
   nowMs = () => performance.now(),
 ): ResumeState {
   let awaySinceMs: number | undefined;
-  let [askAgainAtMs, nextAloneMs] = [0, 0];
-  const ask = async <Answer>(call: () => Promise<Answer>, instead: () => Answer): Promise<Answer> => {
+  let askAgainAtMs = 0;
+  let nextAloneMs = 0;
+  const ask = async <Answer>(
+    call: () => Promise<Answer>,
+    instead: () => Answer,
+  ): Promise<Answer> => {
     if (awaySinceMs !== undefined && nowMs() < askAgainAtMs) return instead();
     // In an outage one caller tries the store; the others do not wait for it.
     askAgainAtMs = nowMs() + ASK_AGAIN_MS;

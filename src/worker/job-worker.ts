@@ -12,7 +12,12 @@ import { loadSegmentsJob } from '../../jobs/load-segments.ts';
 import { nightlyJob } from '../../jobs/nightly.ts';
 import { syncListJob } from '../../jobs/sync-list.ts';
 import { verifyJob } from '../../jobs/verify.ts';
-import { keepSchedules, makeUpMissed, SCHEDULED, type Schedules } from '../runs/nightly/start-scheduled.ts';
+import {
+  keepSchedules,
+  makeUpMissed,
+  SCHEDULED,
+  type Schedules,
+} from '../runs/nightly/start-scheduled.ts';
 import { QUEUE_NAMES, type QueueName } from '../queue/backend.ts';
 import type { Queues } from '../queue/queues.ts';
 import { WORKER_SILENT_MS, type WorkerRegistry } from './store/worker-registry.ts';
@@ -27,12 +32,27 @@ const CANARY_MS = 10_000;
 /** Every worker sends canaries and any of them may take one: a long silence is not bad luck. */
 const QUIET_MAX_MS = 120_000;
 /** Both lists at once, one nightly run at a time. Exports wait for their leases anyway. */
-const CONCURRENCY: Readonly<Record<QueueName, number>> = { sync: 2, export: 1, load: 1, nightly: 1 };
+const CONCURRENCY: Readonly<Record<QueueName, number>> = {
+  sync: 2,
+  export: 1,
+  load: 1,
+  nightly: 1,
+};
 
-const JOBS = [syncListJob, exportPartyJob, loadSegmentsJob, nightlyJob, verifyJob] as const;
+const JOBS = [
+  syncListJob,
+  exportPartyJob,
+  loadSegmentsJob,
+  nightlyJob,
+  verifyJob,
+] as const;
 
 /** @throws PermanentError `JOB_UNKNOWN` or `JOB_PAYLOAD` where another version put it into the queue */
-export async function handleJob(job: WorkedJob, deps: JobDeps, signal: AbortSignal): Promise<void> {
+export async function handleJob(
+  job: WorkedJob,
+  deps: JobDeps,
+  signal: AbortSignal,
+): Promise<void> {
   const definition = JOBS.find(({ name }) => name === job.name);
   if (definition === undefined) {
     const message = `Cannot work job ${job.id}: this version knows no job named ${job.name}`;
@@ -74,7 +94,8 @@ export class JobWorker implements AsyncDisposable {
     const { queues, jobs } = this.#options;
     for (const queue of names) {
       // One more than ask at once: while a large ledger is divided or published, a small one is asked for.
-      const concurrency = queue === 'export' ? jobs.sourceExportConcurrency + 1 : CONCURRENCY[queue];
+      const concurrency =
+        queue === 'export' ? jobs.sourceExportConcurrency + 1 : CONCURRENCY[queue];
       queues.work(queue, concurrency, (job, signal) => handleJob(job, jobs, signal));
     }
   }
@@ -87,26 +108,36 @@ export class JobWorker implements AsyncDisposable {
     this.#isRegistered = true;
     await reconcileRuns(jobs);
     const makeUp = async () => {
-      for (const one of Object.values(SCHEDULED)) await makeUpMissed(one, schedules, jobs);
+      for (const one of Object.values(SCHEDULED))
+        await makeUpMissed(one, schedules, jobs);
     };
     this.#every(BEAT_MS, 'Worker could not be renewed', () => this.#beat());
-    this.#every(CANARY_MS, 'Canaries could not be sent', () => queues.sendCanaries(this.#workerId));
+    this.#every(CANARY_MS, 'Canaries could not be sent', () =>
+      queues.sendCanaries(this.#workerId),
+    );
     await keepSchedules(this.#options);
-    this.#every(SCHEDULE_CHECK_MS, 'The schedules could not be put back', () => keepSchedules(this.#options));
+    this.#every(SCHEDULE_CHECK_MS, 'The schedules could not be put back', () =>
+      keepSchedules(this.#options),
+    );
     this.#every(SCHEDULE_CHECK_MS, 'The schedule could not be checked', makeUp);
     this.#every(RECONCILE_MS, 'Notices could not be sent', () => sendNotices(jobs));
     this.#every(FORGET_MS, 'Old runs could not be forgotten', async () => {
       const forgotten = await forgetHistory(jobs.db, historyRetention);
-      if (forgotten.runs + forgotten.nightlyLists > 0) jobs.log.info({ ...forgotten }, 'Old runs forgotten');
+      if (forgotten.runs + forgotten.nightlyLists > 0)
+        jobs.log.info({ ...forgotten }, 'Old runs forgotten');
     });
     this.#every(RECONCILE_MS, 'Runs could not be reconciled', () => reconcileRuns(jobs));
   }
 
   /** Whether jobs are taken here: on each queue one is being worked, or was lately. */
-  health(): { readonly isHealthy: boolean; readonly queues: ReturnType<Queues['pulses']> } {
+  health(): {
+    readonly isHealthy: boolean;
+    readonly queues: ReturnType<Queues['pulses']>;
+  } {
     const queues = this.#options.queues.pulses();
     const isHealthy =
-      queues.length > 0 && queues.every((pulse) => pulse.activeJobs > 0 || pulse.quietMs < QUIET_MAX_MS);
+      queues.length > 0 &&
+      queues.every((pulse) => pulse.activeJobs > 0 || pulse.quietMs < QUIET_MAX_MS);
     return { isHealthy, queues };
   }
 
@@ -120,11 +151,16 @@ export class JobWorker implements AsyncDisposable {
   #beat() {
     const { workers, schedules, jobs } = this.#options;
     const about = { name: `${hostname()} ${process.pid}`, queues: QUEUE_NAMES };
-    return workers.beat(this.#workerId, { ...about, sourceUrl: jobs.source?.url, schedules });
+    return workers.beat(this.#workerId, {
+      ...about,
+      sourceUrl: jobs.source?.url,
+      schedules,
+    });
   }
 
   #every(intervalMs: number, complaint: string, work: () => Promise<void>): void {
-    const tell = (error: unknown) => this.#options.jobs.log.warn({ err: error }, complaint);
+    const tell = (error: unknown) =>
+      this.#options.jobs.log.warn({ err: error }, complaint);
     this.#timers.push(setInterval(() => void work().catch(tell), intervalMs));
   }
 }

@@ -31,7 +31,9 @@ const PROBE_TIMEOUT_MS = 3_000;
 /** However many scrape, stores and the mirror are asked this often. */
 const ASKED_MAX_AGE_MS = 5_000;
 /** Gauges under names of counters; the same numbers stand in `nodejs_active_handles` and the like, by type. */
-const MISNAMED = ['resources', 'handles', 'requests'].map((what) => `nodejs_active_${what}_total`);
+const MISNAMED = ['resources', 'handles', 'requests'].map(
+  (what) => `nodejs_active_${what}_total`,
+);
 
 /** Told as Prometheus text to whoever scrapes it. */
 export class MetricsRegistry extends Registry {
@@ -39,15 +41,31 @@ export class MetricsRegistry extends Registry {
 
   /** `_total` is added to the name. */
   counter(name: string, help: string, ...labelNames: string[]): Counter {
-    return new Counter({ name: `${PREFIX}${name}_total`, help, labelNames, registers: [this] });
+    return new Counter({
+      name: `${PREFIX}${name}_total`,
+      help,
+      labelNames,
+      registers: [this],
+    });
   }
 
   gauge(name: string, help: string, ...labelNames: string[]): Gauge {
     return new Gauge({ name: `${PREFIX}${name}`, help, labelNames, registers: [this] });
   }
 
-  histogram(name: string, help: string, buckets: number[], ...labelNames: string[]): Histogram {
-    return new Histogram({ name: `${PREFIX}${name}`, help, buckets, labelNames, registers: [this] });
+  histogram(
+    name: string,
+    help: string,
+    buckets: number[],
+    ...labelNames: string[]
+  ): Histogram {
+    return new Histogram({
+      name: `${PREFIX}${name}`,
+      help,
+      buckets,
+      labelNames,
+      registers: [this],
+    });
   }
 
   /** @param update brings up to date what is only known when it is asked for; never fails */
@@ -64,22 +82,66 @@ export class MetricsRegistry extends Registry {
 /** What the source was asked, what jobs and runs came to. */
 export class WorkMetrics extends MetricsRegistry implements SourceObserver {
   readonly #requests = this.counter('source_requests', ASKED, 'route', 'status');
-  readonly #retries = this.counter('source_retries', 'Requests that were sent again', 'route');
-  readonly #bytes = this.counter('source_received_bytes', 'Bodies of the source, over the wire', 'route');
-  readonly #waits = this.counter('source_waits', 'Waits before a request to the source', 'route', 'reason');
-  readonly #waited = this.counter('source_wait_seconds', 'The same, in seconds', 'route', 'reason');
-  readonly #requestSeconds = this.histogram('source_request_seconds', ASKED, REQUEST_SECONDS, 'route');
-  readonly #jobs = this.counter('jobs', 'Deliveries of jobs that were worked', 'queue', 'outcome');
-  readonly #jobSeconds = this.histogram('job_seconds', 'Deliveries of jobs', JOB_SECONDS, 'queue');
-  readonly #runs = this.counter('runs', 'Runs that ended in this process', 'kind', 'verdict');
+  readonly #retries = this.counter(
+    'source_retries',
+    'Requests that were sent again',
+    'route',
+  );
+  readonly #bytes = this.counter(
+    'source_received_bytes',
+    'Bodies of the source, over the wire',
+    'route',
+  );
+  readonly #waits = this.counter(
+    'source_waits',
+    'Waits before a request to the source',
+    'route',
+    'reason',
+  );
+  readonly #waited = this.counter(
+    'source_wait_seconds',
+    'The same, in seconds',
+    'route',
+    'reason',
+  );
+  readonly #requestSeconds = this.histogram(
+    'source_request_seconds',
+    ASKED,
+    REQUEST_SECONDS,
+    'route',
+  );
+  readonly #jobs = this.counter(
+    'jobs',
+    'Deliveries of jobs that were worked',
+    'queue',
+    'outcome',
+  );
+  readonly #jobSeconds = this.histogram(
+    'job_seconds',
+    'Deliveries of jobs',
+    JOB_SECONDS,
+    'queue',
+  );
+  readonly #runs = this.counter(
+    'runs',
+    'Runs that ended in this process',
+    'kind',
+    'verdict',
+  );
   readonly #runSeconds = this.histogram(
     'run_duration_seconds',
     'Runs, waiting included',
     RUN_SECONDS,
     'kind',
   );
-  readonly #notifyFailures = this.counter('notify_failures', 'Reports that NOTIFY_URL did not take');
-  readonly #tasks = new Map<string, { line: ProgressLine; rate: RateMeter; atMs: number }>();
+  readonly #notifyFailures = this.counter(
+    'notify_failures',
+    'Reports that NOTIFY_URL did not take',
+  );
+  readonly #tasks = new Map<
+    string,
+    { line: ProgressLine; rate: RateMeter; atMs: number }
+  >();
 
   constructor() {
     super();
@@ -87,11 +149,13 @@ export class WorkMetrics extends MetricsRegistry implements SourceObserver {
     for (const route of ['parties', 'checkpoints', 'export']) {
       for (const counter of [this.#retries, this.#bytes]) counter.inc({ route }, 0);
       for (const reason of ['rate', 'ban', 'retry'])
-        for (const counter of [this.#waits, this.#waited]) counter.inc({ route, reason }, 0);
+        for (const counter of [this.#waits, this.#waited])
+          counter.inc({ route, reason }, 0);
     }
     for (const queue of QUEUE_NAMES)
       for (const outcome of ['done', 'failed']) this.#jobs.inc({ queue, outcome }, 0);
-    for (const kind of RUN_KINDS) for (const verdict of VERDICTS) this.#runs.inc({ kind, verdict }, 0);
+    for (const kind of RUN_KINDS)
+      for (const verdict of VERDICTS) this.#runs.inc({ kind, verdict }, 0);
     this.#showTasks();
   }
 
@@ -131,8 +195,16 @@ export class WorkMetrics extends MetricsRegistry implements SourceObserver {
 
   #showTasks(): void {
     const labels = ['task', 'unit'];
-    const finished = this.gauge('progress_done', 'What a task in work has done', ...labels);
-    const expected = this.gauge('progress_expected', 'What it has to do, where that is known', ...labels);
+    const finished = this.gauge(
+      'progress_done',
+      'What a task in work has done',
+      ...labels,
+    );
+    const expected = this.gauge(
+      'progress_expected',
+      'What it has to do, where that is known',
+      ...labels,
+    );
     const perSecond = this.gauge('progress_per_second', 'Its present rate', ...labels);
     this.beforeRead(() => {
       for (const gauge of [finished, expected, perSecond]) gauge.reset();
@@ -175,7 +247,11 @@ export async function isAnswered(
   onFailure: (error: unknown) => void,
 ): Promise<boolean> {
   try {
-    await within(PROBE_TIMEOUT_MS, ask, () => new Error(`no answer within ${PROBE_TIMEOUT_MS} ms`));
+    await within(
+      PROBE_TIMEOUT_MS,
+      ask,
+      () => new Error(`no answer within ${PROBE_TIMEOUT_MS} ms`),
+    );
     return true;
   } catch (error) {
     onFailure(error);
@@ -184,7 +260,10 @@ export async function isAnswered(
 }
 
 /** What is away leaves the values of the others. */
-export function addReadMetrics(registry: MetricsRegistry, deps: ReadMetricsDeps): MetricsRegistry {
+export function addReadMetrics(
+  registry: MetricsRegistry,
+  deps: ReadMetricsDeps,
+): MetricsRegistry {
   type Ask = (signal: AbortSignal) => Promise<unknown>;
   const isMeasured = ([what, measure]: readonly [what: string, measure: Ask]) =>
     isAnswered(measure, (error) => deps.log.debug({ err: error, what }, 'Not measured'));
@@ -205,7 +284,10 @@ export function addReadMetrics(registry: MetricsRegistry, deps: ReadMetricsDeps)
     disk: addProcess(registry, deps),
   };
   const askAll = () =>
-    Promise.all([...deps.probes.map(measureStore), ...Object.entries(measures).map(isMeasured)]);
+    Promise.all([
+      ...deps.probes.map(measureStore),
+      ...Object.entries(measures).map(isMeasured),
+    ]);
   registry.beforeRead(sharedLoad(askAll, ASKED_MAX_AGE_MS));
   return registry;
 }
@@ -217,7 +299,11 @@ function addQueues(registry: MetricsRegistry, { queues }: ReadMetricsDeps) {
   const active = gauge('worker_active_jobs', 'Jobs in work in this process');
   const quiet = gauge('worker_quiet_seconds', 'Since a job or canary was taken here');
   const rebuilds = gauge('worker_rebuilds', 'Workers replaced since the start');
-  const total = registry.counter('worker_rebuilds', 'Workers replaced because they took nothing', 'queue');
+  const total = registry.counter(
+    'worker_rebuilds',
+    'Workers replaced because they took nothing',
+    'queue',
+  );
   registry.beforeRead(() => {
     total.reset();
     for (const { queue, ...pulse } of queues.pulses()) {
@@ -238,9 +324,18 @@ function addQueues(registry: MetricsRegistry, { queues }: ReadMetricsDeps) {
 function addRuns(registry: MetricsRegistry, { readRuns, nextMs }: ReadMetricsDeps) {
   const gauge = (name: string, help: string) => registry.gauge(name, help, 'kind');
   const lastSeconds = gauge('run_last_duration_seconds', 'How long the last run took');
-  const lastComplete = gauge('last_success_timestamp_seconds', 'When a run last ended complete, since 1970');
-  const next = gauge('next_scheduled_timestamp_seconds', 'When the next run is scheduled, since 1970');
-  const knownGaps = registry.gauge('known_gaps', 'Gaps of the lists that the source itself has');
+  const lastComplete = gauge(
+    'last_success_timestamp_seconds',
+    'When a run last ended complete, since 1970',
+  );
+  const next = gauge(
+    'next_scheduled_timestamp_seconds',
+    'When the next run is scheduled, since 1970',
+  );
+  const knownGaps = registry.gauge(
+    'known_gaps',
+    'Gaps of the lists that the source itself has',
+  );
   return async () => {
     next.set({ kind: 'nightly' }, nextMs() / 1_000);
     const { kinds, gaps } = await readRuns();

@@ -9,7 +9,13 @@ import { MetricsRegistry } from '../../src/worker/metrics.ts';
 import { openStatusSource } from '../../src/app/base.ts';
 import { readConfig } from '../../src/config/environment.ts';
 import type { LakeQueries } from '../../src/api/console/lake-queries.ts';
-import type { ApiDeps, ConsoleParts, MirrorFacts, StatusStore, Upkeep } from '../../src/api/http/ports.ts';
+import type {
+  ApiDeps,
+  ConsoleParts,
+  MirrorFacts,
+  StatusStore,
+  Upkeep,
+} from '../../src/api/http/ports.ts';
 import type { JobDeps } from '../../src/runs/job.ts';
 import { freshDatabase } from '../support/database.ts';
 
@@ -71,7 +77,12 @@ export async function apiWithoutDatabase(
   parts: Partial<ApiDeps> & TestSettings & Pick<ApiOptions, 'timeouts'>,
 ): Promise<FastifyInstance> {
   const { token, readToken, hosts, timeouts, answers, ...deps } = parts;
-  const access = { apiToken: token, apiReadToken: readToken, apiHosts: hosts, apiHost: '127.0.0.1' };
+  const access = {
+    apiToken: token,
+    apiReadToken: readToken,
+    apiHosts: hosts,
+    apiHost: '127.0.0.1',
+  };
   return buildServer(
     {
       rows: answering({ ...EMPTY, ...sessionsInMemory(), ...answers }),
@@ -155,7 +166,12 @@ function unused(): never {
 }
 
 /** A mirror without a lake. */
-export const NO_LAKE: LakeQueries = { tables: async () => [], questions: [], ask: unused, file: unused };
+export const NO_LAKE: LakeQueries = {
+  tables: async () => [],
+  questions: [],
+  ask: unused,
+  file: unused,
+};
 
 /** Nothing waits, and nothing is known of the disk. */
 export const CALM: Upkeep = {

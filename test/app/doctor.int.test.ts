@@ -14,7 +14,9 @@ import { openFreshDatabase } from '../support/database.ts';
 const dir = await mkdtemp(join(tmpdir(), 'ledger-mirror doctor '));
 afterAll(() => rm(dir, { recursive: true, force: true }));
 
-async function findings(env: Readonly<Record<string, string>>): Promise<ReadonlyMap<string, Finding>> {
+async function findings(
+  env: Readonly<Record<string, string>>,
+): Promise<ReadonlyMap<string, Finding>> {
   const config = readConfig({ env: { DATA_DIR: join(dir, 'data'), ...env }, cwd: dir });
   const signal = new AbortController().signal;
   const found = await examine({ config, log: createLog('silent'), signal });
@@ -37,12 +39,19 @@ test('doctor finds no problem with a source whose blocks are recent', async () =
 
 test('doctor reports a source that refuses connections once, with its cause, beside the parts that are well', async () => {
   await using database = await openFreshDatabase();
-  const found = await findings({ DATABASE_URL: database.url, SOURCE_URL: 'http://127.0.0.1:9/' });
+  const found = await findings({
+    DATABASE_URL: database.url,
+    SOURCE_URL: 'http://127.0.0.1:9/',
+  });
   expect(found.get('source')).toMatchObject({
     state: 'wrong',
-    detail: expect.stringMatching(/ECONNREFUSED 127\.0\.0\.1:9; check SOURCE_URL/) as string,
+    detail: expect.stringMatching(
+      /ECONNREFUSED 127\.0\.0\.1:9; check SOURCE_URL/,
+    ) as string,
   });
-  const others = ['database', 'object store', 'clock'].map((what) => found.get(what)?.state);
+  const others = ['database', 'object store', 'clock'].map(
+    (what) => found.get(what)?.state,
+  );
   expect(others).toEqual(['ok', 'ok', 'ok']);
 });
 
@@ -59,7 +68,9 @@ test('doctor reports a source whose blocks are old', async () => {
 test('doctor tells a database user without the right to create what to grant', async () => {
   await using database = await openFreshDatabase();
   const role = `test_${randomBytes(6).toString('hex')}`;
-  await database.pool.query(`create role ${role} login password 'test' in role pg_read_all_data`);
+  await database.pool.query(
+    `create role ${role} login password 'test' in role pg_read_all_data`,
+  );
   try {
     const url = new URL(database.url);
     url.username = role;
@@ -67,7 +78,9 @@ test('doctor tells a database user without the right to create what to grant', a
     const found = await findings({ DATABASE_URL: url.href });
     expect(found.get('database and queues')).toMatchObject({
       state: 'wrong',
-      detail: expect.stringContaining(`grant create on database "${url.pathname.slice(1)}" to "${role}"`),
+      detail: expect.stringContaining(
+        `grant create on database "${url.pathname.slice(1)}" to "${role}"`,
+      ),
     });
   } finally {
     await database.pool.query(`drop owned by ${role}; drop role ${role}`);
@@ -76,12 +89,19 @@ test('doctor tells a database user without the right to create what to grant', a
 
 test('doctor names a service that is away with its setting, without waiting for it', async () => {
   await using database = await openFreshDatabase();
-  const noDatabase = await findings({ DATABASE_URL: 'postgres://someone:hidden@127.0.0.1:1/mirror' });
+  const noDatabase = await findings({
+    DATABASE_URL: 'postgres://someone:hidden@127.0.0.1:1/mirror',
+  });
   expect(noDatabase.get('database and queues')).toMatchObject({
     state: 'wrong',
-    detail: expect.stringMatching(/^Cannot reach the database at 127\.0\.0\.1:1; check DATABASE_URL/),
+    detail: expect.stringMatching(
+      /^Cannot reach the database at 127\.0\.0\.1:1; check DATABASE_URL/,
+    ),
   });
-  const noRedis = await findings({ DATABASE_URL: database.url, REDIS_URL: 'redis://127.0.0.1:1' });
+  const noRedis = await findings({
+    DATABASE_URL: database.url,
+    REDIS_URL: 'redis://127.0.0.1:1',
+  });
   expect(noRedis.get('database and queues')?.detail).toMatch(
     /^Cannot reach Redis at 127\.0\.0\.1:1: ECONNREFUSED; check REDIS_URL/,
   );
@@ -92,13 +112,19 @@ test('doctor names a service that is away with its setting, without waiting for 
     AWS_ACCESS_KEY_ID: 'test',
     AWS_SECRET_ACCESS_KEY: 'test',
   });
-  expect(noStore.get('object store')?.detail).toMatch(/ECONNREFUSED.*cannot be reached; check its endpoint/);
+  expect(noStore.get('object store')?.detail).toMatch(
+    /ECONNREFUSED.*cannot be reached; check its endpoint/,
+  );
 });
 
 test('doctor reports a read-only database in one line', async () => {
   await using database = await openFreshDatabase();
-  const { rows } = await database.pool.query<{ name: string }>('select current_database() as name');
-  await database.pool.query(`alter database "${rows[0]?.name}" set default_transaction_read_only = on`);
+  const { rows } = await database.pool.query<{ name: string }>(
+    'select current_database() as name',
+  );
+  await database.pool.query(
+    `alter database "${rows[0]?.name}" set default_transaction_read_only = on`,
+  );
   const found = await findings({ DATABASE_URL: database.url });
   expect(found.get('database and queues')).toMatchObject({
     state: 'wrong',

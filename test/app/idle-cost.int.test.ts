@@ -43,21 +43,40 @@ async function night({ app }: RealApp): Promise<Run> {
 }
 
 function timesOf(pattern: RegExp, texts: ReadonlyMap<string, number>): number {
-  return [...texts].reduce((sum, [text, times]) => (pattern.test(text) ? sum + times : sum), 0);
+  return [...texts].reduce(
+    (sum, [text, times]) => (pattern.test(text) ? sum + times : sum),
+    0,
+  );
 }
 
 /** Of a first night, and of a second one. */
-async function cost(env: Env, count: number): Promise<{ statements: number; transactions: number }[]> {
-  await using real = await startRealApp({ ...env, SOURCE_URL: sandbox.url, NIGHTLY_PARTIES: parties(count) });
+async function cost(
+  env: Env,
+  count: number,
+): Promise<{ statements: number; transactions: number }[]> {
+  await using real = await startRealApp({
+    ...env,
+    SOURCE_URL: sandbox.url,
+    NIGHTLY_PARTIES: parties(count),
+  });
   const costs = [];
   for (const _ of ['first', 'second']) {
     using counted = countStatements();
     const run = await night(real);
-    expect([run.verdict, run.evidence['exports']]).toMatchObject(['complete', { parties: count, failed: 0 }]);
+    expect([run.verdict, run.evidence['exports']]).toMatchObject([
+      'complete',
+      { parties: count, failed: 0 },
+    ]);
     const { texts } = counted;
     const polls = POLLS.map((poll) => ({ ...poll, times: timesOf(poll.text, texts) }));
-    const statements = polls.reduce((left, poll) => left - poll.times * poll.statements, counted.statements);
-    const transactions = polls.reduce((left, poll) => left - poll.times, counted.transactions);
+    const statements = polls.reduce(
+      (left, poll) => left - poll.times * poll.statements,
+      counted.statements,
+    );
+    const transactions = polls.reduce(
+      (left, poll) => left - poll.times,
+      counted.transactions,
+    );
     costs.push({ statements, transactions });
     if (process.env['SHOW'] !== undefined)
       process.stdout.write(
@@ -82,7 +101,9 @@ describe('a party without new entries', () => {
         const before = small[index];
         const each = (now: number, then = 0): number => (now - then) / (LARGE - SMALL);
         expect(each(statements, before?.statements)).toBeLessThanOrEqual(STATEMENTS_MAX);
-        expect(each(transactions, before?.transactions)).toBeLessThanOrEqual(TRANSACTIONS_MAX);
+        expect(each(transactions, before?.transactions)).toBeLessThanOrEqual(
+          TRANSACTIONS_MAX,
+        );
       }
     },
     4 * NIGHT_MS,

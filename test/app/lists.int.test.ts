@@ -9,7 +9,11 @@ import { checkpointKey } from '../list-sync/plain-source/rows.ts';
 import { freshRedis } from '../support/servers/redis.ts';
 import { waitFor } from '../support/wait-for.ts';
 import { type RealApp, startRealApp } from './real-app.ts';
-import { presentCheckpoints, presentParties, recordedSourceUrl } from '../support/mirror-state.ts';
+import {
+  presentCheckpoints,
+  presentParties,
+  recordedSourceUrl,
+} from '../support/mirror-state.ts';
 
 const redis = await freshRedis();
 const BACKENDS = [
@@ -24,11 +28,18 @@ const FULL = HONEST_DIALECTS.filter(({ verdicts }) =>
 /** Every twentieth: cursors, ties, clamps, envelopes and ids of each kind. */
 const SOME = FULL.filter((_, at) => at % 20 === 0).filter(
   // Above the last height there is none to grow to.
-  ({ name, make }) => make().dialect.growth === undefined && !name.startsWith('heights-to-the-last'),
+  ({ name, make }) =>
+    make().dialect.growth === undefined && !name.startsWith('heights-to-the-last'),
 );
 
-async function ended({ app }: RealApp, asked: Pick<Run, 'kind' | 'subject'>): Promise<Run> {
-  const run = await app.jobs.runs.create({ ...asked, params: { test: crypto.randomUUID() } });
+async function ended(
+  { app }: RealApp,
+  asked: Pick<Run, 'kind' | 'subject'>,
+): Promise<Run> {
+  const run = await app.jobs.runs.create({
+    ...asked,
+    params: { test: crypto.randomUUID() },
+  });
   await enqueueRun(run, app.jobs);
   return waitFor(
     async () => {
@@ -39,9 +50,14 @@ async function ended({ app }: RealApp, asked: Pick<Run, 'kind' | 'subject'>): Pr
   );
 }
 
-async function held({ app }: RealApp): Promise<{ parties: string[]; checkpoints: string[] }> {
+async function held({
+  app,
+}: RealApp): Promise<{ parties: string[]; checkpoints: string[] }> {
   const { pool } = app.warehouse;
-  return { parties: await presentParties(pool), checkpoints: await presentCheckpoints(pool) };
+  return {
+    parties: await presentParties(pool),
+    checkpoints: await presentCheckpoints(pool),
+  };
 }
 
 describe.each(BACKENDS)('with queues in %s', (_, env) => {
@@ -56,12 +72,17 @@ describe.each(BACKENDS)('with queues in %s', (_, env) => {
           SOURCE_URL: plain.url,
           SOURCE_PAGE_SIZE: `${pageSize}`,
         });
-        const hex = (id: string): string => (/^[0-9a-f]{64}$/i.test(id) ? id.toLowerCase() : id);
+        const hex = (id: string): string =>
+          /^[0-9a-f]{64}$/i.test(id) ? id.toLowerCase() : id;
         for (const round of [1, 2]) {
           if (round === 2) plain.append(honest.maker.make(5, 5));
           for (const subject of ['parties', 'checkpoints']) {
             const { verdict, evidence } = await ended(mirror, { kind: 'sync', subject });
-            expect([round, subject, verdict === 'complete' ? [] : evidence]).toEqual([round, subject, []]);
+            expect([round, subject, verdict === 'complete' ? [] : evidence]).toEqual([
+              round,
+              subject,
+              [],
+            ]);
           }
           expect(await held(mirror)).toEqual({
             parties: plain.truth.parties.map(hex).toSorted(),
@@ -83,7 +104,9 @@ describe.each(BACKENDS)('with queues in %s', (_, env) => {
     expect(await recordedSourceUrl(pool)).toBe(`${sandbox.url}/`);
     const counted = 'ledger_mirror_runs_total{kind="sync",verdict="complete"} 1';
     await waitFor(
-      async () => (await (await fetch(`${mirror.url}/metrics`)).text()).includes(counted) || undefined,
+      async () =>
+        (await (await fetch(`${mirror.url}/metrics`)).text()).includes(counted) ||
+        undefined,
       {
         what: 'the run to be counted',
       },
@@ -100,8 +123,14 @@ describe.each(BACKENDS)('with queues in %s', (_, env) => {
     await using mirror = await startRealApp({ ...env, SOURCE_URL: sandbox.url });
     const nights: unknown[] = [];
     const night = async (): Promise<void> => {
-      const { verdict, evidence } = await ended(mirror, { kind: 'nightly', subject: 'now' });
-      const { lists, covers, exports } = evidence as Record<string, Record<string, unknown>>;
+      const { verdict, evidence } = await ended(mirror, {
+        kind: 'nightly',
+        subject: 'now',
+      });
+      const { lists, covers, exports } = evidence as Record<
+        string,
+        Record<string, unknown>
+      >;
       const checkpoints = lists?.['checkpoints'] as {
         verdict: string;
         error?: { message: string };
@@ -125,7 +154,9 @@ describe.each(BACKENDS)('with queues in %s', (_, env) => {
       { status: 500, body: '{"code":13,"message":"Internal error","details":[]}' },
     ];
     for (const answer of answers) {
-      sandbox.faults.add(({ route }) => (route === 'checkpoints' ? { answer } : undefined));
+      sandbox.faults.add(({ route }) =>
+        route === 'checkpoints' ? { answer } : undefined,
+      );
       await night();
     }
     await night();
@@ -139,7 +170,11 @@ describe.each(BACKENDS)('with queues in %s', (_, env) => {
         checkpoints: { verdict: 'failed', error: { code: 'SOURCE_ABSENT' } },
         isWhole: true,
       },
-      { verdict: 'incomplete', checkpoints: { error: { code: 'SOURCE_STATUS' } }, isWhole: true },
+      {
+        verdict: 'incomplete',
+        checkpoints: { error: { code: 'SOURCE_STATUS' } },
+        isWhole: true,
+      },
       { verdict: 'complete', checkpoints: { verdict: 'complete' }, isWhole: true },
       { verdict: 'suspicious', checkpoints: { verdict: 'suspicious' }, isWhole: true },
     ]);

@@ -11,24 +11,40 @@ import { startRealApp } from './real-app.ts';
 const TOKEN = 'a-token-for-the-metrics';
 const STORES = ['database', 'queues', 'objects'];
 const headers = { authorization: `Bearer ${TOKEN}`, 'content-type': 'application/json' };
-const sandbox = await startSandbox({ parties: 3, entriesMean: 200, rateLimit: 'none', seed: 'metrics' });
+const sandbox = await startSandbox({
+  parties: 3,
+  entriesMean: 200,
+  rateLimit: 'none',
+  seed: 'metrics',
+});
 const mirror = await startRealApp({ SOURCE_URL: sandbox.url, API_TOKEN: TOKEN });
 afterAll(async () => {
   await mirror[Symbol.asyncDispose]();
   await sandbox.stop();
 });
 
-const documentation = await readFile(new URL('../../docs/metrics.md', import.meta.url), 'utf8');
+const documentation = await readFile(
+  new URL('../../docs/metrics.md', import.meta.url),
+  'utf8',
+);
 
 function documented(...parts: readonly string[]): ReadonlySet<string> {
-  const rows = documentation.matchAll(/^\| `(ledger_mirror_\w+)` \| (\w+) \|.*\| (\w+) \|$/gm);
+  const rows = documentation.matchAll(
+    /^\| `(ledger_mirror_\w+)` \| (\w+) \|.*\| (\w+) \|$/gm,
+  );
   return new Set(
-    [...rows].flatMap(([, name, type, part]) => (parts.includes(part ?? '') ? [`${name} ${type}`] : [])),
+    [...rows].flatMap(([, name, type, part]) =>
+      parts.includes(part ?? '') ? [`${name} ${type}`] : [],
+    ),
   );
 }
 
 function served(text: string): ReadonlySet<string> {
-  return new Set([...text.matchAll(/^# TYPE (ledger_mirror_\w+ \w+)$/gm)].map(([, line]) => line ?? ''));
+  return new Set(
+    [...text.matchAll(/^# TYPE (ledger_mirror_\w+ \w+)$/gm)].map(
+      ([, line]) => line ?? '',
+    ),
+  );
 }
 
 /** One sample's value; undefined where there is no such line. */
@@ -43,14 +59,20 @@ async function metrics(): Promise<string> {
 
 async function exported(partyId: string | undefined): Promise<string> {
   const init = { method: 'POST', headers, body: JSON.stringify({ partyId }) };
-  const { id } = (await (await fetch(`${mirror.url}/mirror/exports`, init)).json()) as { id: string };
-  await waitFor(async () => (await mirror.app.jobs.runs.get(id))?.state === 'done', { what: 'the export' });
+  const { id } = (await (await fetch(`${mirror.url}/mirror/exports`, init)).json()) as {
+    id: string;
+  };
+  await waitFor(async () => (await mirror.app.jobs.runs.get(id))?.state === 'done', {
+    what: 'the export',
+  });
   return id;
 }
 
 describe('metrics', () => {
   it('are those that are documented, of the types that are documented', async () => {
-    expect(served(await metrics())).toEqual(documented('api', 'work', 'places', 'runs', 'process'));
+    expect(served(await metrics())).toEqual(
+      documented('api', 'work', 'places', 'runs', 'process'),
+    );
   });
 
   it('count requests, retries, jobs and progress, and name nobody', async () => {
@@ -65,31 +87,57 @@ describe('metrics', () => {
         const isOver =
           value(now, 'ledger_mirror_jobs_total{queue="export",outcome="done"}') === 1 &&
           value(now, 'ledger_mirror_queue_jobs{queue="export",state="active"}') === 0 &&
-          value(now, 'ledger_mirror_last_success_timestamp_seconds{kind="export"}') !== undefined &&
-          STORES.every((store) => value(now, `ledger_mirror_store_up{store="${store}"}`) === 1);
+          value(now, 'ledger_mirror_last_success_timestamp_seconds{kind="export"}') !==
+            undefined &&
+          STORES.every(
+            (store) => value(now, `ledger_mirror_store_up{store="${store}"}`) === 1,
+          );
         return isOver ? now : undefined;
       },
       { what: 'the job to be over, and every store to have answered' },
     );
     const route = 'route="export"';
-    expect(value(text, 'ledger_mirror_source_requests_total{route="parties",status="503"}')).toBe(1);
+    expect(
+      value(text, 'ledger_mirror_source_requests_total{route="parties",status="503"}'),
+    ).toBe(1);
     expect(value(text, 'ledger_mirror_source_retries_total{route="parties"}')).toBe(1);
-    expect(value(text, 'ledger_mirror_source_waits_total{route="parties",reason="retry"}')).toBe(1);
-    expect(value(text, `ledger_mirror_source_requests_total{${route},status="200"}`)).toBeGreaterThan(0);
-    expect(value(text, `ledger_mirror_source_received_bytes_total{${route}}`)).toBeGreaterThan(1_000);
-    expect(value(text, 'ledger_mirror_progress_done{task="exporting",unit="bytes"}')).toBeGreaterThan(0);
+    expect(
+      value(text, 'ledger_mirror_source_waits_total{route="parties",reason="retry"}'),
+    ).toBe(1);
+    expect(
+      value(text, `ledger_mirror_source_requests_total{${route},status="200"}`),
+    ).toBeGreaterThan(0);
+    expect(
+      value(text, `ledger_mirror_source_received_bytes_total{${route}}`),
+    ).toBeGreaterThan(1_000);
+    expect(
+      value(text, 'ledger_mirror_progress_done{task="exporting",unit="bytes"}'),
+    ).toBeGreaterThan(0);
     for (const store of STORES)
-      expect(value(text, `ledger_mirror_store_seconds_count{store="${store}"}`)).toBeGreaterThan(0);
-    expect(value(text, 'ledger_mirror_worker_quiet_seconds{queue="export"}')).toBeLessThan(60);
-    expect(value(text, 'ledger_mirror_runs_total{kind="export",verdict="complete"}')).toBe(1);
-    expect(value(text, 'ledger_mirror_runs_total{kind="nightly",verdict="failed"}')).toBe(0);
-    expect(value(text, 'ledger_mirror_last_success_timestamp_seconds{kind="export"}')).toBeGreaterThan(1.7e9);
-    expect(value(text, 'ledger_mirror_next_scheduled_timestamp_seconds{kind="nightly"}')).toBeGreaterThan(
-      Date.now() / 1_000 - 60,
+      expect(
+        value(text, `ledger_mirror_store_seconds_count{store="${store}"}`),
+      ).toBeGreaterThan(0);
+    expect(
+      value(text, 'ledger_mirror_worker_quiet_seconds{queue="export"}'),
+    ).toBeLessThan(60);
+    expect(
+      value(text, 'ledger_mirror_runs_total{kind="export",verdict="complete"}'),
+    ).toBe(1);
+    expect(value(text, 'ledger_mirror_runs_total{kind="nightly",verdict="failed"}')).toBe(
+      0,
     );
+    expect(
+      value(text, 'ledger_mirror_last_success_timestamp_seconds{kind="export"}'),
+    ).toBeGreaterThan(1.7e9);
+    expect(
+      value(text, 'ledger_mirror_next_scheduled_timestamp_seconds{kind="nightly"}'),
+    ).toBeGreaterThan(Date.now() / 1_000 - 60);
     expect(value(text, 'ledger_mirror_data_dir_free_bytes')).toBeGreaterThan(0);
-    expect(text).toMatch(/^ledger_mirror_build_info\{version="[\d.]+",node="24\.[\d.]+"\} 1$/m);
-    for (const secret of [first?.id ?? '', sandbox.url, TOKEN]) expect(text).not.toContain(secret);
+    expect(text).toMatch(
+      /^ledger_mirror_build_info\{version="[\d.]+",node="24\.[\d.]+"\} 1$/m,
+    );
+    for (const secret of [first?.id ?? '', sandbox.url, TOKEN])
+      expect(text).not.toContain(secret);
   });
 
   it('keep one series for all files of the console', async () => {
@@ -98,7 +146,10 @@ describe('metrics', () => {
     const text = await waitFor(
       async () => {
         const now = await metrics();
-        return (value(now, 'ledger_mirror_http_request_seconds_count{route="/assets/*"}') ?? 0) >= 3
+        return (value(
+          now,
+          'ledger_mirror_http_request_seconds_count{route="/assets/*"}',
+        ) ?? 0) >= 3
           ? now
           : undefined;
       },

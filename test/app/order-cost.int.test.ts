@@ -39,20 +39,25 @@ async function costOf(parties: number): Promise<{ statements: number; lists: num
   expect(await order(real, idle(0))).toBe('complete');
   store.calls.length = 0;
   using counted = countStatements();
-  for (let at = 0; at < ORDERS; at += 1) expect(await order(real, idle(at + 1))).toBe('complete');
+  for (let at = 0; at < ORDERS; at += 1)
+    expect(await order(real, idle(at + 1))).toBe('complete');
   const lists = store.calls.filter((call) => call.includes('list-type')).length;
   return { statements: counted.statements, lists };
 }
 
 it('an order needs as many statements among 1,000 parties as among 10, and lists the store once', async () => {
-  const [few, many] = [await costOf(10), await costOf(1_000)];
+  const few = await costOf(10);
+  const many = await costOf(1_000);
   expect([few.lists, many.lists]).toEqual([ORDERS, ORDERS]);
   // What the rate limit and the clock share among orders depends on how close together they come.
   expect(Math.abs(many.statements - few.statements)).toBeLessThan(ORDERS);
 });
 
 it('an order holds what was there when it was ordered, however shortly after another', async () => {
-  await using real = await startRealApp({ SOURCE_URL: sandbox.url }, { isWorking: false });
+  await using real = await startRealApp(
+    { SOURCE_URL: sandbox.url },
+    { isWorking: false },
+  );
   const closedTo = async (): Promise<number> => {
     const run = await real.app.jobs.runs.create({ kind: 'export', subject: idle(0) });
     await exportOnDemand(run, real.app.jobs, signal);

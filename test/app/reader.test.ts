@@ -22,19 +22,22 @@ function loaded(command: string): Set<string> {
   return new Set(JSON.parse(text) as string[]);
 }
 
-test.each(['status', 'runs'])('%s loads neither queues, source, stores, lake, schemas nor ids', (command) => {
-  const packages = loaded(command);
-  expect(packages).toContain('pg');
-  const heavy = [
-    'bullmq',
-    'ioredis',
-    'undici',
-    '@aws-sdk/client-s3',
-    '@duckdb/node-api',
-    'prom-client',
-    'fastify',
-    'zod',
-    'uuid',
-  ];
-  expect(heavy.filter((name) => packages.has(name))).toEqual([]);
-});
+test.each(['status', 'runs'])(
+  '%s loads neither queues, source, stores, lake, schemas nor ids',
+  (command) => {
+    const packages = loaded(command);
+    expect(packages).toContain('pg');
+    const heavy = [
+      'bullmq',
+      'ioredis',
+      'undici',
+      '@aws-sdk/client-s3',
+      '@duckdb/node-api',
+      'prom-client',
+      'fastify',
+      'zod',
+      'uuid',
+    ];
+    expect(heavy.filter((name) => packages.has(name))).toEqual([]);
+  },
+);

@@ -19,7 +19,10 @@ export type Env = Readonly<Record<string, string>>;
 /** @param env settings beside those of the stores; `REDIS_URL` puts the queues there */
 export async function startRealApp(
   env: Env,
-  { isWorking = true, sourceLimits }: { isWorking?: boolean; sourceLimits?: AppOptions['sourceLimits'] } = {},
+  {
+    isWorking = true,
+    sourceLimits,
+  }: { isWorking?: boolean; sourceLimits?: AppOptions['sourceLimits'] } = {},
 ): Promise<RealApp> {
   await using stack = new AsyncDisposableStack();
   const database = stack.use(await openFreshDatabase());
@@ -36,7 +39,9 @@ export async function startRealApp(
   const stop = new AbortController();
   stack.defer(() => stop.abort());
   const log = createLog(process.env['TEST_LOG'] === undefined ? 'silent' : 'debug');
-  const app = stack.use(await openApp({ config, log, signal: stop.signal, sourceLimits }));
+  const app = stack.use(
+    await openApp({ config, log, signal: stop.signal, sourceLimits }),
+  );
   if (isWorking) await app.jobWorker.startAndRegister();
   const { url } = stack.use(await startApi(app));
   const owned = stack.move();

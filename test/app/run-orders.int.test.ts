@@ -3,7 +3,12 @@ import { afterAll, describe, expect, it } from 'vitest';
 import { startSandbox } from '../support/sandbox.ts';
 import { startRealApp } from './real-app.ts';
 
-const sandbox = await startSandbox({ parties: 6, entriesMean: 40, rateLimit: 'none', seed: 'run orders' });
+const sandbox = await startSandbox({
+  parties: 6,
+  entriesMean: 40,
+  rateLimit: 'none',
+  seed: 'run orders',
+});
 const mirror = await startRealApp({ SOURCE_URL: sandbox.url });
 const idle = await startRealApp({ SOURCE_URL: sandbox.url }, { isWorking: false });
 afterAll(async () => {
@@ -23,7 +28,11 @@ async function post(body: object, key?: string, url = mirror.url): Promise<Answe
     'content-type': 'application/json',
     ...(key === undefined ? {} : { 'idempotency-key': key }),
   };
-  const response = await fetch(`${url}/mirror/runs`, { method: 'POST', headers, body: JSON.stringify(body) });
+  const response = await fetch(`${url}/mirror/runs`, {
+    method: 'POST',
+    headers,
+    body: JSON.stringify(body),
+  });
   const run = (await response.json()) as Answer['run'];
   return { status: response.status, location: response.headers.get('location'), run };
 }
@@ -46,7 +55,11 @@ describe('POST /mirror/runs', () => {
     [{ kind: 'verify', deep: true }, 'verify'],
   ])('%j is queued, worked and ends complete', async (body, kind) => {
     const { status, location, run } = await post(body);
-    expect([status, location, run['kind']]).toEqual([202, `/mirror/runs/${String(run['id'])}`, kind]);
+    expect([status, location, run['kind']]).toEqual([
+      202,
+      `/mirror/runs/${String(run['id'])}`,
+      kind,
+    ]);
     expect(await ended(run['id'])).toMatchObject({
       state: 'done',
       status: 'succeeded',
@@ -58,7 +71,9 @@ describe('POST /mirror/runs', () => {
 
   it('twenty at once with one key are one run, also after it has ended', async () => {
     const key = crypto.randomUUID();
-    const answers = await Promise.all(Array.from({ length: 20 }, () => post({ kind: 'load' }, key)));
+    const answers = await Promise.all(
+      Array.from({ length: 20 }, () => post({ kind: 'load' }, key)),
+    );
     expect(new Set(answers.map(({ run }) => run['id'])).size).toBe(1);
     expect(answers.filter(({ status }) => status === 202)).toHaveLength(1);
     expect(answers.filter(({ status }) => status === 200)).toHaveLength(19);
@@ -126,12 +141,21 @@ describe('a run that was ordered', () => {
   });
 
   it('is cancelled: 202 or 200 by whether it had begun, and 200 once it has ended', async () => {
-    const queued = await idle.app.jobs.runs.create({ kind: 'load', subject: 'warehouse and lake' });
+    const queued = await idle.app.jobs.runs.create({
+      kind: 'load',
+      subject: 'warehouse and lake',
+    });
     const cancel = (id: string): Promise<Response> =>
       fetch(`${idle.url}/mirror/runs/${id}`, { method: 'DELETE' });
     const first = await cancel(queued.runId);
-    expect([first.status, ((await first.json()) as Answer['run'])['status']]).toEqual([200, 'cancelled']);
-    const running = await idle.app.jobs.runs.create({ kind: 'load', subject: 'warehouse and lake' });
+    expect([first.status, ((await first.json()) as Answer['run'])['status']]).toEqual([
+      200,
+      'cancelled',
+    ]);
+    const running = await idle.app.jobs.runs.create({
+      kind: 'load',
+      subject: 'warehouse and lake',
+    });
     await idle.app.jobs.runs.start(running.runId);
     expect((await cancel(running.runId)).status).toBe(202);
     await idle.app.jobs.runs.markCancelled(running.runId);
@@ -143,7 +167,9 @@ describe('a run that was ordered', () => {
     const open = await idle.app.jobs.runs.create({ kind: 'verify', subject: 'sums' });
     const response = await fetch(`${idle.url}/mirror/runs/${open.runId}?wait=1`);
     expect(((await response.json()) as Answer['run'])['status']).toBe('queued');
-    expect((await fetch(`${idle.url}/mirror/runs/${open.runId}?wait=61`)).status).toBe(400);
+    expect((await fetch(`${idle.url}/mirror/runs/${open.runId}?wait=61`)).status).toBe(
+      400,
+    );
     await idle.app.jobs.runs.requestCancel(open.runId);
   });
 });

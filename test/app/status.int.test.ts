@@ -18,7 +18,12 @@ import {
   silenceRuns,
 } from '../support/mirror-arrange.ts';
 
-const sandbox = await startSandbox({ parties: 2, entriesMean: 5, rateLimit: 'none', seed: 'status' });
+const sandbox = await startSandbox({
+  parties: 2,
+  entriesMean: 5,
+  rateLimit: 'none',
+  seed: 'status',
+});
 const mirror = await startRealApp({ SOURCE_URL: sandbox.url }, { isWorking: false });
 /** The last scheduled time, half a year ago: in this year, or in the one before. */
 const now = new Date();
@@ -52,15 +57,30 @@ async function text(): Promise<string> {
 }
 
 async function mirrorStatus(): Promise<Readonly<Record<string, unknown>>> {
-  return (await status({ check: false }, context())).document as Readonly<Record<string, unknown>>;
+  return (await status({ check: false }, context())).document as Readonly<
+    Record<string, unknown>
+  >;
 }
 
 describe('the status', () => {
   it('reports a missed nightly run until another has begun', async () => {
-    expect(await mirrorStatus()).toMatchObject({ attention: [], work: { workers: 0, missedSlot: null } });
+    expect(await mirrorStatus()).toMatchObject({
+      attention: [],
+      work: { workers: 0, missedSlot: null },
+    });
     await setMirrorCreatedAt(pool, '2020-01-01');
-    const over = { subject: 'scheduled', state: 'done', verdict: 'complete', slot: 'an old one' };
-    await addRun(pool, { kind: 'nightly', ...over, queued_at: '2021-01-01', finished_at: '2021-01-01' });
+    const over = {
+      subject: 'scheduled',
+      state: 'done',
+      verdict: 'complete',
+      slot: 'an old one',
+    };
+    await addRun(pool, {
+      kind: 'nightly',
+      ...over,
+      queued_at: '2021-01-01',
+      finished_at: '2021-01-01',
+    });
     expect(await mirrorStatus()).toMatchObject({
       whole: false,
       work: { workers: 0, missedSlot: SCHEDULED_AT },
@@ -72,13 +92,18 @@ describe('the status', () => {
       ],
     });
     await addRun(pool, { kind: 'nightly', subject: 'now', state: 'running' });
-    expect(await mirrorStatus()).toMatchObject({ attention: [], work: { missedSlot: null } });
+    expect(await mirrorStatus()).toMatchObject({
+      attention: [],
+      work: { missedSlot: null },
+    });
   });
 
   it('is shown with the runs under way', async () => {
     const run = await mirror.app.jobs.runs.create({ kind: 'sync', subject: 'parties' });
     await mirror.app.jobs.runs.start(run.runId);
-    mirror.app.jobs.progress.report(run.runId, [{ label: 'from the oldest', done: '1234', unit: 'rows' }]);
+    mirror.app.jobs.progress.report(run.runId, [
+      { label: 'from the oldest', done: '1234', unit: 'rows' },
+    ]);
     await waitFor(async () => (await text()).includes('from the oldest: 1,234 rows'), {
       what: 'the progress',
     });
@@ -88,10 +113,19 @@ describe('the status', () => {
   });
 
   it('tells when the workers start the next nightly run, whatever SCHEDULE the asking process has', async () => {
-    await using working = await startRealApp({ SOURCE_URL: sandbox.url, SCHEDULE: '7 3 * * *' });
+    await using working = await startRealApp({
+      SOURCE_URL: sandbox.url,
+      SCHEDULE: '7 3 * * *',
+    });
     const { warehouse, config } = working.app;
-    const { work } = await openStatusSource(warehouse, { ...config, schedule: '0 12 * * *' }).facts();
-    expect(work).toMatchObject({ workers: 1, nextSlot: expect.stringContaining('T03:07:00') as string });
+    const { work } = await openStatusSource(warehouse, {
+      ...config,
+      schedule: '0 12 * * *',
+    }).facts();
+    expect(work).toMatchObject({
+      workers: 1,
+      nextSlot: expect.stringContaining('T03:07:00') as string,
+    });
   });
 
   it('tells a run whose process is gone from one that is under way', async () => {
@@ -106,7 +140,9 @@ describe('the status', () => {
     );
     expect(interrupted).not.toContain('Runs under way');
     await silenceRuns(pool, 0);
-    expect((await status({ check: false }, context())).text).toContain('Runs under way: 1');
+    expect((await status({ check: false }, context())).text).toContain(
+      'Runs under way: 1',
+    );
   });
 
   it('ends with 2 where the mirror is not complete, if it is asked to check that', async () => {

@@ -16,7 +16,9 @@ interface OtlpSpan {
 
 interface OtlpRequest {
   readonly resourceSpans?: readonly {
-    readonly resource: { readonly attributes: readonly { readonly key: string; readonly value: object }[] };
+    readonly resource: {
+      readonly attributes: readonly { readonly key: string; readonly value: object }[];
+    };
     readonly scopeSpans: readonly { readonly spans: readonly OtlpSpan[] }[];
   }[];
 }
@@ -24,9 +26,18 @@ interface OtlpRequest {
 it('traces follow a job from its queue to its worker, and the last are sent when the process ends', async () => {
   await using stack = new AsyncDisposableStack();
   const sandbox = stack.use(
-    await startSandbox({ parties: 2, entriesMean: 10, rateLimit: 'none', seed: 'traces' }),
+    await startSandbox({
+      parties: 2,
+      entriesMean: 10,
+      rateLimit: 'none',
+      seed: 'traces',
+    }),
   );
-  const received: { path: string | undefined; headers: IncomingHttpHeaders; body: OtlpRequest }[] = [];
+  const received: {
+    path: string | undefined;
+    headers: IncomingHttpHeaders;
+    body: OtlpRequest;
+  }[] = [];
   const collector = createServer((request, response) => {
     const chunks: Buffer[] = [];
     request.on('data', (chunk: Buffer) => chunks.push(chunk));
@@ -54,7 +65,9 @@ it('traces follow a job from its queue to its worker, and the last are sent when
       headers: { 'content-type': 'application/json' },
     });
     const { id } = (await order.json()) as { id: string };
-    await waitFor(async () => (await mirror.app.jobs.runs.get(id))?.state === 'done', { what: 'the export' });
+    await waitFor(async () => (await mirror.app.jobs.runs.get(id))?.state === 'done', {
+      what: 'the export',
+    });
   } finally {
     // The last spans are sent when the process stops.
     await mirror[Symbol.asyncDispose]();
@@ -62,11 +75,18 @@ it('traces follow a job from its queue to its worker, and the last are sent when
   const [traced] = received.filter(({ path }) => path === '/v1/traces');
   expect(traced).toMatchObject({ headers: { 'x-tenant': 'a mirror' } });
   const resource = traced?.body.resourceSpans?.[0]?.resource.attributes ?? [];
-  expect(resource).toContainEqual({ key: 'service.name', value: { stringValue: 'ledger-mirror' } });
+  expect(resource).toContainEqual({
+    key: 'service.name',
+    value: { stringValue: 'ledger-mirror' },
+  });
   const spans = received.flatMap(({ body }) =>
-    (body.resourceSpans ?? []).flatMap(({ scopeSpans }) => scopeSpans.flatMap((scope) => scope.spans)),
+    (body.resourceSpans ?? []).flatMap(({ scopeSpans }) =>
+      scopeSpans.flatMap((scope) => scope.spans),
+    ),
   );
-  const worked = spans.find(({ name }) => /export\b.*|process/i.test(name) && name.includes('process'));
+  const worked = spans.find(
+    ({ name }) => /export\b.*|process/i.test(name) && name.includes('process'),
+  );
   const traceIds = new Set(
     spans.filter(({ traceId }) => traceId === worked?.traceId).map(({ name }) => name),
   );

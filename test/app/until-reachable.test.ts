@@ -8,7 +8,11 @@ import { createLog } from '../../src/core/log.ts';
 const AWAY = new UnreachableError('Cannot reach the database at db; check DATABASE_URL', {
   code: 'AWAY',
 });
-const options = { log: createLog('silent'), signal: new AbortController().signal, reachableMaxMs: 400 };
+const options = {
+  log: createLog('silent'),
+  signal: new AbortController().signal,
+  reachableMaxMs: 400,
+};
 
 describe('waiting for a service', () => {
   test('counts from the first failure: a process that stood still in an attempt tries again', async () => {
@@ -23,7 +27,9 @@ describe('waiting for a service', () => {
   });
 
   test('ends with the last error once the service has been away for long', async () => {
-    await expect(untilReachable('database', options, () => Promise.reject(AWAY))).rejects.toBe(AWAY);
+    await expect(
+      untilReachable('database', options, () => Promise.reject(AWAY)),
+    ).rejects.toBe(AWAY);
   });
 
   test('does not ask again what fails for another reason', async () => {

@@ -22,19 +22,26 @@ afterAll(() => sandbox.stop());
 it(
   'keeps one closed segment for each past month, and lake and table hold what the source has',
   async () => {
-    await using real = await startRealApp({ SOURCE_URL: sandbox.url, HISTORY_RETENTION: '30d' });
+    await using real = await startRealApp({
+      SOURCE_URL: sandbox.url,
+      HISTORY_RETENTION: '30d',
+    });
     const { app } = real;
     let mergedRows = 0;
     for (let night = 1; night <= NIGHTS; night += 1) {
       const run = await passNight(app, sandbox, DAYS_A_NIGHT);
-      expect([run.verdict, run.evidence]).toMatchObject(['complete', { merged: { failed: 0, left: 0 } }]);
+      expect([run.verdict, run.evidence]).toMatchObject([
+        'complete',
+        { merged: { failed: 0, left: 0 } },
+      ]);
       mergedRows += Number((run.evidence['merged'] as { rows: string }).rows);
     }
     expect(mergedRows).toBeGreaterThan(0);
     const kept = await closedSegments(app);
     expect(kept.length).toBeGreaterThan(1);
     // Those of the month that goes on are merged when it is over.
-    for (const { segments } of kept) expect(segments).toBeLessThanOrEqual(MONTHS_OVER + 30 / DAYS_A_NIGHT);
+    for (const { segments } of kept)
+      expect(segments).toBeLessThanOrEqual(MONTHS_OVER + 30 / DAYS_A_NIGHT);
     const { verdict } = await app.jobs.stages.verify(
       { runId: crypto.randomUUID(), deep: true, scope: 'whole' },
       { signal: new AbortController().signal, onProgress: () => undefined },

@@ -1,6 +1,15 @@
 import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
-import { copyFile, mkdir, mkdtemp, readdir, readFile, rm, symlink, writeFile } from 'node:fs/promises';
+import {
+  copyFile,
+  mkdir,
+  mkdtemp,
+  readdir,
+  readFile,
+  rm,
+  symlink,
+  writeFile,
+} from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { createInterface } from 'node:readline';
@@ -37,7 +46,12 @@ beforeAll(async () => {
     await writeFile(join(folder, checkout, 'package.json'), '{"type":"module"}');
     await writeFile(join(folder, checkout, 'src/main.ts'), MAIN);
   }
-  const node = join(folder, 'installed/node_modules', `node-${process.platform}-${process.arch}`, 'bin');
+  const node = join(
+    folder,
+    'installed/node_modules',
+    `node-${process.platform}-${process.arch}`,
+    'bin',
+  );
   await mkdir(node, { recursive: true });
   await symlink(process.execPath, join(node, 'node'));
   await writeFile(join(folder, 'old-node.cjs'), OLD_NODE);
@@ -54,13 +68,22 @@ interface Run {
 
 function run(checkout: string, args: string[], preload?: string): Run {
   const node = preload === undefined ? [] : ['--require', join(folder, preload)];
-  const child = spawn(process.execPath, [...node, join(folder, checkout, 'bin/ledger-mirror.js'), ...args], {
-    stdio: ['ignore', 'pipe', 'pipe'],
-  });
+  const child = spawn(
+    process.execPath,
+    [...node, join(folder, checkout, 'bin/ledger-mirror.js'), ...args],
+    {
+      stdio: ['ignore', 'pipe', 'pipe'],
+    },
+  );
   let stderr = '';
   child.stderr.setEncoding('utf8').on('data', (text: string) => (stderr += text));
-  const firstLine = once(createInterface(child.stdout), 'line').then(([line]) => String(line));
-  const ended = once(child, 'close').then(([code]) => ({ code: code as number | null, stderr }));
+  const firstLine = once(createInterface(child.stdout), 'line').then(([line]) =>
+    String(line),
+  );
+  const ended = once(child, 'close').then(([code]) => ({
+    code: code as number | null,
+    stderr,
+  }));
   return { child, firstLine, ended };
 }
 
@@ -93,7 +116,9 @@ describe('bin/ledger-mirror.js', () => {
 
   test('compiles no module twice', async () => {
     await run('installed', ['runs']).ended;
-    const compiled = await readdir(join(folder, 'installed/node_modules/.cache/ledger-mirror'));
+    const compiled = await readdir(
+      join(folder, 'installed/node_modules/.cache/ledger-mirror'),
+    );
     expect(compiled).toHaveLength(1);
   });
 
@@ -117,7 +142,9 @@ describe('bin/ledger-mirror.js', () => {
   test('refuses other platforms in one line', async () => {
     const { code, stderr } = await run('installed', ['demo'], 'other-platform.cjs').ended;
     expect(code).toBe(1);
-    expect(stderr).toMatch(/^ledger-mirror: Cannot run on win32-\w+: supported are .*\n$/);
+    expect(stderr).toMatch(
+      /^ledger-mirror: Cannot run on win32-\w+: supported are .*\n$/,
+    );
   });
 
   test('passes SIGTERM on and ends with the code of the program', async () => {

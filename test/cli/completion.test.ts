@@ -9,7 +9,9 @@ import { printed } from '../support/printed.ts';
 function offered(script: string, ...typed: readonly string[]): string[] {
   const words = ['ledger-mirror', ...typed].map((word) => `'${word}'`).join(' ');
   const probe = `${script}\nCOMP_WORDS=(${words}); COMP_CWORD=${typed.length}; _ledger_mirror; printf '%s\\n' "\${COMPREPLY[@]}"`;
-  return execFileSync('bash', ['-c', probe], { encoding: 'utf8' }).split('\n').filter(Boolean);
+  return execFileSync('bash', ['-c', probe], { encoding: 'utf8' })
+    .split('\n')
+    .filter(Boolean);
 }
 
 describe('completion', () => {
@@ -25,15 +27,24 @@ describe('completion', () => {
   });
 
   test.each(SHELLS)('%s knows every command that --help lists', async (shell) => {
-    const [script, help] = [await printed('completion', shell), await printed('--help')];
-    const commands = [...help.matchAll(/^ {2}([a-z]+) (?:.*?) {2}/gm)].map(([, name]) => name);
+    const script = await printed('completion', shell);
+    const help = await printed('--help');
+    const commands = [...help.matchAll(/^ {2}([a-z]+) (?:.*?) {2}/gm)].map(
+      ([, name]) => name,
+    );
     expect(commands.length).toBeGreaterThan(15);
-    for (const name of commands.filter((one) => one !== 'help')) expect(script).toContain(name);
+    for (const name of commands.filter((one) => one !== 'help'))
+      expect(script).toContain(name);
   });
 
   test('a description with quotes ends no word of fish early', () => {
     const program = new Command('ledger-mirror');
-    program.command('odd').description("it's [odd]: really").option('--how', "party's [id]: which");
-    expect(completionScript('fish', program)).toContain(String.raw`-d 'it\'s [odd]: really'`);
+    program
+      .command('odd')
+      .description("it's [odd]: really")
+      .option('--how', "party's [id]: which");
+    expect(completionScript('fish', program)).toContain(
+      String.raw`-d 'it\'s [odd]: really'`,
+    );
   });
 });

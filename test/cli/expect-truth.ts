@@ -39,26 +39,42 @@ function checkpointLines(network: Truth): string[] {
     copies.set(text, { ...found, copies: found.copies + 1 });
   }
   return [...copies.values()]
-    .toSorted((a, b) => (a.height === b.height ? (a.text < b.text ? -1 : 1) : a.height < b.height ? -1 : 1))
+    .toSorted((a, b) =>
+      a.height === b.height ? (a.text < b.text ? -1 : 1) : a.height < b.height ? -1 : 1,
+    )
     .map(({ text, copies: times }) => `${text} ${times}`);
 }
 
 /** Every party's ledger in the objects and in the warehouse: the network' rows, each as often. */
-export async function expectLedgers(pool: Pool, network: Truth, objectsDir: string): Promise<void> {
+export async function expectLedgers(
+  pool: Pool,
+  network: Truth,
+  objectsDir: string,
+): Promise<void> {
   const truth: LedgerSum[] = [...network.parties()].map(({ id }) => {
     const { entries, digest } = network.party(id);
     return { partyId: id, entries, digest };
   });
   expect(truth.some(({ entries }) => entries > 0)).toBe(true);
-  const kept = await Promise.all(truth.map(({ partyId }) => objectSum(pool, partyId, objectsDir)));
+  const kept = await Promise.all(
+    truth.map(({ partyId }) => objectSum(pool, partyId, objectsDir)),
+  );
   expect(kept).toEqual(truth);
   const counted = await loadedRowsByParty(pool);
-  expect(truth.map(({ partyId }) => counted.get(partyId) ?? 0)).toEqual(truth.map(({ entries }) => entries));
+  expect(truth.map(({ partyId }) => counted.get(partyId) ?? 0)).toEqual(
+    truth.map(({ entries }) => entries),
+  );
 }
 
 /** What the current segments of a party hold, read from the files themselves. */
-async function objectSum(pool: Pool, partyId: string, objectsDir: string): Promise<LedgerSum> {
-  const rows = (await currentSegments(pool)).filter((segment) => segment.partyId === partyId);
+async function objectSum(
+  pool: Pool,
+  partyId: string,
+  objectsDir: string,
+): Promise<LedgerSum> {
+  const rows = (await currentSegments(pool)).filter(
+    (segment) => segment.partyId === partyId,
+  );
   const sum = new RowDigest();
   for (const { objectKey: key } of rows) {
     for (const line of csvRows(unpack(key, await readFile(join(objectsDir, key))))) {
@@ -89,11 +105,14 @@ function unpack(key: string, stored: Buffer): Buffer {
 
 /** Objects that no manifest row knows, and files that are neither object nor manifest nor lake. */
 export async function strayObjects(pool: Pool, objectsDir: string): Promise<string[]> {
-  const known = new Set((await publishedSegments(pool)).map(({ objectKey }) => objectKey));
+  const known = new Set(
+    (await publishedSegments(pool)).map(({ objectKey }) => objectKey),
+  );
   const stray: string[] = [];
   for (const path of await filesBelow(join(objectsDir, 'ledger'))) {
     const key = path.slice(objectsDir.length + 1);
-    if (!known.has(key) && !known.has(key.replace(/\.manifest\.json$/, ''))) stray.push(key);
+    if (!known.has(key) && !known.has(key.replace(/\.manifest\.json$/, '')))
+      stray.push(key);
   }
   return stray;
 }

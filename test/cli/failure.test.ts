@@ -16,7 +16,8 @@ function collector(): { stream: Writable; text: () => string } {
 
 /** What `ledger-mirror doctor --json` writes where it fails so. */
 function told(error: unknown): { code: number; stdout: string; stderr: string } {
-  const [stdout, stderr] = [collector(), collector()];
+  const stdout = collector();
+  const stderr = collector();
   const code = tellFailure(
     {
       argv: ['doctor', '--json'],
@@ -34,7 +35,9 @@ function told(error: unknown): { code: number; stdout: string; stderr: string } 
 test('a secret in an error stands neither in the line nor in the document of --json', () => {
   rememberSecrets(['correct-horse-battery']);
   const failed = told(
-    new PermanentError('Cannot log in: the server refused correct-horse-battery', { code: 'X' }),
+    new PermanentError('Cannot log in: the server refused correct-horse-battery', {
+      code: 'X',
+    }),
   );
   expect(failed.code).toBe(1);
   expect(JSON.parse(failed.stdout)).toMatchObject({ error: { code: 'X' } });
@@ -49,6 +52,10 @@ test('a command that a message names, from whichever room, is named as it is typ
     "Cannot read version 3 of lake: its log is no longer kept; 'ledger-mirror lake' shows them, `ledger-mirror load` makes one";
   const { stdout, stderr } = told(new PermanentError(message, { code: 'X' }));
   const named = "'npx ledger-mirror lake' shows them, `npx ledger-mirror load` makes one";
-  expect(stderr).toBe(`ledger-mirror: Cannot read version 3 of lake: its log is no longer kept; ${named}\n`);
-  expect(JSON.parse(stdout)).toMatchObject({ error: { message: expect.stringContaining(named) as string } });
+  expect(stderr).toBe(
+    `ledger-mirror: Cannot read version 3 of lake: its log is no longer kept; ${named}\n`,
+  );
+  expect(JSON.parse(stdout)).toMatchObject({
+    error: { message: expect.stringContaining(named) as string },
+  });
 });

@@ -9,10 +9,18 @@ import { followRun, startNight } from '../../src/cli/follow.ts';
 import { openTerminal } from '../../src/cli/output/progress.ts';
 import type { Run } from '../../src/runs/store/run-store.ts';
 
-const RUN = { runId: 'r1', kind: 'verify', subject: 'deep', state: 'cancelled', verdict: null } as Run;
+const RUN = {
+  runId: 'r1',
+  kind: 'verify',
+  subject: 'deep',
+  state: 'cancelled',
+  verdict: null,
+} as Run;
 
 /** @returns everything that `work` had written to a terminal */
-async function shown(work: (context: CommandContext) => Promise<unknown>): Promise<string> {
+async function shown(
+  work: (context: CommandContext) => Promise<unknown>,
+): Promise<string> {
   const terminal = Object.assign(new PassThrough(), { isTTY: true });
   const opened = openTerminal(terminal, 'silent');
   const signal = AbortSignal.timeout(10_000);
@@ -38,7 +46,10 @@ test('a nightly run that waits for another says so on a terminal, whatever the l
     findNightly: async () => going.shift(),
     order: async () => ({ run: RUN, found: 'none' }),
   };
-  const app = { jobs: { runs }, workers: { anyAlive: async () => true } } as unknown as App;
+  const app = {
+    jobs: { runs },
+    workers: { anyAlive: async () => true },
+  } as unknown as App;
   const said = await shown((context) => startNight(app, 'now', context));
   expect(said).toMatch(/Waiting for another nightly run {2}runId=first/);
 });

@@ -30,7 +30,10 @@ export interface MirrorHome extends AsyncDisposable {
   /** Types lines into a shell in the folder, which ends where one of them fails. */
   type(script: string, settings?: Settings): Promise<Ended>;
   /** Runs a command with `--json`, of which stdout holds one document and nothing else. */
-  json(args: readonly string[], settings?: Settings): Promise<Ended & { document: Document }>;
+  json(
+    args: readonly string[],
+    settings?: Settings,
+  ): Promise<Ended & { document: Document }>;
   /** Files below the spool: what is in work, or was left behind. */
   spooled(): Promise<string[]>;
 }
@@ -42,7 +45,10 @@ export interface Document {
   readonly [name: string]: unknown;
 }
 
-export async function openHome(settings: Settings, name = 'ledger-mirror cli '): Promise<MirrorHome> {
+export async function openHome(
+  settings: Settings,
+  name = 'ledger-mirror cli ',
+): Promise<MirrorHome> {
   const dir = await mkdtemp(join(tmpdir(), name));
   const dataDir = join(dir, 'data');
   const children: Child[] = [];
@@ -65,7 +71,8 @@ export async function openHome(settings: Settings, name = 'ledger-mirror cli '):
     const { code } = await child.end(undefined, COMMAND_TIMEOUT_MS);
     return { code, stdout: child.stdout, stderr: child.stderr };
   };
-  const run = async (args: readonly string[], more?: Settings): Promise<Ended> => ended(start(args, more));
+  const run = async (args: readonly string[], more?: Settings): Promise<Ended> =>
+    ended(start(args, more));
   return {
     dir,
     dataDir,
@@ -74,16 +81,24 @@ export async function openHome(settings: Settings, name = 'ledger-mirror cli '):
     run,
     type: (script, more = {}) =>
       ended(
-        keep(new Child('bash', ['-euo', 'pipefail', '-c', script], { cwd: dir, env: environment(more) })),
+        keep(
+          new Child('bash', ['-euo', 'pipefail', '-c', script], {
+            cwd: dir,
+            env: environment(more),
+          }),
+        ),
       ),
     json: async (args, more) => {
       const told = await run([...args, '--json'], more);
       try {
         return { ...told, document: JSON.parse(told.stdout) as Document };
       } catch (error) {
-        throw new Error(`stdout of ${args.join(' ')} is no document:\n${told.stdout}\n${told.stderr}`, {
-          cause: error,
-        });
+        throw new Error(
+          `stdout of ${args.join(' ')} is no document:\n${told.stdout}\n${told.stderr}`,
+          {
+            cause: error,
+          },
+        );
       }
     },
     spooled: async () => [
@@ -99,6 +114,10 @@ export async function openHome(settings: Settings, name = 'ledger-mirror cli '):
 
 /** Paths of all files, relative to the folder; none where it is not there. */
 export async function filesBelow(folder: string): Promise<string[]> {
-  const entries = await readdir(folder, { recursive: true, withFileTypes: true }).catch(() => []);
-  return entries.filter((entry) => entry.isFile()).map((entry) => join(entry.parentPath, entry.name));
+  const entries = await readdir(folder, { recursive: true, withFileTypes: true }).catch(
+    () => [],
+  );
+  return entries
+    .filter((entry) => entry.isFile())
+    .map((entry) => join(entry.parentPath, entry.name));
 }

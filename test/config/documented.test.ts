@@ -57,14 +57,21 @@ beforeAll(async () => {
 });
 
 describe('--help', () => {
-  test.each(SETTINGS.map((setting) => [setting.name, setting] as const))('shows %s', (name, setting) => {
-    const lines = help.split('\n');
-    const at = lines.findIndex((line) => line.trim().startsWith(`${name} `) && line.includes(setting.help));
-    expect(at).toBeGreaterThan(0);
-    const below = lines[at + 1] ?? '';
-    expect(below).toContain(setting.accepted);
-    expect(below).toContain(setting.fallback === undefined ? '' : `(default ${setting.fallback})`);
-  });
+  test.each(SETTINGS.map((setting) => [setting.name, setting] as const))(
+    'shows %s',
+    (name, setting) => {
+      const lines = help.split('\n');
+      const at = lines.findIndex(
+        (line) => line.trim().startsWith(`${name} `) && line.includes(setting.help),
+      );
+      expect(at).toBeGreaterThan(0);
+      const below = lines[at + 1] ?? '';
+      expect(below).toContain(setting.accepted);
+      expect(below).toContain(
+        setting.fallback === undefined ? '' : `(default ${setting.fallback})`,
+      );
+    },
+  );
 
   test('shows no setting that does not exist', () => {
     const section = help.split('Settings (')[1]?.split('\nSecrets')[0] ?? '';
@@ -87,7 +94,9 @@ describe('--help', () => {
 
 describe('the schema of a run that ships', () => {
   test('is the one that the read API and --json answer by', () => {
-    expect(JSON.parse(readPage('run.schema.json'))).toEqual(JSON.parse(JSON.stringify(RUN_OUTPUT_SCHEMA)));
+    expect(JSON.parse(readPage('run.schema.json'))).toEqual(
+      JSON.parse(JSON.stringify(RUN_OUTPUT_SCHEMA)),
+    );
   });
 });
 
@@ -125,7 +134,9 @@ describe('the docs', () => {
   });
 
   test('explain every command, and no other', () => {
-    const named = tableOf('commands.md', 'Command').map(([cell]) => /^`([a-z]+)/.exec(cell ?? '')?.[1]);
+    const named = tableOf('commands.md', 'Command').map(
+      ([cell]) => /^`([a-z]+)/.exec(cell ?? '')?.[1],
+    );
     expect(new Set(named)).toEqual(new Set(COMMANDS));
   });
 
@@ -134,9 +145,13 @@ describe('the docs', () => {
     async (name) => {
       const shared = ['--json', '--quiet', '--help', '--version'];
       const taken = (await helpOf(name)).match(/--[a-z-]+(?=[ \n])/g) ?? [];
-      const rows = tableOf('commands.md', 'Command').filter(([cell]) => cell?.startsWith(`\`${name}`));
+      const rows = tableOf('commands.md', 'Command').filter(([cell]) =>
+        cell?.startsWith(`\`${name}`),
+      );
       const told = rows.join(' ').match(/--[a-z-]+/g) ?? [];
-      expect(new Set(told)).toEqual(new Set(taken.filter((flag) => !shared.includes(flag))));
+      expect(new Set(told)).toEqual(
+        new Set(taken.filter((flag) => !shared.includes(flag))),
+      );
     },
   );
 
@@ -150,7 +165,9 @@ describe('the docs', () => {
   });
 
   test('name only npm scripts that there are', () => {
-    const { scripts } = JSON.parse(readFileSync(resolve(ROOT, 'package.json'), 'utf8')) as {
+    const { scripts } = JSON.parse(
+      readFileSync(resolve(ROOT, 'package.json'), 'utf8'),
+    ) as {
       scripts: Record<string, string>;
     };
     const pages = [
@@ -159,7 +176,9 @@ describe('the docs', () => {
         .filter((name) => name.endsWith('.md'))
         .map(readPage),
     ];
-    const named = [...pages.join('\n').matchAll(/npm run ([\w:]+)/g)].map(([, name]) => name ?? '');
+    const named = [...pages.join('\n').matchAll(/npm run ([\w:]+)/g)].map(
+      ([, name]) => name ?? '',
+    );
     expect(named.length).toBeGreaterThan(0);
     expect(named.filter((name) => scripts[name] === undefined)).toEqual([]);
   });
@@ -171,7 +190,9 @@ describe('files to start from', () => {
   test('.env.example names only settings', () => {
     const text = readFileSync(resolve(ROOT, '.env.example'), 'utf8');
     const [settings = ''] = text.split('# docker compose alone reads these');
-    const named = [...settings.matchAll(/^#?([A-Z][A-Z_]+)=/gm)].map(([, name]) => name ?? '');
+    const named = [...settings.matchAll(/^#?([A-Z][A-Z_]+)=/gm)].map(
+      ([, name]) => name ?? '',
+    );
     expect(named.length).toBeGreaterThan(5);
     expect(named.filter((name) => !known.has(name))).toEqual([]);
   });

@@ -32,7 +32,9 @@ function problemsOf(env: Record<string, string>): readonly string[] {
 describe('the defaults of settings', () => {
   test('are read exactly as if a user had written them', () => {
     const written = Object.fromEntries(
-      SETTINGS.flatMap(({ name, fallback }) => (fallback === undefined ? [] : [[name, fallback]])),
+      SETTINGS.flatMap(({ name, fallback }) =>
+        fallback === undefined ? [] : [[name, fallback]],
+      ),
     );
     const { origins: _origins, ...byDefault } = read({});
     const { origins, ...explicit } = read(written);
@@ -73,7 +75,10 @@ describe('the defaults of settings', () => {
 
 describe('.env', () => {
   test('is read, and the environment goes before it', () => {
-    writeFileSync(join(cwd, '.env'), 'SOURCE_RATE=3\nAPI_PORT=81\n# a comment\nAWS_REGION=eu-1\n');
+    writeFileSync(
+      join(cwd, '.env'),
+      'SOURCE_RATE=3\nAPI_PORT=81\n# a comment\nAWS_REGION=eu-1\n',
+    );
     const config = read({ API_PORT: '82' });
     expect(config).toMatchObject({ sourceRate: 3, apiPort: 82 });
     expect(config.origins).toMatchObject({ sourceRate: '.env', apiPort: 'environment' });
@@ -81,9 +86,14 @@ describe('.env', () => {
   });
 
   test('refuses any name it does not know', () => {
-    writeFileSync(join(cwd, '.env'), 'DATABSE_URL=postgres://x/y\nHTTPS_PROXY=http://p:1\n');
+    writeFileSync(
+      join(cwd, '.env'),
+      'DATABSE_URL=postgres://x/y\nHTTPS_PROXY=http://p:1\n',
+    );
     expect(problemsOf({})).toEqual([
-      expect.stringMatching(/^DATABSE_URL: not a setting \(in \.env\); see 'ledger-mirror --help'/),
+      expect.stringMatching(
+        /^DATABSE_URL: not a setting \(in \.env\); see 'ledger-mirror --help'/,
+      ),
     ]);
   });
 
@@ -139,7 +149,8 @@ describe('a configuration that is not accepted', () => {
     ['LOG_LEVEL', 'loud'],
   ])('%s=%s is one line with name, value and what is accepted', (name, value) => {
     const setting = SETTINGS.find((declared) => declared.name === name);
-    const shown = setting?.secret === true ? 'a secret, not shown' : JSON.stringify(value);
+    const shown =
+      setting?.secret === true ? 'a secret, not shown' : JSON.stringify(value);
     expect(problemsOf({ [name]: value })).toEqual([expect.stringContaining(`${name}: `)]);
     const [line] = problemsOf({ [name]: value });
     expect(line).toContain(shown);
@@ -155,27 +166,41 @@ describe('a configuration that is not accepted', () => {
       NIGHTLY_PARTIES: '@no',
     });
     expect(new Set(problems.map((line) => line.split(':', 1)[0]))).toEqual(
-      new Set(['API_PORT', 'EXPORT_SCHEDULING', 'LOG_LEVEL', 'NIGHTLY_PARTIES', 'SOURCE_RAET']),
+      new Set([
+        'API_PORT',
+        'EXPORT_SCHEDULING',
+        'LOG_LEVEL',
+        'NIGHTLY_PARTIES',
+        'SOURCE_RAET',
+      ]),
     );
   });
 
   test.each(['SOURCE_TOKEN', 'EXPORT_SCHEDULING', 'NIGHTLY_AT', 'SOURCE_URL_FILE'])(
     'the environment may not hold %s',
     (name) => {
-      expect(problemsOf({ [name]: 'x' })).toEqual([expect.stringMatching(`^${name}: not a setting`)]);
+      expect(problemsOf({ [name]: 'x' })).toEqual([
+        expect.stringMatching(`^${name}: not a setting`),
+      ]);
     },
   );
 
   test('ignores other names in the environment', () => {
-    expect(problemsOf({ PATH: '/bin', DATABASE_NAME: 'x', SOURCES: 'y', HOME: '/' })).toEqual([]);
+    expect(
+      problemsOf({ PATH: '/bin', DATABASE_NAME: 'x', SOURCES: 'y', HOME: '/' }),
+    ).toEqual([]);
   });
 
   test('is either a configuration or a list of problems for any input', () => {
     const names = SETTINGS.map((setting) => setting.name);
     fc.assert(
-      fc.property(fc.dictionary(fc.constantFrom(...names), fc.string({ unit: 'grapheme' })), (env) => {
-        for (const problem of problemsOf(env)) expect(problem).toMatch(/^[A-Z_]+: [^\n]+$/);
-      }),
+      fc.property(
+        fc.dictionary(fc.constantFrom(...names), fc.string({ unit: 'grapheme' })),
+        (env) => {
+          for (const problem of problemsOf(env))
+            expect(problem).toMatch(/^[A-Z_]+: [^\n]+$/);
+        },
+      ),
     );
   });
 });
@@ -185,16 +210,24 @@ describe('secret settings', () => {
 
   test('are those that carry credentials', () => {
     expect(secrets.map((setting) => setting.name)).toEqual(
-      expect.arrayContaining(['SOURCE_AUTHORIZATION', 'API_TOKEN', 'DATABASE_URL', 'REDIS_URL']),
+      expect.arrayContaining([
+        'SOURCE_AUTHORIZATION',
+        'API_TOKEN',
+        'DATABASE_URL',
+        'REDIS_URL',
+      ]),
     );
   });
 
-  test.each(secrets.map((setting) => setting.name))('%s is never shown in a problem', (name) => {
-    const problems = problemsOf({ [name]: 'se\tcr' });
-    expect(problems).toHaveLength(1);
-    expect(problems.join('\n')).not.toContain('se\tcr');
-    expect(problems.join('\n')).not.toContain(String.raw`se\tcr`);
-  });
+  test.each(secrets.map((setting) => setting.name))(
+    '%s is never shown in a problem',
+    (name) => {
+      const problems = problemsOf({ [name]: 'se\tcr' });
+      expect(problems).toHaveLength(1);
+      expect(problems.join('\n')).not.toContain('se\tcr');
+      expect(problems.join('\n')).not.toContain(String.raw`se\tcr`);
+    },
+  );
 
   test('come from a file', () => {
     writeFileSync(join(cwd, 'token'), '0f3a-from-a-file\n');
@@ -204,10 +237,12 @@ describe('secret settings', () => {
   });
 
   test('given twice, or from a file that is not there, are problems', () => {
-    expect(problemsOf({ API_TOKEN: '0123456789abcdef', API_TOKEN_FILE: 'token' })).toEqual([
-      expect.stringContaining('given twice'),
+    expect(
+      problemsOf({ API_TOKEN: '0123456789abcdef', API_TOKEN_FILE: 'token' }),
+    ).toEqual([expect.stringContaining('given twice')]);
+    expect(problemsOf({ API_TOKEN_FILE: 'token' })).toEqual([
+      expect.stringContaining('ENOENT'),
     ]);
-    expect(problemsOf({ API_TOKEN_FILE: 'token' })).toEqual([expect.stringContaining('ENOENT')]);
   });
 
   test.each(['API_TOKEN', 'API_READ_TOKEN', 'DATABASE_URL', 'NOTIFY_URL', 'REDIS_URL'])(
@@ -224,14 +259,19 @@ describe('secret settings', () => {
 
 describe('NIGHTLY_PARTIES', () => {
   test('takes a list, in canonical form and once each', () => {
-    expect(read({ NIGHTLY_PARTIES: `${PARTY.toUpperCase()}, ${PARTY}` }).nightlyParties).toEqual({
+    expect(
+      read({ NIGHTLY_PARTIES: `${PARTY.toUpperCase()}, ${PARTY}` }).nightlyParties,
+    ).toEqual({
       kind: 'list',
       ids: [PARTY],
     });
   });
 
   test('takes a file of ids', () => {
-    writeFileSync(join(cwd, 'parties.txt'), `${PARTY}\r\n\n${'cd'.repeat(32)}\n${PARTY}\n`);
+    writeFileSync(
+      join(cwd, 'parties.txt'),
+      `${PARTY}\r\n\n${'cd'.repeat(32)}\n${PARTY}\n`,
+    );
     expect(read({ NIGHTLY_PARTIES: '@parties.txt' }).nightlyParties).toEqual({
       kind: 'list',
       ids: [PARTY, 'cd'.repeat(32)],
@@ -255,16 +295,23 @@ describe('NIGHTLY_PARTIES', () => {
     ['nothing', '\n', 'no party id'],
   ])('refuses a file that holds %s', (_, content, shown) => {
     writeFileSync(join(cwd, 'parties.txt'), content);
-    expect(problemsOf({ NIGHTLY_PARTIES: '@parties.txt' })).toEqual([expect.stringContaining(shown)]);
+    expect(problemsOf({ NIGHTLY_PARTIES: '@parties.txt' })).toEqual([
+      expect.stringContaining(shown),
+    ]);
   });
 });
 
 describe('the tokens of the API', () => {
-  const [token, other] = ['0123456789abcdef', 'fedcba9876543210'];
+  const token = '0123456789abcdef';
+  const other = 'fedcba9876543210';
 
   test('are two different ones, and the one that only reads needs the other', () => {
-    expect(read({ API_TOKEN: token, API_READ_TOKEN: other })).toMatchObject({ apiReadToken: other });
-    expect(problemsOf({ API_READ_TOKEN: other })).toEqual([expect.stringContaining('set API_TOKEN too')]);
+    expect(read({ API_TOKEN: token, API_READ_TOKEN: other })).toMatchObject({
+      apiReadToken: other,
+    });
+    expect(problemsOf({ API_READ_TOKEN: other })).toEqual([
+      expect.stringContaining('set API_TOKEN too'),
+    ]);
     expect(problemsOf({ API_TOKEN: token, API_READ_TOKEN: token })).toEqual([
       expect.stringContaining('is the same as API_TOKEN'),
     ]);

@@ -21,28 +21,34 @@ function codesIn(path: string, text: string): string[] {
   if (errors.length > 0) throw new Error(`${path} does not parse`);
   const codes: string[] = [];
   const add = (value: unknown): void => {
-    if (typeof value === 'string' && CODE.test(value) && !NOT_OURS.test(value)) codes.push(value);
+    if (typeof value === 'string' && CODE.test(value) && !NOT_OURS.test(value))
+      codes.push(value);
   };
   new Visitor({
     Literal({ value }) {
       if (typeof value === 'string' && value.includes('_')) add(value);
     },
     Property({ key, value }) {
-      if (key.type === 'Identifier' && key.name === 'code' && value.type === 'Literal') add(value.value);
+      if (key.type === 'Identifier' && key.name === 'code' && value.type === 'Literal')
+        add(value.value);
     },
   }).visit(program);
   return [...new Set(codes)];
 }
 
 describe('docs/errors.md', () => {
-  const used = FILES.flatMap((path) => codesIn(path, readFileSync(resolve(ROOT, path), 'utf8')));
+  const used = FILES.flatMap((path) =>
+    codesIn(path, readFileSync(resolve(ROOT, path), 'utf8')),
+  );
   const text = readFileSync(resolve(ROOT, 'docs/errors.md'), 'utf8');
   const documented = [...text.matchAll(/^\| `([A-Z0-9_]+)` \|(.*)$/gm)];
   const names = documented.map(([, code]) => code ?? '');
 
   test('the codes were found', () => {
     expect(used.length).toBeGreaterThan(30);
-    expect(used).toEqual(expect.arrayContaining(['USAGE', 'FENCED', 'OBJECT_MISSING', 'PAGE_SHAPE']));
+    expect(used).toEqual(
+      expect.arrayContaining(['USAGE', 'FENCED', 'OBJECT_MISSING', 'PAGE_SHAPE']),
+    );
   });
 
   test('explains every code of the sources', () => {
@@ -50,13 +56,16 @@ describe('docs/errors.md', () => {
   });
 
   test('explains no code that is not there', () => {
-    const inSources = FILES.map((path) => readFileSync(resolve(ROOT, path), 'utf8')).join('\n');
+    const inSources = FILES.map((path) => readFileSync(resolve(ROOT, path), 'utf8')).join(
+      '\n',
+    );
     expect(names.filter((code) => !inSources.includes(`'${code}'`))).toEqual([]);
   });
 
   test('explains each once, with a meaning and a remedy', () => {
     expect(new Set(names).size).toBe(names.length);
-    for (const [row] of documented) expect(row).toMatch(/^\| `[A-Z0-9_]+` \| [^|]{10,} \| [^|]{4,} \|$/);
+    for (const [row] of documented)
+      expect(row).toMatch(/^\| `[A-Z0-9_]+` \| [^|]{10,} \| [^|]{4,} \|$/);
   });
 });
 

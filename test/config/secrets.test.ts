@@ -17,10 +17,15 @@ describe('the secrets of a configuration', () => {
     ['DATABASE_URL', 'postgres://me:p%40ssw0rd@db/mirror'],
     ['REDIS_URL', 'redis://:p%40ssw0rd@cache'],
     ['NOTIFY_URL', 'https://me:p%40ssw0rd@hooks.example/x'],
-    ['OBJECT_STORE_URL', 's3://b/p?endpoint=http%3A%2F%2Fme%3Ap%2540ssw0rd%40store%3A9000'],
+    [
+      'OBJECT_STORE_URL',
+      's3://b/p?endpoint=http%3A%2F%2Fme%3Ap%2540ssw0rd%40store%3A9000',
+    ],
     ['HTTPS_PROXY', 'http://me:p%40ssw0rd@proxy:3128'],
   ])('are the password of %s, as it is written and as it is meant', (name, url) => {
-    expect(secrets({ [name]: url })).toEqual(expect.arrayContaining(['p@ssw0rd', 'p%40ssw0rd']));
+    expect(secrets({ [name]: url })).toEqual(
+      expect.arrayContaining(['p@ssw0rd', 'p%40ssw0rd']),
+    );
   });
 
   test('are the path and the parameters of NOTIFY_URL, which chat services use as a key', () => {
@@ -28,7 +33,12 @@ describe('the secrets of a configuration', () => {
       NOTIFY_URL: 'https://hooks.example/services/T000000000/B111111111?key=abcdefgh',
     });
     expect(found).toEqual(
-      expect.arrayContaining(['/services/T000000000/B111111111', 'T000000000', 'B111111111', 'abcdefgh']),
+      expect.arrayContaining([
+        '/services/T000000000/B111111111',
+        'T000000000',
+        'B111111111',
+        'abcdefgh',
+      ]),
     );
   });
 

@@ -24,11 +24,18 @@ it('the settings page shows every setting and no secret', () => {
   expect(shown.map(({ name }) => name)).toEqual(SETTINGS.map(({ name }) => name));
   expect(JSON.stringify(shown)).not.toContain(SECRET);
   const of = (name: string): unknown => shown.find((one) => one.name === name);
-  expect(of('SOURCE_URL')).toMatchObject({ value: 'https://***:***@ledger.example.com/api' });
-  expect(of('OBJECT_STORE_URL')).toMatchObject({
-    value: 's3://bucket/prefix?region=eu-1&endpoint=http%3A%2F%2F***%3A***%40store%3A9000%2F',
+  expect(of('SOURCE_URL')).toMatchObject({
+    value: 'https://***:***@ledger.example.com/api',
   });
-  expect(of('API_TOKEN')).toMatchObject({ value: '***', isSecret: true, origin: 'environment' });
+  expect(of('OBJECT_STORE_URL')).toMatchObject({
+    value:
+      's3://bucket/prefix?region=eu-1&endpoint=http%3A%2F%2F***%3A***%40store%3A9000%2F',
+  });
+  expect(of('API_TOKEN')).toMatchObject({
+    value: '***',
+    isSecret: true,
+    origin: 'environment',
+  });
   expect(of('SOURCE_RATE')).toMatchObject({ value: '7', origin: 'environment' });
   expect(of('DATA_DIR')).toMatchObject({ value: '/nonexistent/data', origin: 'default' });
   expect(of('SOURCE_ASSETS')).toMatchObject({ value: null, origin: 'unset' });
@@ -63,7 +70,9 @@ it('the settings page shows durations, sizes and shares with units, a delimiter 
 });
 
 it('the settings page tells what a command has set itself', () => {
-  const changed = shownSettings(changeSettings(config, { sourcePageSize: '100', nightlyExportsMax: '3' }));
+  const changed = shownSettings(
+    changeSettings(config, { sourcePageSize: '100', nightlyExportsMax: '3' }),
+  );
   const origins = Object.fromEntries(changed.map(({ name, origin }) => [name, origin]));
   expect(origins).toMatchObject({
     SOURCE_PAGE_SIZE: 'this command',

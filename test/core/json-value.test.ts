@@ -3,13 +3,15 @@ import { evidenceJson, storable } from '../../src/core/json-value.ts';
 
 describe('evidence', () => {
   test('keeps the exact value of a bigint as decimal text', () => {
-    expect(evidenceJson({ error: { meta: { byteOffset: 9_007_199_254_740_993n } } })).toBe(
-      '{"error":{"meta":{"byteOffset":"9007199254740993"}}}',
-    );
+    expect(
+      evidenceJson({ error: { meta: { byteOffset: 9_007_199_254_740_993n } } }),
+    ).toBe('{"error":{"meta":{"byteOffset":"9007199254740993"}}}');
   });
 
   test('holds no NUL and no half of a surrogate pair, in names and in values', () => {
-    expect(storable({ 'a\0b': ['x\0', '\ud800'] })).toEqual({ 'a\uFFFDb': ['x\uFFFD', '\uFFFD'] });
+    expect(storable({ 'a\0b': ['x\0', '\ud800'] })).toEqual({
+      'a\uFFFDb': ['x\uFFFD', '\uFFFD'],
+    });
   });
 
   test('is JSON for whatever an error carries', () => {

@@ -12,7 +12,9 @@ function lost(signal: AbortSignal): Promise<unknown> {
   );
 }
 
-function handle(renew: () => Promise<void>): Parameters<typeof keepLease>[0] & { released: number } {
+function handle(
+  renew: () => Promise<void>,
+): Parameters<typeof keepLease>[0] & { released: number } {
   return {
     what: 'a unit',
     takenAtMs: performance.now(),
@@ -46,15 +48,22 @@ describe.concurrent('keepLease', () => {
   });
 
   test('ends the work before the lease can run out while the database stays away', async () => {
-    const lease = handle(() => Promise.reject(new RetryableError('away', { code: 'DATABASE_UNREACHABLE' })));
+    const lease = handle(() =>
+      Promise.reject(new RetryableError('away', { code: 'DATABASE_UNREACHABLE' })),
+    );
     const kept = keepLease(lease, TIMES);
     expect(await lost(kept.signal)).toMatchObject({ code: 'LEASE_LOST' });
-    expect(performance.now() - lease.takenAtMs).toBeGreaterThan(TIMES.leaseMs - TIMES.marginMs);
+    expect(performance.now() - lease.takenAtMs).toBeGreaterThan(
+      TIMES.leaseMs - TIMES.marginMs,
+    );
     await kept[Symbol.asyncDispose]();
   });
 
   test('finds a deadline that passed while nothing else ran', () => {
-    const late = { ...handle(async () => undefined), takenAtMs: performance.now() - TIMES.leaseMs };
+    const late = {
+      ...handle(async () => undefined),
+      takenAtMs: performance.now() - TIMES.leaseMs,
+    };
     const kept = keepLease(late, TIMES);
     expect(() => kept.check()).toThrow(expect.objectContaining({ code: 'LEASE_LOST' }));
     return kept[Symbol.asyncDispose]();
@@ -66,9 +75,15 @@ describe('waiting for a lease', () => {
     let tries = 0;
     const limits = { waitMs: 60_000, signal: new AbortController().signal };
     const late = (): Error => new Error('too late');
-    expect(await waitFor(async () => ((tries += 1) < 3 ? undefined : 'free'), limits, late)).toBe('free');
-    await expect(waitFor(async () => undefined, { ...limits, waitMs: 1 }, late)).rejects.toThrow('too late');
+    expect(
+      await waitFor(async () => ((tries += 1) < 3 ? undefined : 'free'), limits, late),
+    ).toBe('free');
+    await expect(
+      waitFor(async () => undefined, { ...limits, waitMs: 1 }, late),
+    ).rejects.toThrow('too late');
     const signal = AbortSignal.timeout(20);
-    await expect(waitFor(async () => undefined, { ...limits, signal }, late)).rejects.toThrow('aborted');
+    await expect(
+      waitFor(async () => undefined, { ...limits, signal }, late),
+    ).rejects.toThrow('aborted');
   });
 });

@@ -65,7 +65,10 @@ describe('createLog', () => {
     err.cause = err;
     const deep: Record<string, unknown> = {};
     deep['again'] = deep;
-    log.error({ err, deep, list: Array.from({ length: 10_000 }, () => 'x'.repeat(10)) }, 'Odd values');
+    log.error(
+      { err, deep, list: Array.from({ length: 10_000 }, () => 'x'.repeat(10)) },
+      'Odd values',
+    );
     expect(text().length).toBeLessThan(50_000);
     expect(text()).toContain('[9900 more]');
   });
@@ -103,6 +106,8 @@ describe('createLog', () => {
     const { log, lines } = capture();
     log.info(fields, 'Asked');
     expect(lines[0]).toMatchObject(fields);
-    expect(hideSecrets('see https://a.b/c and me@x.y')).toBe('see https://a.b/c and me@x.y');
+    expect(hideSecrets('see https://a.b/c and me@x.y')).toBe(
+      'see https://a.b/c and me@x.y',
+    );
   });
 });

@@ -5,7 +5,13 @@ import { hideSecrets, rememberSecrets } from '../../src/core/secrets.ts';
 const TOKEN = 'SRC-S3cret/99+88=';
 const PAIR = Buffer.from('reader:pass%w0rd!').toString('base64');
 
-rememberSecrets([`Bearer ${TOKEN}`, `Basic ${PAIR}`, 'with "quotes" and\\slash', `a&b<c'd"`, 'abc']);
+rememberSecrets([
+  `Bearer ${TOKEN}`,
+  `Basic ${PAIR}`,
+  'with "quotes" and\\slash',
+  `a&b<c'd"`,
+  'abc',
+]);
 
 describe('a secret of the configuration', () => {
   test.each([
@@ -51,7 +57,9 @@ describe('a secret of the configuration', () => {
   });
 
   test('does not let a value pollute a prototype', () => {
-    const hidden = hideSecretsIn(JSON.parse('{"__proto__": {"polluted": true}}') as object);
+    const hidden = hideSecretsIn(
+      JSON.parse('{"__proto__": {"polluted": true}}') as object,
+    );
     expect(Object.hasOwn(hidden, '__proto__')).toBe(true);
     expect(Reflect.get({}, 'polluted')).toBeUndefined();
   });

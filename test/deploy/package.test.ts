@@ -27,7 +27,9 @@ describe('stripping types', () => {
   });
 
   test('keeps a file name of which a message speaks', () => {
-    expect(toJavaScript('const text = "see release.ts and others";')).toContain('see release.ts and others');
+    expect(toJavaScript('const text = "see release.ts and others";')).toContain(
+      'see release.ts and others',
+    );
   });
 });
 
@@ -45,8 +47,14 @@ describe('the package', () => {
         env: { PATH: process.env['PATH'], HOME: dir },
         encoding: 'utf8',
       });
-    const { version } = JSON.parse(await readFile(join(ROOT, 'package.json'), 'utf8')) as { version: string };
-    expect(ran('--version')).toMatchObject({ stdout: `${version}\n`, stderr: '', status: 0 });
+    const { version } = JSON.parse(
+      await readFile(join(ROOT, 'package.json'), 'utf8'),
+    ) as { version: string };
+    expect(ran('--version')).toMatchObject({
+      stdout: `${version}\n`,
+      stderr: '',
+      status: 0,
+    });
     // Loads the stages, the migrations and the embedded Postgres's wrapper, and refuses for its own reason.
     expect(ran('worker').stderr).toBe(
       'ledger-mirror: SOURCE_URL: not set, and this command asks the source; give the URL of the query service\n',
@@ -54,7 +62,9 @@ describe('the package', () => {
   });
 
   test('has release notes for its version', async () => {
-    const { version } = JSON.parse(await readFile(join(ROOT, 'package.json'), 'utf8')) as { version: string };
+    const { version } = JSON.parse(
+      await readFile(join(ROOT, 'package.json'), 'utf8'),
+    ) as { version: string };
     const changelog = await readFile(join(ROOT, 'CHANGELOG.md'), 'utf8');
     expect(notesOf(changelog, version)).toMatch(/^### Added\n\n- /);
     expect(() => notesOf(changelog, '9.9.9')).toThrow('no section [9.9.9]');

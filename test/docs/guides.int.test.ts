@@ -16,16 +16,24 @@ import { blocksOf, commandsOf, PAGES, readPage, ROOT } from './pages.ts';
 const ELSEWHERE: readonly (readonly [command: RegExp, by: string])[] = [
   [/^(npm ci && )?npm (run demo|test)/, 'test/cli/faults/demo.fault.test.ts'],
   [/npm start$/, 'test/cli/commands/up.int.test.ts'],
-  [/^npm run package|^npm install --global|^(SOURCE_URL=\S+ )?ledger-mirror /, 'npm run test:package'],
+  [
+    /^npm run package|^npm install --global|^(SOURCE_URL=\S+ )?ledger-mirror /,
+    'npm run test:package',
+  ],
   [/^docker |^cp \.env\.example /, 'npm run test:image'],
-  [/^(helm|kubectl) |^(cp|install|systemctl) .*(systemd|ledger-mirror)/, 'npm run test:deploy'],
+  [
+    /^(helm|kubectl) |^(cp|install|systemctl) .*(systemd|ledger-mirror)/,
+    'npm run test:deploy',
+  ],
   [/dbt/, 'npm run test:dbt'],
   [/psql/, 'npm run test:clients'],
 ];
 /** The first makes the mirror that the others ask; the last takes it apart. */
 const FIRST = 'docs/guides/first-network.md';
 const LAST = 'docs/guides/restore.md';
-const BETWEEN = PAGES.filter((page) => page !== FIRST && page !== LAST && page !== 'CONTRIBUTING.md');
+const BETWEEN = PAGES.filter(
+  (page) => page !== FIRST && page !== LAST && page !== 'CONTRIBUTING.md',
+);
 
 let sandbox: Sandbox;
 let home: MirrorHome;
@@ -36,7 +44,11 @@ let PARTY = '';
 /** The blocks of a page as they are typed here: the example's source is the sandbox, the demo's mirror is this one. */
 function scriptsOf(page: string): string[] {
   return blocksOf(page, 'sh')
-    .map((block) => commandsOf(block).filter((line) => !ELSEWHERE.some(([command]) => command.test(line))))
+    .map((block) =>
+      commandsOf(block).filter(
+        (line) => !ELSEWHERE.some(([command]) => command.test(line)),
+      ),
+    )
     .filter((lines) => lines.length > 0)
     .map((lines) => lines.join('\n'));
 }
@@ -46,7 +58,10 @@ async function type(script: string): Promise<void> {
     .replaceAll('https://ledger.example.com', sandbox.url)
     .replaceAll('DATA_DIR=data/demo', 'DATA_DIR=data');
   const { code, stderr } = await home.type(typed, { PARTY: PARTY.slice(0, 8) });
-  expect({ code, told: code === 0 ? '' : stderr.slice(-900) }).toEqual({ code: 0, told: '' });
+  expect({ code, told: code === 0 ? '' : stderr.slice(-900) }).toEqual({
+    code: 0,
+    told: '',
+  });
 }
 
 beforeAll(async () => {
@@ -58,13 +73,21 @@ beforeAll(async () => {
     genesis: floorSecond(nowMicros()) - 7n * DAY_MICROS,
   });
   home = await openHome({ SOURCE_URL: sandbox.url, DATA_DIR: undefined, API_PORT: '0' });
-  const ledgers = [...sandbox.truth.parties()].map(({ id }) => ({ id, ...sandbox.truth.party(id) }));
+  const ledgers = [...sandbox.truth.parties()].map(({ id }) => ({
+    id,
+    ...sandbox.truth.party(id),
+  }));
   PARTY = ledgers.toSorted((a, b) => b.entries - a.entries)[0]?.id ?? '';
   // As `npm ci` leaves it.
   await mkdir(join(home.dir, 'node_modules/.bin'), { recursive: true });
-  await symlink(join(ROOT, 'bin/ledger-mirror.js'), join(home.dir, 'node_modules/.bin/ledger-mirror'));
+  await symlink(
+    join(ROOT, 'bin/ledger-mirror.js'),
+    join(home.dir, 'node_modules/.bin/ledger-mirror'),
+  );
   serve = home.start(['serve']);
-  await waitFor(() => serve.stderr.includes('"Serving"'), { what: 'the embedded Postgres' });
+  await waitFor(() => serve.stderr.includes('"Serving"'), {
+    what: 'the embedded Postgres',
+  });
   database = new Client({ ...(await toldAddress()), user: 'ledger_mirror' });
   await database.connect();
 });
@@ -78,28 +101,49 @@ afterAll(async () => {
 });
 
 /** Where `doctor` says that the database is. */
-async function toldAddress(): Promise<{ host: string; port: number; database: string; password: string }> {
+async function toldAddress(): Promise<{
+  host: string;
+  port: number;
+  database: string;
+  password: string;
+}> {
   const { stdout } = await home.run(['doctor']);
   const [, host = '', port, name = '', file = ''] =
     /embedded, at ([\d.]+):(\d+) .*\(database (\w+), user ledger_mirror, password in (.*)\), Postgres/.exec(
       stdout,
     ) ?? [];
-  return { host, port: Number(port), database: name, password: await readFile(file, 'utf8') };
+  return {
+    host,
+    port: Number(port),
+    database: name,
+    password: await readFile(file, 'utf8'),
+  };
 }
 
-describe.each([FIRST, ...BETWEEN].filter((page) => scriptsOf(page).length > 0))('the page %s', (page) => {
-  test.each(scriptsOf(page))('%s', type);
-});
+describe.each([FIRST, ...BETWEEN].filter((page) => scriptsOf(page).length > 0))(
+  'the page %s',
+  (page) => {
+    test.each(scriptsOf(page))('%s', type);
+  },
+);
 
 describe('sql-clients.md', () => {
   test('makes a login that reads the views and changes nothing', async () => {
     const [statement = ''] = blocksOf('docs/guides/sql-clients.md', 'sql');
     await database.query(statement);
-    const analyst = new Client({ ...(await toldAddress()), user: 'analyst', password: 'choose one' });
+    const analyst = new Client({
+      ...(await toldAddress()),
+      user: 'analyst',
+      password: 'choose one',
+    });
     await analyst.connect();
-    const { rows } = await analyst.query<{ n: number }>('select count(*)::int as n from mirror.entries');
+    const { rows } = await analyst.query<{ n: number }>(
+      'select count(*)::int as n from mirror.entries',
+    );
     expect(rows[0]?.n).toBeGreaterThan(0);
-    await expect(analyst.query('delete from mirror.ledger_entries')).rejects.toThrow('permission denied');
+    await expect(analyst.query('delete from mirror.ledger_entries')).rejects.toThrow(
+      'permission denied',
+    );
     await analyst.end();
   });
 });
@@ -111,8 +155,14 @@ describe('lake.md', () => {
       'query',
       `select count(*) as n from (${statement.replace(/;\s*$/, '')})`,
     ]);
-    const marked = await home.json(['query', 'select count(*) as n from ledger_entries where is_counted']);
-    expect([counted.code, counted.document['rows']]).toEqual([0, marked.document['rows']]);
+    const marked = await home.json([
+      'query',
+      'select count(*) as n from ledger_entries where is_counted',
+    ]);
+    expect([counted.code, counted.document['rows']]).toEqual([
+      0,
+      marked.document['rows'],
+    ]);
   });
 });
 
@@ -121,8 +171,13 @@ async function liveFiles(table: string): Promise<string[]> {
   const live = new Set<string>();
   for (const name of readdirSync(join(table, '_delta_log')).toSorted()) {
     if (!name.endsWith('.json')) continue;
-    for (const line of readFileSync(join(table, '_delta_log', name), 'utf8').split('\n')) {
-      const { add, remove } = JSON.parse(line || '{}') as Record<string, { path: string } | undefined>;
+    for (const line of readFileSync(join(table, '_delta_log', name), 'utf8').split(
+      '\n',
+    )) {
+      const { add, remove } = JSON.parse(line || '{}') as Record<
+        string,
+        { path: string } | undefined
+      >;
       if (add !== undefined) live.add(join(table, decodeURIComponent(add.path)));
       if (remove !== undefined) live.delete(join(table, decodeURIComponent(remove.path)));
     }
@@ -135,16 +190,18 @@ describe('check-us.md', () => {
     const page = readPage('docs/guides/check-us.md');
     const [, ofTables = ''] = /## The lake.*?`(select .*?)`/s.exec(page) ?? [];
     const [, ofLake = ''] = /## The lake.*?```sql\n(.*?)```/s.exec(page) ?? [];
-    const files = (await liveFiles(join(home.dir, 'data/objects/lake/ledger_entries'))).map(
-      (path) => `'${path}'`,
-    );
+    const files = (
+      await liveFiles(join(home.dir, 'data/objects/lake/ledger_entries'))
+    ).map((path) => `'${path}'`);
     const scan = /delta_scan\('[^']*'\)/;
     expect(ofLake).toMatch(scan);
     const statement = ofLake
       .replace('install delta; load delta;', '')
       .replace(scan, `read_parquet([${files.join()}])`);
     await using engine = new AsyncDisposableStack();
-    const duckdb = engine.adopt(await DuckDBInstance.create(), async (one) => one.closeSync());
+    const duckdb = engine.adopt(await DuckDBInstance.create(), async (one) =>
+      one.closeSync(),
+    );
     const found = await (await duckdb.connect()).runAndReadAll(statement);
     const { rows } = await database.query<Record<string, unknown>>(ofTables);
     expect(rows.length).toBeGreaterThan(0);
@@ -155,7 +212,8 @@ describe('check-us.md', () => {
 
   test('the statement that checks the tables finds nothing, and a row that is gone', async () => {
     const page = readPage('docs/guides/check-us.md');
-    const [, statement = ''] = /## The tables, with Postgres.*?```sql\n(.*?)```/s.exec(page) ?? [];
+    const [, statement = ''] =
+      /## The tables, with Postgres.*?```sql\n(.*?)```/s.exec(page) ?? [];
     expect((await database.query(statement)).rows).toEqual([]);
     await database.query('begin');
     await database.query(
@@ -179,7 +237,9 @@ describe('what is run elsewhere', () => {
   const { scripts } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as {
     scripts: Record<string, string>;
   };
-  const commands = PAGES.flatMap((page) => blocksOf(page, 'sh')).flatMap((block) => commandsOf(block));
+  const commands = PAGES.flatMap((page) => blocksOf(page, 'sh')).flatMap((block) =>
+    commandsOf(block),
+  );
 
   test.each(ELSEWHERE)('%s stands on a page, and is run by %s', (command, by) => {
     expect(commands.some((line) => command.test(line))).toBe(true);

@@ -15,7 +15,9 @@ function anchorOf(heading: string): string {
 
 function anchorsOf(page: string): Set<string> {
   const text = readPage(page).replaceAll(/^ *```.*?^ *```/gms, '');
-  return new Set([...text.matchAll(/^#+ (.*)$/gm)].map(([, heading = '']) => anchorOf(heading)));
+  return new Set(
+    [...text.matchAll(/^#+ (.*)$/gm)].map(([, heading = '']) => anchorOf(heading)),
+  );
 }
 
 const LINKS = PAGES.flatMap((page) =>
@@ -28,7 +30,8 @@ const LINKS = PAGES.flatMap((page) =>
 test('every link of the docs leads to a file and a heading that exist', () => {
   const broken = LINKS.filter(
     ({ target, anchor }) =>
-      !existsSync(join(ROOT, target)) || (anchor !== undefined && !anchorsOf(target).has(anchor)),
+      !existsSync(join(ROOT, target)) ||
+      (anchor !== undefined && !anchorsOf(target).has(anchor)),
   );
   expect(LINKS.length).toBeGreaterThan(100);
   expect(LINKS.some(({ anchor }) => anchor !== undefined)).toBe(true);
@@ -38,15 +41,22 @@ test('every link of the docs leads to a file and a heading that exist', () => {
 test('every page can be reached from README', () => {
   const reached = new Set(['README.md']);
   for (const page of reached)
-    for (const link of LINKS) if (link.page === page && link.target.endsWith('.md')) reached.add(link.target);
+    for (const link of LINKS)
+      if (link.page === page && link.target.endsWith('.md')) reached.add(link.target);
   expect(PAGES.filter((page) => !reached.has(page))).toEqual([]);
 });
 
 describe('a command in a sentence', () => {
   const inline = PAGES.flatMap((page) =>
-    [...readPage(page).matchAll(/`(?:[A-Z_]+=\S+ )?(?:npx )?ledger-mirror ([a-z]+)([^`]*)`/g)].map(
-      ([, command = '', rest = '']) => ({ page, command, flags: rest.match(/--[a-z-]+/g) ?? [] }),
-    ),
+    [
+      ...readPage(page).matchAll(
+        /`(?:[A-Z_]+=\S+ )?(?:npx )?ledger-mirror ([a-z]+)([^`]*)`/g,
+      ),
+    ].map(([, command = '', rest = '']) => ({
+      page,
+      command,
+      flags: rest.match(/--[a-z-]+/g) ?? [],
+    })),
   );
 
   test.each([...new Set(inline.map(({ command }) => command))])(
@@ -54,8 +64,12 @@ describe('a command in a sentence', () => {
     async (command) => {
       const help = await helpOf(command);
       expect(help).toContain(`Usage: ledger-mirror ${command}`);
-      const shown = inline.filter((one) => one.command === command).flatMap(({ flags }) => flags);
-      expect(shown.filter((flag) => !help.includes(`${flag} `) && !help.includes(`${flag}\n`))).toEqual([]);
+      const shown = inline
+        .filter((one) => one.command === command)
+        .flatMap(({ flags }) => flags);
+      expect(
+        shown.filter((flag) => !help.includes(`${flag} `) && !help.includes(`${flag}\n`)),
+      ).toEqual([]);
     },
   );
 });

@@ -28,7 +28,11 @@ test('a user without a name, or a root without a stand-in, is refused', () => {
   expect(() => serverAccount(4321, 4321, PASSWD)).toThrow(
     expect.objectContaining({ code: 'EMBEDDED_ACCOUNT' }),
   );
-  expect(() => serverAccount(0, 0, [])).toThrow(expect.objectContaining({ code: 'EMBEDDED_ACCOUNT' }));
+  expect(() => serverAccount(0, 0, [])).toThrow(
+    expect.objectContaining({ code: 'EMBEDDED_ACCOUNT' }),
+  );
   // `nobody` is many: each could read what the other keeps.
-  expect(() => serverAccount(0, 0, PASSWD)).toThrow(expect.objectContaining({ code: 'EMBEDDED_ACCOUNT' }));
+  expect(() => serverAccount(0, 0, PASSWD)).toThrow(
+    expect.objectContaining({ code: 'EMBEDDED_ACCOUNT' }),
+  );
 });

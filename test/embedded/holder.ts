@@ -19,6 +19,8 @@ try {
   });
   process.stdout.write(`url ${server.connectionString}\n`);
 } catch (error) {
-  process.stdout.write(`failed ${(error as { code?: string }).code ?? ''} ${String(error)}\n`);
+  process.stdout.write(
+    `failed ${(error as { code?: string }).code ?? ''} ${String(error)}\n`,
+  );
   process.exitCode = 1;
 }

@@ -19,7 +19,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { type EmbeddedPostgres, startEmbeddedPostgres } from '../../src/embedded/postgres.ts';
+import {
+  type EmbeddedPostgres,
+  startEmbeddedPostgres,
+} from '../../src/embedded/postgres.ts';
 import { type Child, runScript } from '../support/process.ts';
 import { waitFor } from '../support/wait-for.ts';
 import { ask, postmasterPid, processState } from './server-of.ts';
@@ -75,7 +78,9 @@ test('data, with durable settings, lasts from one command to the next', async ()
         ('fsync', 'synchronous_commit', 'full_page_writes', 'server_encoding', 'TimeZone', 'listen_addresses')
        union select 'collation', datcollate from pg_database where datname = current_database()`,
     );
-    expect(Object.fromEntries(settings.map(({ name, setting }) => [name, setting]))).toEqual({
+    expect(
+      Object.fromEntries(settings.map(({ name, setting }) => [name, setting])),
+    ).toEqual({
       fsync: 'on',
       synchronous_commit: 'on',
       full_page_writes: 'on',
@@ -163,7 +168,9 @@ test('four commands that start at the same instant make one data folder and one 
   const holders = Array.from({ length: 4 }, hold);
   const urls = await Promise.all(holders.map(heldUrl));
   expect(new Set(urls).size).toBe(1);
-  expect(readdirSync(join(dataDir, 'postgres')).filter((name) => name.startsWith('initdb-'))).toEqual([]);
+  expect(
+    readdirSync(join(dataDir, 'postgres')).filter((name) => name.startsWith('initdb-')),
+  ).toEqual([]);
   const exits = await Promise.all(holders.map((holder) => holder.end('SIGTERM')));
   expect(exits.every(({ code }) => code === 0)).toBe(true);
   expect(isStopped()).toBe(true);
@@ -203,7 +210,12 @@ test('a first start that was killed half way is begun anew', async () => {
 
 test('a start that is aborted leaves nothing running', async () => {
   const given = new AbortController();
-  const started = startEmbeddedPostgres({ dataDir, log: SILENT, durable: false, signal: given.signal });
+  const started = startEmbeddedPostgres({
+    dataDir,
+    log: SILENT,
+    durable: false,
+    signal: given.signal,
+  });
   await waitFor(() => readdirSync(dataDir).length > 0, { what: 'start under way' });
   given.abort(new Error('enough'));
   await expect(started).rejects.toThrow('enough');
@@ -224,7 +236,9 @@ test('data of another version, or without its password, is refused with what to 
 
 test('the log holds what the server says of itself, and no failed statement: it does not grow with use', async () => {
   await using server = await start();
-  await expect(ask(server.connectionString, 'select 1 / 0')).rejects.toThrow('division by zero');
+  await expect(ask(server.connectionString, 'select 1 / 0')).rejects.toThrow(
+    'division by zero',
+  );
   const log = readFileSync(join(dataDir, 'postgres', 'server.log'), 'utf8');
   expect(log).toContain('database system is ready');
   expect(log).not.toContain('division by zero');
@@ -232,105 +246,126 @@ test('the log holds what the server says of itself, and no failed statement: it 
 
 test('a server that cannot start says why', async () => {
   await (await start())[Symbol.asyncDispose]();
-  writeFileSync(join(dataDir, 'postgres', 'cluster', 'postgresql.auto.conf'), `no_such_setting = 'x'\n`);
+  writeFileSync(
+    join(dataDir, 'postgres', 'cluster', 'postgresql.auto.conf'),
+    `no_such_setting = 'x'\n`,
+  );
   await expect(start()).rejects.toMatchObject({
     code: 'EMBEDDED_START',
     message: expect.stringContaining('FATAL'),
   });
 });
 
-test.runIf(process.getuid?.() === 0)("another user's folder is refused, one's own works", async () => {
-  const nobody = { uid: 65_534, gid: 65_534 };
-  await (await start())[Symbol.asyncDispose]();
-  chmodSync(root, 0o755);
-  chmodSync(dataDir, 0o755);
-  await using refused = runScript(HOLDER, [dataDir], nobody);
-  await refused.waitForLine(/^failed EMBEDDED_NOT_OURS /m);
-  dataDir = join(dataDir, 'own');
-  mkdirSync(dataDir);
-  chmodSync(dataDir, 0o777);
-  await using accepted = runScript(HOLDER, [dataDir], nobody);
-  await heldUrl(accepted);
-  expect(processState(pid)?.uid).toBe(nobody.uid);
-  await accepted.end('SIGTERM');
-  // Root does not come to it: what its owner puts there, root would follow.
-  await expect(start()).rejects.toMatchObject({ code: 'EMBEDDED_NOT_OURS' });
-  await using again = runScript(HOLDER, [dataDir], nobody);
-  await heldUrl(again);
-  await again.end('SIGTERM');
-});
-
-describe.runIf(process.getuid?.() === 0)('root, where another user prepared the folder', () => {
-  const games = { uid: 5, gid: 60 };
-
-  function plant(): string {
-    const folder = mkdtempSync(join(root, 'planted '));
-    const victim = join(folder, 'victim');
-    writeFileSync(victim, 'left alone', { mode: 0o600 });
-    dataDir = join(folder, 'data');
-    const home = join(dataDir, 'postgres');
-    mkdirSync(home, { recursive: true });
-    for (const name of ['password', 'server.log', 'turn.lock', 'holders.lock'])
-      symlinkSync(victim, join(home, name));
-    return victim;
-  }
-
-  function expectUntouched(victim: string): void {
-    expect(readFileSync(victim, 'utf8')).toBe('left alone');
-    expect(statSync(victim)).toMatchObject({ uid: 0, size: 10 });
-  }
-
-  test('refuses a home that is theirs, and follows no link in it', async () => {
-    const victim = plant();
-    chownSync(join(dataDir, 'postgres'), games.uid, games.gid);
-    await expect(start()).rejects.toMatchObject({ code: 'EMBEDDED_NOT_OURS' });
-    expectUntouched(victim);
-  });
-
-  test('refuses a data directory that is theirs, whoever the home seems to be of', async () => {
-    const victim = plant();
-    chownSync(dataDir, games.uid, games.gid);
-    await expect(start()).rejects.toMatchObject({ code: 'EMBEDDED_NOT_OURS' });
-    expectUntouched(victim);
-  });
-
-  test('refuses a home that others may write, and one that is a link', async () => {
-    const victim = plant();
-    const home = join(dataDir, 'postgres');
-    chmodSync(home, 0o777);
-    await expect(start()).rejects.toMatchObject({ code: 'EMBEDDED_NOT_OURS' });
-    renameSync(home, `${victim}.elsewhere`);
-    symlinkSync(`${victim}.elsewhere`, home);
-    chmodSync(`${victim}.elsewhere`, 0o700);
-    await expect(start()).rejects.toMatchObject({ code: 'EMBEDDED_NOT_OURS' });
-    expectUntouched(victim);
-  });
-
-  test('replaces a planted password file instead of writing through it', async () => {
-    const victim = plant();
-    for (const name of ['server.log', 'turn.lock', 'holders.lock'])
-      unlinkSync(join(dataDir, 'postgres', name));
+test.runIf(process.getuid?.() === 0)(
+  "another user's folder is refused, one's own works",
+  async () => {
+    const nobody = { uid: 65_534, gid: 65_534 };
     await (await start())[Symbol.asyncDispose]();
-    expectUntouched(victim);
-    expect(lstatSync(join(dataDir, 'postgres', 'password')).isSymbolicLink()).toBe(false);
-  });
-});
+    chmodSync(root, 0o755);
+    chmodSync(dataDir, 0o755);
+    await using refused = runScript(HOLDER, [dataDir], nobody);
+    await refused.waitForLine(/^failed EMBEDDED_NOT_OURS /m);
+    dataDir = join(dataDir, 'own');
+    mkdirSync(dataDir);
+    chmodSync(dataDir, 0o777);
+    await using accepted = runScript(HOLDER, [dataDir], nobody);
+    await heldUrl(accepted);
+    expect(processState(pid)?.uid).toBe(nobody.uid);
+    await accepted.end('SIGTERM');
+    // Root does not come to it: what its owner puts there, root would follow.
+    await expect(start()).rejects.toMatchObject({ code: 'EMBEDDED_NOT_OURS' });
+    await using again = runScript(HOLDER, [dataDir], nobody);
+    await heldUrl(again);
+    await again.end('SIGTERM');
+  },
+);
+
+describe.runIf(process.getuid?.() === 0)(
+  'root, where another user prepared the folder',
+  () => {
+    const games = { uid: 5, gid: 60 };
+
+    function plant(): string {
+      const folder = mkdtempSync(join(root, 'planted '));
+      const victim = join(folder, 'victim');
+      writeFileSync(victim, 'left alone', { mode: 0o600 });
+      dataDir = join(folder, 'data');
+      const home = join(dataDir, 'postgres');
+      mkdirSync(home, { recursive: true });
+      for (const name of ['password', 'server.log', 'turn.lock', 'holders.lock'])
+        symlinkSync(victim, join(home, name));
+      return victim;
+    }
+
+    function expectUntouched(victim: string): void {
+      expect(readFileSync(victim, 'utf8')).toBe('left alone');
+      expect(statSync(victim)).toMatchObject({ uid: 0, size: 10 });
+    }
+
+    test('refuses a home that is theirs, and follows no link in it', async () => {
+      const victim = plant();
+      chownSync(join(dataDir, 'postgres'), games.uid, games.gid);
+      await expect(start()).rejects.toMatchObject({ code: 'EMBEDDED_NOT_OURS' });
+      expectUntouched(victim);
+    });
+
+    test('refuses a data directory that is theirs, whoever the home seems to be of', async () => {
+      const victim = plant();
+      chownSync(dataDir, games.uid, games.gid);
+      await expect(start()).rejects.toMatchObject({ code: 'EMBEDDED_NOT_OURS' });
+      expectUntouched(victim);
+    });
+
+    test('refuses a home that others may write, and one that is a link', async () => {
+      const victim = plant();
+      const home = join(dataDir, 'postgres');
+      chmodSync(home, 0o777);
+      await expect(start()).rejects.toMatchObject({ code: 'EMBEDDED_NOT_OURS' });
+      renameSync(home, `${victim}.elsewhere`);
+      symlinkSync(`${victim}.elsewhere`, home);
+      chmodSync(`${victim}.elsewhere`, 0o700);
+      await expect(start()).rejects.toMatchObject({ code: 'EMBEDDED_NOT_OURS' });
+      expectUntouched(victim);
+    });
+
+    test('replaces a planted password file instead of writing through it', async () => {
+      const victim = plant();
+      for (const name of ['server.log', 'turn.lock', 'holders.lock'])
+        unlinkSync(join(dataDir, 'postgres', name));
+      await (await start())[Symbol.asyncDispose]();
+      expectUntouched(victim);
+      expect(lstatSync(join(dataDir, 'postgres', 'password')).isSymbolicLink()).toBe(
+        false,
+      );
+    });
+  },
+);
 
 test('a server that was killed is started again by whoever uses it, where it was', async () => {
   await using server = await start();
   const first = pid;
   process.kill(first, 'SIGKILL');
-  const [row] = await waitFor(() => ask(server.connectionString, 'select 7 as n').catch(() => undefined), {
-    what: 'the next server',
-  });
+  const [row] = await waitFor(
+    () => ask(server.connectionString, 'select 7 as n').catch(() => undefined),
+    {
+      what: 'the next server',
+    },
+  );
   pid = postmasterPid(dataDir);
   expect([row, pid === first]).toEqual([{ n: 7 }, false]);
 });
 
 test('a server that cannot be started again is tried until it can, where it was', async () => {
   const said: string[] = [];
-  const log = { info: () => undefined, warn: (_: unknown, text: string) => void said.push(text) };
-  await using server = await startEmbeddedPostgres({ dataDir, log: log as never, durable: false });
+  const log = {
+    info: () => undefined,
+    warn: (_: unknown, text: string) => void said.push(text),
+  };
+  await using server = await startEmbeddedPostgres({
+    dataDir,
+    log: log as never,
+    durable: false,
+  });
   pid = postmasterPid(dataDir);
   const settings = join(dataDir, 'postgres', 'cluster', 'postgresql.auto.conf');
   writeFileSync(settings, `no_such_setting = 'x'\n`);
@@ -338,6 +373,8 @@ test('a server that cannot be started again is tried until it can, where it was'
   await waitFor(() => said.length > 0, { what: 'a restart that fails' });
   expect(said).toEqual(['Embedded Postgres could not be started again']);
   writeFileSync(settings, '');
-  await waitFor(() => ask(server.connectionString, 'select 1').catch(() => undefined), { what: 'a server' });
+  await waitFor(() => ask(server.connectionString, 'select 1').catch(() => undefined), {
+    what: 'a server',
+  });
   pid = postmasterPid(dataDir);
 });

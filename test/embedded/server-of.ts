@@ -24,10 +24,17 @@ export function processState(pid: number): ProcessState | undefined {
 
 /** The pid that the server of this folder wrote down. */
 export function postmasterPid(dataDir: string): number {
-  return Number(readFileSync(join(dataDir, 'postgres', 'cluster', 'postmaster.pid'), 'utf8').split('\n')[0]);
+  return Number(
+    readFileSync(join(dataDir, 'postgres', 'cluster', 'postmaster.pid'), 'utf8').split(
+      '\n',
+    )[0],
+  );
 }
 
-export async function ask(url: string, statement: string): Promise<Record<string, unknown>[]> {
+export async function ask(
+  url: string,
+  statement: string,
+): Promise<Record<string, unknown>[]> {
   const client = new Client({ connectionString: url, connectionTimeoutMillis: 5_000 });
   // The tests kill the server under it.
   client.on('error', () => undefined);

@@ -13,14 +13,17 @@ const counted = new Proxy(objects, {
     const own: unknown = Reflect.get(store, name);
     if (typeof own !== 'function') return own;
     return (...given: readonly unknown[]): unknown => {
-      if (['publishFile', 'publishBytes', 'putIfAbsent', 'remove'].includes(String(name))) steps += 1;
+      if (['publishFile', 'publishBytes', 'putIfAbsent', 'remove'].includes(String(name)))
+        steps += 1;
       if (steps === Number(nth) && steps > 0) process.kill(process.pid, 'SIGKILL');
       return Reflect.apply(own, store, given);
     };
   },
 });
 const warehouse = new WarehouseDouble();
-warehouse.segments = Array.from({ length: Number(segments) }, (_, index) => segmentOf(index + 1));
+warehouse.segments = Array.from({ length: Number(segments) }, (_, index) =>
+  segmentOf(index + 1),
+);
 await warehouse.beginBuild(Number(build));
 const scratchDir = join(`${folder}-scratch`, String(process.pid));
 await buildLake(

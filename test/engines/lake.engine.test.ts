@@ -28,8 +28,11 @@ const SPARK_MS_MAX = 1_800_000;
 const signal = new AbortController().signal;
 
 /** The Python of an engine; undefined where it was not installed. */
-const python = (name: string): string | undefined => process.env[`ENGINE_${name.toUpperCase()}`];
-const READERS = ['deltalake', 'duckdb', 'polars', 'chdb', 'daft', 'spark'].filter((name) => python(name));
+const python = (name: string): string | undefined =>
+  process.env[`ENGINE_${name.toUpperCase()}`];
+const READERS = ['deltalake', 'duckdb', 'polars', 'chdb', 'daft', 'spark'].filter(
+  (name) => python(name),
+);
 const LINES = [
   ['duckdb', 'duckdb'],
   ['python', 'deltalake'],
@@ -64,7 +67,10 @@ async function world(): Promise<World> {
   return { folder, table: join(folder, 'lake/ledger_entries'), warehouse, deps };
 }
 
-async function buildOf({ warehouse, deps }: Pick<World, 'warehouse' | 'deps'>, count: number): Promise<void> {
+async function buildOf(
+  { warehouse, deps }: Pick<World, 'warehouse' | 'deps'>,
+  count: number,
+): Promise<void> {
   warehouse.segments = Array.from({ length: count }, (_, index) => segmentOf(index + 1));
   await buildLake(deps, signal);
 }
@@ -85,8 +91,12 @@ describe.each(READERS)('%s', (engine) => {
     }
     await buildOf(lake, 2);
     await buildOf(lake, 3);
-    expect(await ask(engine, [engine, lake.table])).toEqual(shownRows([1, 2, 3].map(segmentOf)));
-    expect(await ask(engine, [engine, lake.table, '29'])).toEqual(shownRows([1, 2].map(segmentOf)));
+    expect(await ask(engine, [engine, lake.table])).toEqual(
+      shownRows([1, 2, 3].map(segmentOf)),
+    );
+    expect(await ask(engine, [engine, lake.table, '29'])).toEqual(
+      shownRows([1, 2].map(segmentOf)),
+    );
   });
 });
 
@@ -142,10 +152,14 @@ describe.runIf(python('deltalake'))('delta-rs', () => {
     expect(await ask('deltalake', ['compact', lake.table])).toBe(9);
     expect(await ask('deltalake', ['vacuum', lake.table])).toBeGreaterThan(0);
     await buildOf(lake, 4);
-    expect(await ask('deltalake', ['deltalake', lake.table])).toEqual(shownRows([1, 2, 3, 4].map(segmentOf)));
+    expect(await ask('deltalake', ['deltalake', lake.table])).toEqual(
+      shownRows([1, 2, 3, 4].map(segmentOf)),
+    );
     lake.warehouse.segments = [segmentOf(2), segmentOf(4)];
     await buildLake(lake.deps, signal);
-    expect(await ask('deltalake', ['deltalake', lake.table])).toEqual(shownRows([2, 4].map(segmentOf)));
+    expect(await ask('deltalake', ['deltalake', lake.table])).toEqual(
+      shownRows([2, 4].map(segmentOf)),
+    );
     expect(await verifyLake(lake.deps, { deep: true }, signal)).toMatchObject({
       problems: [],
       segmentsBehind: 0,
@@ -155,13 +169,22 @@ describe.runIf(python('deltalake'))('delta-rs', () => {
   it('reads the state before or after, wherever a build is killed', async () => {
     const lake = await world();
     await buildOf(lake, 1);
-    const [before, after] = [shownRows([segmentOf(1)]), shownRows([1, 2].map(segmentOf))];
+    const before = shownRows([segmentOf(1)]);
+    const after = shownRows([1, 2].map(segmentOf));
     let isDone = false;
     for (let nth = 1; !isDone; nth += 1) {
-      const child = spawn(process.execPath, [BUILDER, lake.folder, '2', String(nth), String(nth)]);
+      const child = spawn(process.execPath, [
+        BUILDER,
+        lake.folder,
+        '2',
+        String(nth),
+        String(nth),
+      ]);
       const [code] = (await once(child, 'close')) as [number | null];
       isDone = code === 0;
-      expect([before, after]).toContainEqual(await ask('deltalake', ['deltalake', lake.table]));
+      expect([before, after]).toContainEqual(
+        await ask('deltalake', ['deltalake', lake.table]),
+      );
     }
     expect(await ask('deltalake', ['deltalake', lake.table])).toEqual(after);
   });
@@ -174,48 +197,55 @@ describe.runIf(python('deltalake'))('delta-rs', () => {
     );
     const codes = (await Promise.all(builders)).map(([code]: unknown[]) => code);
     expect(codes).toContain(0);
-    expect(await ask('deltalake', ['deltalake', lake.table])).toEqual(shownRows([1, 2, 3].map(segmentOf)));
+    expect(await ask('deltalake', ['deltalake', lake.table])).toEqual(
+      shownRows([1, 2, 3].map(segmentOf)),
+    );
   });
 });
 
-describe.runIf(READERS.length > 0 && process.env['ENGINES_S3'] !== 'no')('a lake on Ceph', () => {
-  it(
-    "is read by its engines, by README's lines, and by who opened it three builds and a vacuum ago",
-    async () => {
-      await using ceph = await startCeph();
-      const scratchDir = await mkdtemp(join(tmpdir(), 'ledger-mirror-engines-'));
-      onTestFinished(() => rm(scratchDir, { recursive: true, force: true }));
-      const aws = awsVariables(ceph.keys);
-      await using objects = openObjectStore({
-        url: storeUrl(ceph, 'engines'),
-        spoolDir: join(scratchDir, 'spool'),
-        ambient: { ...aws, AWS_REGION: 'us-east-1' },
-      });
-      const warehouse = new WarehouseDouble();
-      const deps = { repository: warehouse, objects, scratchDir, retentionMs: WEEK_MS };
-      await buildOf({ warehouse, deps }, 1);
-      await buildOf({ warehouse, deps }, 2);
-      expect(await verifyLake(deps, { deep: true }, signal)).toMatchObject({
-        problems: [],
-        segmentsBehind: 0,
-      });
-      const env = {
-        ...aws,
-        AWS_ENDPOINT_URL: ceph.endpoint,
-        AWS_REGION: 'us-east-1',
-        AWS_ALLOW_HTTP: 'true',
-        README,
-        LAKE: `s3://${ceph.bucket}/engines/lake`,
-      };
-      const table = `${env.LAKE}/ledger_entries`;
-      for (const engine of READERS)
-        expect(await ask(engine, [engine, table], env)).toEqual(shownRows([1, 2].map(segmentOf)));
-      for (const [line, engine] of LINES)
-        expect(await ask(engine, ['readme', line], env)).toEqual(expectedOf(line));
-      if (python('deltalake') === undefined) return;
-      const held = await readHeld({ table, warehouse, deps }, 2, env);
-      expect(held).toEqual(shownRows([1, 2].map(segmentOf)));
-    },
-    SPARK_MS_MAX,
-  );
-});
+describe.runIf(READERS.length > 0 && process.env['ENGINES_S3'] !== 'no')(
+  'a lake on Ceph',
+  () => {
+    it(
+      "is read by its engines, by README's lines, and by who opened it three builds and a vacuum ago",
+      async () => {
+        await using ceph = await startCeph();
+        const scratchDir = await mkdtemp(join(tmpdir(), 'ledger-mirror-engines-'));
+        onTestFinished(() => rm(scratchDir, { recursive: true, force: true }));
+        const aws = awsVariables(ceph.keys);
+        await using objects = openObjectStore({
+          url: storeUrl(ceph, 'engines'),
+          spoolDir: join(scratchDir, 'spool'),
+          ambient: { ...aws, AWS_REGION: 'us-east-1' },
+        });
+        const warehouse = new WarehouseDouble();
+        const deps = { repository: warehouse, objects, scratchDir, retentionMs: WEEK_MS };
+        await buildOf({ warehouse, deps }, 1);
+        await buildOf({ warehouse, deps }, 2);
+        expect(await verifyLake(deps, { deep: true }, signal)).toMatchObject({
+          problems: [],
+          segmentsBehind: 0,
+        });
+        const env = {
+          ...aws,
+          AWS_ENDPOINT_URL: ceph.endpoint,
+          AWS_REGION: 'us-east-1',
+          AWS_ALLOW_HTTP: 'true',
+          README,
+          LAKE: `s3://${ceph.bucket}/engines/lake`,
+        };
+        const table = `${env.LAKE}/ledger_entries`;
+        for (const engine of READERS)
+          expect(await ask(engine, [engine, table], env)).toEqual(
+            shownRows([1, 2].map(segmentOf)),
+          );
+        for (const [line, engine] of LINES)
+          expect(await ask(engine, ['readme', line], env)).toEqual(expectedOf(line));
+        if (python('deltalake') === undefined) return;
+        const held = await readHeld({ table, warehouse, deps }, 2, env);
+        expect(held).toEqual(shownRows([1, 2].map(segmentOf)));
+      },
+      SPARK_MS_MAX,
+    );
+  },
+);

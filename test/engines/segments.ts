@@ -30,7 +30,9 @@ export function segmentOf(number: number): SegmentRows {
 }
 
 /** As `engine.py` shows them: quantity, effect, microseconds, month. */
-export function shownRows(segments: readonly SegmentRows[]): readonly (readonly (string | null)[])[] {
+export function shownRows(
+  segments: readonly SegmentRows[],
+): readonly (readonly (string | null)[])[] {
   const rows = segments.flatMap((segment) => segment.rows);
   return rows
     .map(({ quantity, effect, vega_time: time }) => [

@@ -23,7 +23,11 @@ interface Source {
 
 const hex = (id: string): boolean => /^[0-9a-f]{64}$/.test(id);
 
-function only(layout: Layout, write: Layout['write'], rest: Partial<Layout> = {}): Layout {
+function only(
+  layout: Layout,
+  write: Layout['write'],
+  rest: Partial<Layout> = {},
+): Layout {
   return change(layout, write, { ...rest, columns: Object.keys(write) });
 }
 
@@ -45,7 +49,8 @@ function named(entry: Entry, party: string): readonly string[] {
 }
 
 const OTHER_NAMES: Source = {
-  meaning: 'other names, semicolons, milliseconds and 0x, and a column with commas that nobody knows',
+  meaning:
+    'other names, semicolons, milliseconds and 0x, and a column with commas that nobody knows',
   settings: {
     EXPORT_COLUMNS:
       'vega_time=booked_at, quantity=amount, asset_id=currency, transfer_type=kind, account_from_party_id=payer, account_to_party_id=payee',
@@ -73,14 +78,23 @@ const OTHER_NAMES: Source = {
   ],
 };
 
-const base64 = changeIds(THIRTEEN, (id) => (hex(id) ? Buffer.from(id, 'hex').toString('base64') : id));
+const base64 = changeIds(THIRTEEN, (id) =>
+  hex(id) ? Buffer.from(id, 'hex').toString('base64') : id,
+);
 const OTHER_SPELLINGS: Source = {
   meaning: 'known names, tabs, times without a zone, ids in base64, and no balances',
-  settings: { EXPORT_DELIMITER: 'tab', EXPORT_TIME_FORMAT: 'utc', EXPORT_ID_FORMAT: 'base64' },
+  settings: {
+    EXPORT_DELIMITER: 'tab',
+    EXPORT_TIME_FORMAT: 'utc',
+    EXPORT_ID_FORMAT: 'base64',
+  },
   layout: change(
     base64,
     { vega_time: ({ time }) => writeInstant(time).slice(0, -1).replace('T', ' ') },
-    { delimiter: '\t', columns: THIRTEEN.columns.filter((name) => !/balance|market/.test(name)) },
+    {
+      delimiter: '\t',
+      columns: THIRTEEN.columns.filter((name) => !/balance|market/.test(name)),
+    },
   ),
   expected: (entry, party) => [entry.time, ...named(entry, party), ''],
 };
@@ -89,10 +103,14 @@ const ASSET = 'a5'.repeat(32);
 const NO_TIMES: Source = {
   meaning: 'an amount and a note: no times, no parties, no assets',
   settings: {
-    EXPORT_COLUMNS: 'vega_time=none,asset_id=none,account_from_party_id=none,quantity=amount',
+    EXPORT_COLUMNS:
+      'vega_time=none,asset_id=none,account_from_party_id=none,quantity=amount',
     SOURCE_ASSETS: ASSET,
   },
-  layout: only(THIRTEEN, { amount: ({ quantity }) => quantity, note: () => '"a ""note"", quoted"' }),
+  layout: only(THIRTEEN, {
+    amount: ({ quantity }) => quantity,
+    note: () => '"a ""note"", quoted"',
+  }),
   expected: (entry, party) => [
     0n,
     entry.quantity,
@@ -108,8 +126,13 @@ const NO_TIMES: Source = {
 /** What was booked until ten days ago, and then all of it. */
 function growing(name: string, { meaning, layout }: Source): HostileCase {
   const until = (hours: number) => (now: bigint, party: string) =>
-    makeLedger(now, { seed: name, party, rows: 90 }).filter(({ time }) => time <= now - BigInt(hours) * HOUR);
-  const one = layoutCase(name, meaning, layout, WHOLE, { truth: until(240), clock: -240 });
+    makeLedger(now, { seed: name, party, rows: 90 }).filter(
+      ({ time }) => time <= now - BigInt(hours) * HOUR,
+    );
+  const one = layoutCase(name, meaning, layout, WHOLE, {
+    truth: until(240),
+    clock: -240,
+  });
   return { ...one, followedBy: [{ ...one, truth: until(0), clock: 0 }] };
 }
 
@@ -135,8 +158,12 @@ describe.concurrent.each([
         const night = await home.json(['nightly']);
         expect([night.code, night.document.verdict]).toEqual([0, 'complete']);
         const found = await home.json(['query', SQL]);
-        const lines = (found.document['rows'] as { line: string }[]).map(({ line }) => line);
-        const truth = phase.truth(host.now, party).map((entry) => source.expected(entry, party).join(' '));
+        const lines = (found.document['rows'] as { line: string }[]).map(
+          ({ line }) => line,
+        );
+        const truth = phase
+          .truth(host.now, party)
+          .map((entry) => source.expected(entry, party).join(' '));
         expect(lines).toEqual(truth.toSorted());
       }
     } finally {
@@ -156,10 +183,14 @@ describe('the settings of another CSV', () => {
     });
     const { code, stderr } = await home.run(['nightly']);
     expect(code).toBe(1);
-    expect(stderr).toContain('EXPORT_DELIMITER: ";" is not accepted; give comma, semicolon, tab or pipe');
+    expect(stderr).toContain(
+      'EXPORT_DELIMITER: ";" is not accepted; give comma, semicolon, tab or pipe',
+    );
     expect(stderr).toContain('EXPORT_TIME_FORMAT: "unix" is not accepted');
     expect(stderr).toContain('EXPORT_ID_FORMAT: "HEX" is not accepted');
-    expect(stderr).toContain('EXPORT_COLUMNS: asset_id=none leaves open which asset the rows are of');
+    expect(stderr).toContain(
+      'EXPORT_COLUMNS: asset_id=none leaves open which asset the rows are of',
+    );
   });
 
   test.each([
@@ -170,13 +201,22 @@ describe('the settings of another CSV', () => {
       { EXPORT_COLUMNS: 'vega_time=booked_at' },
       'it has no column booked_at, only vega_time, quantity',
     ],
-  ])('a CSV that is %s is refused with the setting that it needs', async (name, layout, settings, told) => {
-    const host = await startHostileSource({ cases: [layoutCase(name, '', layout, WHOLE)] });
-    await using database = await openFreshDatabase();
-    await using home = await openHome({ SOURCE_URL: host.url, DATABASE_URL: database.url, ...settings });
-    const ended = await home.json(['export', '--party', host.partyOf(name)]);
-    await host.close();
-    expect(ended.code).toBe(2);
-    expect(ended.stdout).toContain(told);
-  });
+  ])(
+    'a CSV that is %s is refused with the setting that it needs',
+    async (name, layout, settings, told) => {
+      const host = await startHostileSource({
+        cases: [layoutCase(name, '', layout, WHOLE)],
+      });
+      await using database = await openFreshDatabase();
+      await using home = await openHome({
+        SOURCE_URL: host.url,
+        DATABASE_URL: database.url,
+        ...settings,
+      });
+      const ended = await home.json(['export', '--party', host.partyOf(name)]);
+      await host.close();
+      expect(ended.code).toBe(2);
+      expect(ended.stdout).toContain(told);
+    },
+  );
 });

@@ -9,7 +9,12 @@ import { waitFor } from '../support/wait-for.ts';
 import { DAY, makeLedger, type Entry, writeInstant } from './hostile/ledger.ts';
 import { declare, honestAnswer, WHOLE } from './hostile/cases/case.ts';
 import { startHostileSource } from './hostile/start.ts';
-import { loadedQuantities, loadedRows, nightlyLedgers, publishedSegments } from '../support/mirror-state.ts';
+import {
+  loadedQuantities,
+  loadedRows,
+  nightlyLedgers,
+  publishedSegments,
+} from '../support/mirror-state.ts';
 import { ageCoverageChecks } from '../support/mirror-arrange.ts';
 
 const truth = (now: bigint, party: string): Entry[] =>
@@ -23,7 +28,10 @@ describe('a lost object', () => {
     const one = declare('lost', 'an object is lost', honestAnswer, WHOLE, { truth });
     const host = await startHostileSource({ cases: [one] });
     await using database = await openFreshDatabase();
-    await using home = await openHome({ SOURCE_URL: host.url, DATABASE_URL: database.url });
+    await using home = await openHome({
+      SOURCE_URL: host.url,
+      DATABASE_URL: database.url,
+    });
     try {
       expect((await home.run(['nightly'])).code).toBe(0);
       const closed = (await publishedSegments(database.pool)).find(({ open }) => !open);
@@ -35,7 +43,9 @@ describe('a lost object', () => {
       expect([night.code, night.document.verdict]).toEqual([0, 'complete']);
       expect(host.requests.length).toBe(asked + 1);
       expect((await home.run(['verify', '--deep'])).code).toBe(0);
-      expect(await loadedRows(database.pool)).toBe(truth(host.now, host.partyOf('lost')).length);
+      expect(await loadedRows(database.pool)).toBe(
+        truth(host.now, host.partyOf('lost')).length,
+      );
     } finally {
       await host.close();
     }
@@ -45,7 +55,9 @@ describe('a lost object', () => {
 describe('the rolling audit', () => {
   test('a nightly run asks for closed segments again, the first one too, and tells what differs', async () => {
     const one = {
-      ...declare('audit', 'an entry changes after it was closed', honestAnswer, WHOLE, { truth }),
+      ...declare('audit', 'an entry changes after it was closed', honestAnswer, WHOLE, {
+        truth,
+      }),
       followedBy: [
         { clock: 0, truth, answer: honestAnswer, expected: WHOLE },
         { clock: 0, truth: changed, answer: honestAnswer, expected: WHOLE },
@@ -53,7 +65,10 @@ describe('the rolling audit', () => {
     };
     const host = await startHostileSource({ cases: [one] });
     await using database = await openFreshDatabase();
-    await using home = await openHome({ SOURCE_URL: host.url, DATABASE_URL: database.url });
+    await using home = await openHome({
+      SOURCE_URL: host.url,
+      DATABASE_URL: database.url,
+    });
     const party = host.partyOf('audit');
     const forgetChecks = (): Promise<void> => ageCoverageChecks(database.pool, 2);
     const audited = async (): Promise<unknown> => {
@@ -82,13 +97,18 @@ describe('the rolling audit', () => {
             outcome: {
               verdict: 'suspicious',
               audited: [
-                { from: '1970-01-01T00:00:00.000000Z', found: 'other rows than were published; replaced' },
+                {
+                  from: '1970-01-01T00:00:00.000000Z',
+                  found: 'other rows than were published; replaced',
+                },
               ],
             },
           },
         ],
       });
-      const entries = changed(host.now, party).filter(({ time }) => time < host.now - DAY);
+      const entries = changed(host.now, party).filter(
+        ({ time }) => time < host.now - DAY,
+      );
       const held = await loadedQuantities(database.pool);
       for (const { quantity } of entries) expect(held).toContain(quantity);
       expect(held).toHaveLength(changed(host.now, party).length);
@@ -107,7 +127,9 @@ interface Order {
 describe('an order with `again`', () => {
   test('distrusts its range: rows that the source tells otherwise by now take the place of the known ones', async () => {
     const one = {
-      ...declare('ordered', 'an entry changes after it was closed', honestAnswer, WHOLE, { truth }),
+      ...declare('ordered', 'an entry changes after it was closed', honestAnswer, WHOLE, {
+        truth,
+      }),
       followedBy: [{ clock: 0, truth: changed, answer: honestAnswer, expected: WHOLE }],
     };
     const host = await startHostileSource({ cases: [one] });
@@ -115,7 +137,10 @@ describe('an order with `again`', () => {
       await using mirror = await startRealApp({ SOURCE_URL: host.url });
       const partyId = host.partyOf('ordered');
       const ended = async (path: string, body: object): Promise<Order> => {
-        const headers = { 'content-type': 'application/json', 'idempotency-key': crypto.randomUUID() };
+        const headers = {
+          'content-type': 'application/json',
+          'idempotency-key': crypto.randomUUID(),
+        };
         const response = await fetch(`${mirror.url}${path}`, {
           method: 'POST',
           body: JSON.stringify(body),
@@ -125,7 +150,9 @@ describe('an order with `again`', () => {
         const { id } = (await response.json()) as Order;
         return waitFor(
           async () => {
-            const now = (await (await fetch(`${mirror.url}${path}/${id}`)).json()) as Order;
+            const now = (await (
+              await fetch(`${mirror.url}${path}/${id}`)
+            ).json()) as Order;
             return now.state === 'done' ? now : undefined;
           },
           { what: `${path} to end` },
@@ -138,7 +165,9 @@ describe('an order with `again`', () => {
       const quantities = (entries: readonly Entry[]): string[] =>
         entries.map(({ quantity }) => quantity).toSorted();
       await ended('/mirror/runs', { kind: 'sync', list: 'parties' });
-      expect(await ended('/mirror/exports', { partyId })).toMatchObject({ verdict: 'complete' });
+      expect(await ended('/mirror/exports', { partyId })).toMatchObject({
+        verdict: 'complete',
+      });
       expect(await held()).toEqual(quantities(truth(host.now, partyId)));
 
       host.advance('ordered');

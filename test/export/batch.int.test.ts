@@ -13,8 +13,18 @@ import { freshDatabase } from '../support/database.ts';
 import { rowsRead } from '../support/measure/rows-read.ts';
 import { signal, World } from './export-world.ts';
 import { at, clockAt, entries } from './ledger-double.ts';
-import { coveredParties, coveredRanges, exportLeaseEnds, recordedExports } from '../support/mirror-state.ts';
-import { addCoverage, addIdleLedgers, emptyLists, takeOverExport } from '../support/mirror-arrange.ts';
+import {
+  coveredParties,
+  coveredRanges,
+  exportLeaseEnds,
+  recordedExports,
+} from '../support/mirror-state.ts';
+import {
+  addCoverage,
+  addIdleLedgers,
+  emptyLists,
+  takeOverExport,
+} from '../support/mirror-arrange.ts';
 
 const database = await freshDatabase({ isMigrated: true });
 const NOW = '2023-05-10 00:00:00+00';
@@ -32,7 +42,9 @@ interface Opened extends AsyncDisposable {
 async function open(): Promise<Opened> {
   await using stack = new AsyncDisposableStack();
   const world = stack.use(await World.open(database));
-  const warehouse = stack.use(openWarehouse({ url: database.url, onIdleError: () => undefined }));
+  const warehouse = stack.use(
+    openWarehouse({ url: database.url, onIdleError: () => undefined }),
+  );
   const batch = stack.use(await BatchStore.open(warehouse.db, PARTIES));
   const owned = stack.move();
   return {
@@ -58,7 +70,8 @@ async function leased({ world }: Opened): Promise<number> {
 
 test('empty answers are true once they are written, all at once, and their leases are given back', async () => {
   await using opened = await open();
-  for (const party of PARTIES) expect((await opened.export(party)).verdict).toBe('complete');
+  for (const party of PARTIES)
+    expect((await opened.export(party)).verdict).toBe('complete');
   expect([await covered(opened), await leased(opened)]).toEqual([[], 3]);
   expect(await opened.batch.write()).toEqual([]);
   expect([await covered(opened), await leased(opened)]).toEqual([PARTIES, 0]);
@@ -74,7 +87,9 @@ test('an idle party keeps one row of coverage, however many nightly runs ask', a
   await using next = await BatchStore.open(opened.warehouse.db, PARTIES);
   for (const party of PARTIES) await opened.export(party, NEXT, next);
   expect(await next.write()).toEqual([]);
-  const ends = (await coveredRanges(opened.world.pool)).map(({ to }) => to.toISOString().slice(0, 10));
+  const ends = (await coveredRanges(opened.world.pool)).map(({ to }) =>
+    to.toISOString().slice(0, 10),
+  );
   expect(ends).toEqual(PARTIES.map(() => '2023-05-11'));
 });
 
@@ -86,7 +101,11 @@ test('a party with rows is published at once, and counts at the source only whil
   }));
   await opened.export(FIRST);
   const { rows, objectKeys } = await opened.export(SECOND);
-  expect([rows, objectKeys.length > 0, await covered(opened)]).toMatchObject([20n, true, [SECOND]]);
+  expect([rows, objectKeys.length > 0, await covered(opened)]).toMatchObject([
+    20n,
+    true,
+    [SECOND],
+  ]);
   const exports = await recordedExports(opened.world.pool);
   expect(exports.filter(({ isAtSource }) => isAtSource)).toEqual([]);
   await opened.batch.write();
@@ -100,7 +119,10 @@ test('answers of a process that ended before it wrote them are asked for again',
   expect([await covered(opened), await leased(opened)]).toEqual([[], 0]);
   const before = opened.world.source.asked.length;
   await opened.export(FIRST, NOW, new ExportStore(opened.warehouse.db));
-  expect([opened.world.source.asked.length, await covered(opened)]).toEqual([before + 1, [FIRST]]);
+  expect([opened.world.source.asked.length, await covered(opened)]).toEqual([
+    before + 1,
+    [FIRST],
+  ]);
 });
 
 test('a party that another has taken over is named, and the others are written', async () => {
@@ -119,7 +141,10 @@ test('a party whose lease was lost before it was given back leaves the next one 
   batch.release = async () => undefined;
   await opened.export(FIRST);
   await takeOverExport(world.pool, FIRST);
-  world.source.entries = entries('2023-05-01 00:00:00+00', 20).map((entry) => ({ ...entry, from: next }));
+  world.source.entries = entries('2023-05-01 00:00:00+00', 20).map((entry) => ({
+    ...entry,
+    from: next,
+  }));
   expect((await opened.export(next)).verdict).toBe('complete');
   expect(await covered(opened)).toEqual([next]);
 });
@@ -157,7 +182,9 @@ test('an export that was not begun can be given back, and another process does i
 test('taking leases reads no more rows where there are more parties', async () => {
   await using opened = await open();
   const { pool } = opened.world;
-  const all = Array.from({ length: 5_000 }, (_, index) => index.toString(16).padStart(64, '0'));
+  const all = Array.from({ length: 5_000 }, (_, index) =>
+    index.toString(16).padStart(64, '0'),
+  );
   await addIdleLedgers(pool, all);
   await pool.query('analyze');
   const ids = all.slice(0, 10);
@@ -182,7 +209,11 @@ test('a party that is leased once more after its export was written is given bac
 
 test('leases that are taken while a renewal is under way are kept', async () => {
   await using world = await World.open(database);
-  await using warehouse = openWarehouse({ url: database.url, onIdleError: () => undefined, poolMax: 1 });
+  await using warehouse = openWarehouse({
+    url: database.url,
+    onIdleError: () => undefined,
+    poolMax: 1,
+  });
   const locker = await world.pool.connect();
   await locker.query('begin; lock table mirror.exports in share mode');
   const opening = BatchStore.open(warehouse.db, PARTIES);

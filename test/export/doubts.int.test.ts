@@ -36,9 +36,14 @@ describe('a source that no longer has the known rows', () => {
     await world.export('2023-01-02T00:00:00Z');
     const fresh = entries('2023-02-20T10:00:00Z', 10);
     world.source.entries = fresh;
-    expect(await world.export('2023-02-21T00:00:00Z')).toMatchObject({ verdict: 'suspicious', rows: 10n });
+    expect(await world.export('2023-02-21T00:00:00Z')).toMatchObject({
+      verdict: 'suspicious',
+      rows: 10n,
+    });
     expect(await world.rows()).toEqual(written([...old, ...fresh]));
-    expect(await world.export('2023-02-22T00:00:00Z')).toMatchObject({ verdict: 'complete' });
+    expect(await world.export('2023-02-22T00:00:00Z')).toMatchObject({
+      verdict: 'complete',
+    });
   });
 
   test('is not asked for known rows after a rest of half a year, and the evidence says why', async () => {
@@ -82,9 +87,13 @@ describe('a source that no longer has the known rows', () => {
     await world.export('2023-05-01T10:10:00Z');
     const fresh = entries('2023-05-02T10:00:00Z', 5);
     world.source.entries = [...mine.slice(0, 12), ...fresh];
-    expect(await world.export('2023-05-03T00:00:00Z', {}, NO_PAUSE)).toMatchObject({ verdict: 'suspicious' });
+    expect(await world.export('2023-05-03T00:00:00Z', {}, NO_PAUSE)).toMatchObject({
+      verdict: 'suspicious',
+    });
     expect(await world.rows()).toEqual(written([...mine, ...fresh]));
-    expect(await world.export('2023-05-04T00:00:00Z')).toMatchObject({ verdict: 'complete' });
+    expect(await world.export('2023-05-04T00:00:00Z')).toMatchObject({
+      verdict: 'complete',
+    });
   });
 
   test('is not believed while its node lags: its rows are open until the rest is back', async () => {
@@ -94,10 +103,14 @@ describe('a source that no longer has the known rows', () => {
     await world.export('2023-05-02T00:00:00Z');
     const fresh = entries('2023-05-02T10:00:00Z', 10);
     world.source.entries = [...mine.slice(0, 15), ...fresh.slice(0, 5)];
-    expect(await world.export('2023-05-03T00:00:00Z', {}, NO_PAUSE)).toMatchObject({ verdict: 'suspicious' });
+    expect(await world.export('2023-05-03T00:00:00Z', {}, NO_PAUSE)).toMatchObject({
+      verdict: 'suspicious',
+    });
     expect((await world.coverage()).at(-1)).toContain('open 5');
     world.source.entries = [...mine, ...fresh];
-    expect(await world.export('2023-05-04T00:00:00Z')).toMatchObject({ verdict: 'complete' });
+    expect(await world.export('2023-05-04T00:00:00Z')).toMatchObject({
+      verdict: 'complete',
+    });
     expect(await world.rows()).toEqual(written(world.source.entries));
   });
 
@@ -107,8 +120,12 @@ describe('a source that no longer has the known rows', () => {
     await world.export('2023-05-02T00:00:00Z');
     world.source.entries = [];
     for (const day of ['03', '04', '05'])
-      expect(await world.export(`2023-05-${day}T00:00:00Z`)).toMatchObject({ verdict: 'suspicious' });
-    expect(await world.export('2023-05-06T00:00:00Z')).toMatchObject({ verdict: 'complete' });
+      expect(await world.export(`2023-05-${day}T00:00:00Z`)).toMatchObject({
+        verdict: 'suspicious',
+      });
+    expect(await world.export('2023-05-06T00:00:00Z')).toMatchObject({
+      verdict: 'complete',
+    });
     expect(await world.rows()).toHaveLength(20);
   });
 });
@@ -131,7 +148,11 @@ describe('a ledger of which no row is known', () => {
         verdict: 'complete',
         requests: 1,
       });
-    expect(world.source.asked.map(({ from }) => from)).toEqual([undefined, undefined, undefined]);
+    expect(world.source.asked.map(({ from }) => from)).toEqual([
+      undefined,
+      undefined,
+      undefined,
+    ]);
   });
 
   test('loses no row to a source that does not understand a start', async () => {
@@ -139,18 +160,34 @@ describe('a ledger of which no row is known', () => {
     await world.export('2023-05-02T00:00:00Z');
     world.source.entries = entries('2023-05-02T10:00:00Z', 4);
     misunderstood(world);
-    expect(await world.export('2023-05-03T00:00:00Z')).toMatchObject({ verdict: 'complete', rows: 4n });
-    world.source.entries = [...world.source.entries, ...entries('2023-05-03T10:00:00Z', 4)];
-    expect(await world.export('2023-05-04T00:00:00Z', {}, NO_PAUSE)).toMatchObject({ verdict: 'suspicious' });
+    expect(await world.export('2023-05-03T00:00:00Z')).toMatchObject({
+      verdict: 'complete',
+      rows: 4n,
+    });
+    world.source.entries = [
+      ...world.source.entries,
+      ...entries('2023-05-03T10:00:00Z', 4),
+    ];
+    expect(await world.export('2023-05-04T00:00:00Z', {}, NO_PAUSE)).toMatchObject({
+      verdict: 'suspicious',
+    });
   });
 
   test('has the rows that a lagging node did not show at first, and says so once', async () => {
     await using world = await World.open(database);
     await world.export('2023-05-02T00:00:00Z');
-    world.source.entries = [...entries('2023-05-01T10:00:00Z', 4), ...entries('2023-05-02T10:00:00Z', 4)];
-    expect(await world.export('2023-05-03T00:00:00Z', {}, NO_PAUSE)).toMatchObject({ verdict: 'suspicious' });
+    world.source.entries = [
+      ...entries('2023-05-01T10:00:00Z', 4),
+      ...entries('2023-05-02T10:00:00Z', 4),
+    ];
+    expect(await world.export('2023-05-03T00:00:00Z', {}, NO_PAUSE)).toMatchObject({
+      verdict: 'suspicious',
+    });
     expect(await world.rows()).toEqual(written(world.source.entries));
-    expect(await world.export('2023-05-04T00:00:00Z')).toMatchObject({ verdict: 'complete', requests: 1 });
+    expect(await world.export('2023-05-04T00:00:00Z')).toMatchObject({
+      verdict: 'complete',
+      requests: 1,
+    });
   });
 
   test('is asked a second time without a start where a range of it seems empty', async () => {
@@ -169,9 +206,17 @@ describe('a ledger of which no row is known', () => {
   test('has a range without entries asked for again by an answer that contains it', async () => {
     await using world = await World.open(database);
     const range = { from: at('2023-05-02T00:00:00Z'), to: at('2023-05-03T00:00:00Z') };
-    expect(await world.export('2023-05-06T00:00:00Z', range)).toMatchObject({ verdict: 'complete' });
-    world.source.entries = [...entries('2023-05-01T10:00:00Z', 4), ...entries('2023-05-02T10:00:00Z', 4)];
-    expect(await world.export('2023-05-07T00:00:00Z')).toMatchObject({ verdict: 'suspicious', requests: 1 });
+    expect(await world.export('2023-05-06T00:00:00Z', range)).toMatchObject({
+      verdict: 'complete',
+    });
+    world.source.entries = [
+      ...entries('2023-05-01T10:00:00Z', 4),
+      ...entries('2023-05-02T10:00:00Z', 4),
+    ];
+    expect(await world.export('2023-05-07T00:00:00Z')).toMatchObject({
+      verdict: 'suspicious',
+      requests: 1,
+    });
     expect(await world.rows()).toEqual(written(world.source.entries));
   });
 
@@ -182,8 +227,13 @@ describe('a ledger of which no row is known', () => {
     await world.export('2023-05-03T00:00:00Z');
     await world.export('2023-05-04T00:00:00Z');
     await setCoverageCheckedAt(world.pool, '2023-05-04T00:00:00Z');
-    world.source.entries = [...entries('2023-05-01T10:00:00Z', 4), ...world.source.entries];
-    expect(await world.export('2023-05-06T00:00:00Z', { auditShare: 1 }, NO_PAUSE)).toMatchObject({
+    world.source.entries = [
+      ...entries('2023-05-01T10:00:00Z', 4),
+      ...world.source.entries,
+    ];
+    expect(
+      await world.export('2023-05-06T00:00:00Z', { auditShare: 1 }, NO_PAUSE),
+    ).toMatchObject({
       verdict: 'suspicious',
     });
     expect(await world.rows()).toEqual(written(world.source.entries));
@@ -215,7 +265,11 @@ describe('the windows of requests', () => {
     const many = entries('2023-05-01T10:00:00Z', 2000, 10);
     world.source.entries = [...many, { time: '2023-05-01 12:00:00+00', asset: ASSET_2 }];
     await world.export('2023-06-01T00:00:00Z', { assetId: ASSET_2 });
-    const outcome = await world.export('2023-06-01T00:00:00Z', {}, { segmentBytesMax: 2 ** 16, ...NO_PAUSE });
+    const outcome = await world.export(
+      '2023-06-01T00:00:00Z',
+      {},
+      { segmentBytesMax: 2 ** 16, ...NO_PAUSE },
+    );
     expect(outcome.verdict).toBe('complete');
     expect(outcome.requests).toBeLessThan(40);
     expect(await world.rows()).toEqual(written(world.source.entries));
@@ -227,7 +281,11 @@ describe('the windows of requests', () => {
     await using world = await World.open(database);
     world.source.entries = entries('2023-05-01T10:00:00Z', 2000, 10);
     await world.export('2023-05-01T10:01:00Z');
-    const outcome = await world.export('2023-06-01T00:00:00Z', {}, { segmentBytesMax: 2 ** 16, ...NO_PAUSE });
+    const outcome = await world.export(
+      '2023-06-01T00:00:00Z',
+      {},
+      { segmentBytesMax: 2 ** 16, ...NO_PAUSE },
+    );
     expect(outcome.verdict).toBe('complete');
     expect(outcome.requests).toBeLessThan(40);
     expect(await world.rows()).toEqual(written(world.source.entries));
@@ -242,11 +300,15 @@ describe('a publication that cannot be committed', () => {
       failpoint: (step: string): Promise<void> | void =>
         step === 'manifest' ? Promise.reject(new Error('killed')) : undefined,
     };
-    await expect(world.export('2023-06-01T00:00:00Z', {}, stop)).rejects.toThrow('killed');
+    await expect(world.export('2023-06-01T00:00:00Z', {}, stop)).rejects.toThrow(
+      'killed',
+    );
     await changePublications(world.pool, 'intent', 'dropped');
     await world.export('2023-06-01T00:00:00Z', { assetId: ASSET_2 });
     await changePublications(world.pool, 'dropped', 'intent');
-    expect(await world.export('2023-06-01T00:00:00Z')).toMatchObject({ verdict: 'complete' });
+    expect(await world.export('2023-06-01T00:00:00Z')).toMatchObject({
+      verdict: 'complete',
+    });
     expect(await world.rows()).toEqual(written(world.source.entries));
   });
 
@@ -254,11 +316,16 @@ describe('a publication that cannot be committed', () => {
     await using world = await World.open(database);
     world.source.entries = entries('2023-05-01T10:00:00Z', 10);
     const stop = {
-      failpoint: (step: string) => (step === 'intended' ? Promise.reject(new Error('killed')) : undefined),
+      failpoint: (step: string) =>
+        step === 'intended' ? Promise.reject(new Error('killed')) : undefined,
     };
-    await expect(world.export('2023-06-01T00:00:00Z', {}, stop)).rejects.toThrow('killed');
+    await expect(world.export('2023-06-01T00:00:00Z', {}, stop)).rejects.toThrow(
+      'killed',
+    );
     await replacePublicationPlans(world.pool, { of: 'another version' });
-    expect(await world.export('2023-06-01T00:00:00Z')).toMatchObject({ verdict: 'complete' });
+    expect(await world.export('2023-06-01T00:00:00Z')).toMatchObject({
+      verdict: 'complete',
+    });
     expect(await world.rows()).toEqual(written(world.source.entries));
   });
 });
@@ -277,9 +344,13 @@ describe('rows that break the format', () => {
     await using world = await World.open(database);
     world.source.entries = entries('2023-05-01T10:00:00Z', 5);
     world.source.spoils.push((csv) => [csv, Buffer.from(`${bad}\n`)]);
-    await expect(world.export('2023-06-01T00:00:00Z')).rejects.toThrow(expect.objectContaining({ code }));
+    await expect(world.export('2023-06-01T00:00:00Z')).rejects.toThrow(
+      expect.objectContaining({ code }),
+    );
     expect(await world.keys()).toEqual([]);
-    expect(await world.export('2023-06-01T00:00:00Z')).toMatchObject({ verdict: 'complete' });
+    expect(await world.export('2023-06-01T00:00:00Z')).toMatchObject({
+      verdict: 'complete',
+    });
     expect(await world.rows()).toEqual(written(world.source.entries));
   });
 
@@ -292,7 +363,12 @@ describe('rows that break the format', () => {
     ]);
     expect(await world.export('2023-06-01T00:00:00Z')).toMatchObject({
       verdict: 'suspicious',
-      evidence: { receivedRows: '6', publishedRows: '5', heldRows: '0', leftOut: { party: '1' } },
+      evidence: {
+        receivedRows: '6',
+        publishedRows: '5',
+        heldRows: '0',
+        leftOut: { party: '1' },
+      },
     });
   });
 });
@@ -302,7 +378,10 @@ describe('an answer without a known end', () => {
     await using world = await World.open(database);
     world.source.isFramed = false;
     world.source.entries = entries('2023-05-01T10:00:00Z', 20);
-    expect(await world.export('2023-06-01T00:00:00Z')).toMatchObject({ verdict: 'complete', requests: 2 });
+    expect(await world.export('2023-06-01T00:00:00Z')).toMatchObject({
+      verdict: 'complete',
+      requests: 2,
+    });
     expect(await world.rows()).toEqual(written(world.source.entries));
   });
 
@@ -319,8 +398,12 @@ describe('an answer without a known end', () => {
       requests: 3,
       evidence: { findings: expect.arrayContaining([{ state: 'end unproven' }]) },
     });
-    expect((await world.coverage()).every((covered) => covered.includes(' open '))).toBe(true);
-    expect(await world.export('2023-06-01T00:00:00Z')).toMatchObject({ verdict: 'complete' });
+    expect((await world.coverage()).every((covered) => covered.includes(' open '))).toBe(
+      true,
+    );
+    expect(await world.export('2023-06-01T00:00:00Z')).toMatchObject({
+      verdict: 'complete',
+    });
     expect(await world.rows()).toEqual(written(world.source.entries));
   });
 });
@@ -334,13 +417,19 @@ describe('a covered range', () => {
     const [key = ''] = await world.objectKeys();
     const path = join(world.folder, 'objects', key);
     await rm(path);
-    expect(await world.export(now, { again: true })).toMatchObject({ verdict: 'complete', requests: 1 });
+    expect(await world.export(now, { again: true })).toMatchObject({
+      verdict: 'complete',
+      requests: 1,
+    });
     expect(await world.rows()).toEqual(written(world.source.entries));
     const [second = ''] = await world.objectKeys();
     const current = (await currentSegments(world.pool))[0]?.objectKey ?? second;
     await rm(join(world.folder, 'objects', current));
     await writeFile(join(world.folder, 'objects', current), 'damaged');
-    expect(await world.export(now, { again: true })).toMatchObject({ verdict: 'complete', requests: 1 });
+    expect(await world.export(now, { again: true })).toMatchObject({
+      verdict: 'complete',
+      requests: 1,
+    });
     expect(await world.rows()).toEqual(written(world.source.entries));
   });
 
@@ -355,8 +444,13 @@ describe('a covered range', () => {
       const [segment] = await currentSegments(world.pool);
       return readManifest(world.objects, manifestKey(segment?.objectKey ?? ''), signal);
     };
-    const [before, between, after] = [await published(first), await published(other), await published(first)];
-    expect([between.objectKey === before.objectKey, after.objectKey]).toEqual([false, before.objectKey]);
+    const before = await published(first);
+    const between = await published(other);
+    const after = await published(first);
+    expect([between.objectKey === before.objectKey, after.objectKey]).toEqual([
+      false,
+      before.objectKey,
+    ]);
     expect(after.publishedAt).toBeGreaterThan(between.publishedAt);
   });
 
@@ -372,7 +466,10 @@ describe('a covered range', () => {
     world.source.entries = after;
     const part = { from: at('2023-05-01T10:20:00Z'), to: at('2023-05-01T10:40:00Z') };
     const run = { again: true, runId: randomUUID(), ...part };
-    expect(await world.export(now, run)).toMatchObject({ verdict: 'complete', requests: 1 });
+    expect(await world.export(now, run)).toMatchObject({
+      verdict: 'complete',
+      requests: 1,
+    });
     expect(world.source.asked.at(-1)).toMatchObject(part);
     expect(await world.rows()).toEqual(written([...before, ...after]));
     expect(await world.coverage()).toEqual([
@@ -391,9 +488,18 @@ describe('a covered range', () => {
     await world.export(now);
     const [key = ''] = await world.objectKeys();
     await writeFile(join(world.folder, 'objects', key), 'damaged');
-    const run = { again: true, from: at('2023-05-01T10:20:00Z'), to: at('2023-05-01T10:40:00Z') };
-    await expect(world.export(now, run)).rejects.toMatchObject({ code: 'SEGMENT_UNREADABLE' });
-    expect(await world.export(now, run)).toMatchObject({ verdict: 'complete', requests: 1 });
+    const run = {
+      again: true,
+      from: at('2023-05-01T10:20:00Z'),
+      to: at('2023-05-01T10:40:00Z'),
+    };
+    await expect(world.export(now, run)).rejects.toMatchObject({
+      code: 'SEGMENT_UNREADABLE',
+    });
+    expect(await world.export(now, run)).toMatchObject({
+      verdict: 'complete',
+      requests: 1,
+    });
     expect(await world.rows()).toEqual(written(world.source.entries));
   });
 
@@ -405,9 +511,14 @@ describe('a covered range', () => {
     const [key = ''] = await world.objectKeys();
     await rm(join(world.folder, 'objects', key));
     await quarantineSegments(world.pool);
-    expect(await world.export('2023-06-02T00:00:00Z')).toMatchObject({ verdict: 'complete', requests: 1 });
+    expect(await world.export('2023-06-02T00:00:00Z')).toMatchObject({
+      verdict: 'complete',
+      requests: 1,
+    });
     expect(await world.rows()).toEqual(written(world.source.entries));
-    expect((await currentSegments(world.pool)).filter(({ isQuarantined }) => isQuarantined)).toEqual([]);
+    expect(
+      (await currentSegments(world.pool)).filter(({ isQuarantined }) => isQuarantined),
+    ).toEqual([]);
   });
 
   test('keeps loaded rows of a lost object where the source serves fewer by now', async () => {
@@ -457,7 +568,9 @@ describe('a covered range', () => {
     expect(await world.objectKeys()).toEqual(before);
     await setCoverageCheckedAt(world.pool, '2023-05-02');
     world.source.entries.push({ time: '2023-05-01 10:15:00.5+00' });
-    expect(await world.export('2023-05-20T00:00:00Z', { auditShare: 1 }, NO_PAUSE)).toMatchObject({
+    expect(
+      await world.export('2023-05-20T00:00:00Z', { auditShare: 1 }, NO_PAUSE),
+    ).toMatchObject({
       verdict: 'suspicious',
     });
     expect(await world.rows()).toEqual(written(world.source.entries));

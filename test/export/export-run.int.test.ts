@@ -19,12 +19,18 @@ import {
   row13,
   type Spoil,
 } from './ledger-double.ts';
-import { publicationStates, publishedSegments, recordedExports } from '../support/mirror-state.ts';
+import {
+  publicationStates,
+  publishedSegments,
+  recordedExports,
+} from '../support/mirror-state.ts';
 import { addEntries, emptyLedgers } from '../support/mirror-arrange.ts';
 import { ensurePartitions } from '../../src/load/store/copy-sink.ts';
 
 const database = await freshDatabase({ isMigrated: true });
-const ERROR = Buffer.from('{"error":{"code":13, "message":"Internal error", "details":[]}}');
+const ERROR = Buffer.from(
+  '{"error":{"code":13, "message":"Internal error", "details":[]}}',
+);
 
 describe('an export', () => {
   test('publishes everything the first time: closed up to the border, open behind it', async () => {
@@ -48,7 +54,11 @@ describe('an export', () => {
     await world.export('2023-05-01T10:20:00Z');
     world.source.entries.push(...entries('2023-05-02T10:00:00Z', 30));
     const outcome = await world.export('2023-05-02T10:20:00Z');
-    expect(outcome).toMatchObject({ verdict: 'complete', requests: 1, evidence: { overlap: 'verified' } });
+    expect(outcome).toMatchObject({
+      verdict: 'complete',
+      requests: 1,
+      evidence: { overlap: 'verified' },
+    });
     expect(await world.rows()).toEqual(world.source.rows({ partyId: PARTY }).toSorted());
     const coverage = await world.coverage();
     expect(coverage.map((line) => line.split(' ').slice(4).join(' '))).toEqual([
@@ -64,7 +74,10 @@ describe('an export', () => {
   test('says how many of the published rows replace those of before', async () => {
     await using world = await World.open(database);
     world.source.entries = entries('2023-05-01T10:00:00Z', 30);
-    expect(await world.export('2023-05-01T10:20:00Z')).toMatchObject({ rows: 30n, replacedRows: 0n });
+    expect(await world.export('2023-05-01T10:20:00Z')).toMatchObject({
+      rows: 30n,
+      replacedRows: 0n,
+    });
     for (const minute of [21, 22]) {
       world.source.entries.push(...entries(`2023-05-01T10:3${minute - 20}:00Z`, 1));
       const { rows, replacedRows } = await world.export(`2023-05-01T10:${minute}:00Z`);
@@ -79,7 +92,9 @@ describe('an export', () => {
     await using world = await World.open(database);
     await world.export('2023-05-01T10:00:00Z');
     await world.export('2023-05-02T10:00:00Z');
-    expect(await world.coverage()).toEqual(['1970-01-01 00:00:00 2023-05-02 09:58:00 closed empty']);
+    expect(await world.coverage()).toEqual([
+      '1970-01-01 00:00:00 2023-05-02 09:58:00 closed empty',
+    ]);
     expect(await world.keys()).toEqual([]);
     expect(await publicationStates(world.pool)).toEqual([]);
   });
@@ -108,12 +123,19 @@ describe('an export', () => {
     await using world = await World.open(database);
     world.source.entries = entries('2023-05-01T10:00:00Z', 100);
     const now = '2023-06-01T00:00:00Z';
-    await world.export(now, { from: at('2023-05-01T10:10:00Z'), to: at('2023-05-01T10:20:00Z') });
+    await world.export(now, {
+      from: at('2023-05-01T10:10:00Z'),
+      to: at('2023-05-01T10:20:00Z'),
+    });
     const again = await world.export(now, {
       from: at('2023-05-01T10:12:00Z'),
       to: at('2023-05-01T10:15:00Z'),
     });
-    expect(again).toMatchObject({ verdict: 'complete', requests: 0, evidence: { covered: true } });
+    expect(again).toMatchObject({
+      verdict: 'complete',
+      requests: 0,
+      evidence: { covered: true },
+    });
     await world.export(now);
     expect(await world.rows()).toEqual(world.source.rows({ partyId: PARTY }).toSorted());
     expect(world.source.asked).toHaveLength(2);
@@ -146,7 +168,8 @@ describe('an export', () => {
   test('leaves out and counts rows of another party, asset or range', async () => {
     await using world = await World.open(database);
     const [first, second, third] = entries('2023-05-01T10:00:00Z', 3);
-    if (first === undefined || second === undefined || third === undefined) throw new Error('no entries');
+    if (first === undefined || second === undefined || third === undefined)
+      throw new Error('no entries');
     world.source.entries = [first];
     world.source.spoils.push((csv) => [
       csv,
@@ -159,7 +182,9 @@ describe('an export', () => {
       assetId: ASSET,
       from: at('2023-01-01T00:00:00Z'),
     });
-    expect(outcome.evidence).toMatchObject({ leftOut: { party: '1', asset: '1', range: '1' } });
+    expect(outcome.evidence).toMatchObject({
+      leftOut: { party: '1', asset: '1', range: '1' },
+    });
     expect(await world.rows()).toEqual([row12(first)]);
   });
 
@@ -169,7 +194,10 @@ describe('an export', () => {
       await using world = await World.open(database);
       world.source.columns = 13;
       const mine = entries('2023-05-01T10:00:00Z', 20);
-      world.source.entries = [...mine, ...mine.map((entry) => ({ ...entry, from: OTHER, to: PARTY }))];
+      world.source.entries = [
+        ...mine,
+        ...mine.map((entry) => ({ ...entry, from: OTHER, to: PARTY })),
+      ];
       await world.export('2023-06-01T00:00:00Z', {}, { compression });
       expect(await world.rows()).toEqual(world.source.entries.map(row13).toSorted());
     },
@@ -184,7 +212,9 @@ describe('an export', () => {
     expect(outcome.objectKeys.length).toBeGreaterThan(1);
     const segments = await publishedSegments(world.pool);
     // One that would be cancelled for a few rows too many runs to its end.
-    expect(Math.max(...segments.map(({ bytes }) => bytes))).toBeLessThanOrEqual(1.1 * segmentBytesMax);
+    expect(Math.max(...segments.map(({ bytes }) => bytes))).toBeLessThanOrEqual(
+      1.1 * segmentBytesMax,
+    );
     expect(await world.rows()).toEqual(world.source.rows({ partyId: PARTY }).toSorted());
     expect(await world.spooled()).toEqual([]);
   });
@@ -194,12 +224,22 @@ describe('an export of one asset', () => {
   test('is kept from the store outside of a range that is later exported for all assets', async () => {
     await using world = await World.open(database);
     const mine = entries('2023-05-01T10:00:00Z', 20);
-    world.source.entries = [...mine, ...mine.map((entry) => ({ ...entry, asset: ASSET_2 }))];
-    await world.export('2023-06-01T00:00:00Z', { assetId: ASSET_2, from: at('2023-05-01T10:05:00Z') });
-    const outcome = await world.export('2023-06-01T00:00:00Z', { from: at('2023-05-01T10:10:00Z') });
+    world.source.entries = [
+      ...mine,
+      ...mine.map((entry) => ({ ...entry, asset: ASSET_2 })),
+    ];
+    await world.export('2023-06-01T00:00:00Z', {
+      assetId: ASSET_2,
+      from: at('2023-05-01T10:05:00Z'),
+    });
+    const outcome = await world.export('2023-06-01T00:00:00Z', {
+      from: at('2023-05-01T10:10:00Z'),
+    });
     expect(outcome).toMatchObject({ verdict: 'complete', requests: 1 });
     const expected = world.source.entries.filter(({ time, asset }) =>
-      asset === ASSET_2 ? at(time) >= at('2023-05-01T10:05:00Z') : at(time) >= at('2023-05-01T10:10:00Z'),
+      asset === ASSET_2
+        ? at(time) >= at('2023-05-01T10:05:00Z')
+        : at(time) >= at('2023-05-01T10:10:00Z'),
     );
     expect(await world.rows()).toEqual(expected.map(row12).toSorted());
     expect(world.source.asked[1]?.from).toBe(at('2023-05-01T10:10:00Z'));
@@ -218,7 +258,9 @@ test('the known assets are those of entries and of exports, each once', async ()
     transfer_type: 'WIN',
     segment_id: 1,
   };
-  const assets = [ASSET, ASSET_2, 'fBTC'].flatMap((asset) => Array.from({ length: 20 }, () => asset));
+  const assets = [ASSET, ASSET_2, 'fBTC'].flatMap((asset) =>
+    Array.from({ length: 20 }, () => asset),
+  );
   await addEntries(
     world.pool,
     assets.map((asset) => ({ ...entry, asset_id: asset })),
@@ -234,19 +276,31 @@ describe('a bad answer', () => {
     ['SOURCE_TRUNCATED', (csv: Buffer) => [csv, halfRow]],
     ['SOURCE_ERROR_IN_STREAM', (csv: Buffer) => [csv, ERROR]],
     ['SOURCE_ERROR_IN_STREAM', (csv: Buffer) => [csv, halfRow, ERROR]],
-    ['SOURCE_ERROR_IN_STREAM', (csv: Buffer) => pieces(Buffer.concat([csv, ERROR, Buffer.from('\n')]), 1)],
+    [
+      'SOURCE_ERROR_IN_STREAM',
+      (csv: Buffer) => pieces(Buffer.concat([csv, ERROR, Buffer.from('\n')]), 1),
+    ],
     ['SOURCE_ERROR_IN_STREAM', () => [ERROR]],
     ['ANSWER_EMPTY', () => []],
     ['ROW_FIELDS', (csv: Buffer) => [csv, Buffer.from('1,2,3\n'), csv]],
     ['ROW_TIME', (csv: Buffer) => [csv, Buffer.from(`${','.repeat(11)}\n`)]],
     ['HEADER_NOT_UNDERSTOOD', () => [Buffer.from('<html>\n</html>\n')]],
-    ['COLUMNS_MISSING', (csv: Buffer) => [Buffer.from(csv.toString().replace('quantity', 'amount'))]],
+    [
+      'COLUMNS_MISSING',
+      (csv: Buffer) => [Buffer.from(csv.toString().replace('quantity', 'amount'))],
+    ],
   ])('publishes nothing and says where it broke: %s', async (code, spoil) => {
     await using world = await World.open(database);
     world.source.entries = entries('2023-05-01T10:00:00Z', 20);
     world.source.spoils.push(spoil);
-    await expect(world.export('2023-06-01T00:00:00Z')).rejects.toThrow(expect.objectContaining({ code }));
-    expect([await world.keys(), await world.spooled(), await world.coverage()]).toEqual([[], [], []]);
+    await expect(world.export('2023-06-01T00:00:00Z')).rejects.toThrow(
+      expect.objectContaining({ code }),
+    );
+    expect([await world.keys(), await world.spooled(), await world.coverage()]).toEqual([
+      [],
+      [],
+      [],
+    ]);
     expect(world.source.atOnce).toBe(0);
     await world.export('2023-06-01T00:00:00Z');
     expect(await world.rows()).toEqual(world.source.entries.map(row12).toSorted());
@@ -266,9 +320,17 @@ describe('a bad answer', () => {
       runId: randomUUID(),
       clock: clockAt(at('2023-06-01T00:00:00Z'), 0n),
     };
-    await expect(exportLedger(request, world.deps(), stop.signal)).rejects.toThrow('Ctrl-C');
-    expect([await world.keys(), await world.spooled(), world.source.atOnce]).toEqual([[], [], 0]);
-    expect(await recordedExports(world.pool)).toMatchObject([{ attempts: 0, leaseUntil: null }]);
+    await expect(exportLedger(request, world.deps(), stop.signal)).rejects.toThrow(
+      'Ctrl-C',
+    );
+    expect([await world.keys(), await world.spooled(), world.source.atOnce]).toEqual([
+      [],
+      [],
+      0,
+    ]);
+    expect(await recordedExports(world.pool)).toMatchObject([
+      { attempts: 0, leaseUntil: null },
+    ]);
   });
 
   test('quarantines the export with its reason after five failures, which a success clears', async () => {
@@ -276,7 +338,9 @@ describe('a bad answer', () => {
     const scope = async (): Promise<unknown> => (await recordedExports(world.pool))[0];
     for (let failure = 1; failure <= 5; failure += 1) {
       world.source.spoils.push(() => []);
-      const failed = await world.export('2023-06-01T00:00:00Z').catch((error: unknown) => error);
+      const failed = await world
+        .export('2023-06-01T00:00:00Z')
+        .catch((error: unknown) => error);
       expect(failed).toMatchObject({ code: 'ANSWER_EMPTY' });
       // Then there is no more trying before the next night.
       expect(failed).toBeInstanceOf(failure < 5 ? RetryableError : PermanentError);
@@ -287,7 +351,11 @@ describe('a bad answer', () => {
       });
     }
     await world.export('2023-06-01T00:00:00Z');
-    expect(await scope()).toMatchObject({ attempts: 0, isQuarantined: false, reason: null });
+    expect(await scope()).toMatchObject({
+      attempts: 0,
+      isQuarantined: false,
+      reason: null,
+    });
   });
 });
 
@@ -300,11 +368,16 @@ describe('the overlap check', () => {
     world.source.entries = entries('2023-05-02T10:00:00Z', 5);
     const outcome = await world.export('2023-05-03T00:00:00Z');
     expect(outcome).toMatchObject({ verdict: 'suspicious', requests: 2, rows: 5n });
-    expect(await world.rows()).toEqual([...before, ...world.source.entries.map(row12)].toSorted());
+    expect(await world.rows()).toEqual(
+      [...before, ...world.source.entries.map(row12)].toSorted(),
+    );
     // The third run in a row that says so is believed: from then on it is as ever.
     await world.export('2023-05-04T00:00:00Z', {}, { pauseMs: () => 0 });
     await world.export('2023-05-05T00:00:00Z', {}, { pauseMs: () => 0 });
-    expect(await world.export('2023-05-06T00:00:00Z')).toMatchObject({ verdict: 'complete', requests: 1 });
+    expect(await world.export('2023-05-06T00:00:00Z')).toMatchObject({
+      verdict: 'complete',
+      requests: 1,
+    });
     expect(world.source.asked[2]?.from).not.toEqual(world.source.asked[1]?.from);
     expect(await world.spooled()).toEqual([]);
   });
@@ -314,18 +387,27 @@ describe('the overlap check', () => {
     world.source.entries = entries('2023-05-01T10:00:00Z', 20);
     await world.export('2023-05-02T00:00:00Z');
     world.source.spoils.push((csv) => [csv.subarray(0, csv.indexOf(10) + 1)]);
-    expect(await world.export('2023-05-03T00:00:00Z')).toMatchObject({ verdict: 'complete', requests: 2 });
+    expect(await world.export('2023-05-03T00:00:00Z')).toMatchObject({
+      verdict: 'complete',
+      requests: 2,
+    });
   });
 
   test('replaces a range with late rows after it was asked for again, and the verdict says so', async () => {
     await using world = await World.open(database);
     world.source.entries = entries('2023-05-01T10:00:00Z', 20);
     await world.export('2023-05-02T00:00:00Z');
-    world.source.entries.push({ time: '2023-05-01 10:15:00.5+00' }, { time: '2023-05-01 10:18:00.1+00' });
+    world.source.entries.push(
+      { time: '2023-05-01 10:15:00.5+00' },
+      { time: '2023-05-01 10:18:00.1+00' },
+    );
     const outcome = await world.export('2023-05-03T00:00:00Z');
     expect(outcome).toMatchObject({ verdict: 'suspicious', requests: 3 });
     expect(await world.rows()).toEqual(world.source.entries.map(row12).toSorted());
-    expect(await world.export('2023-05-04T00:00:00Z')).toMatchObject({ verdict: 'complete', requests: 1 });
+    expect(await world.export('2023-05-04T00:00:00Z')).toMatchObject({
+      verdict: 'complete',
+      requests: 1,
+    });
   });
 });
 
@@ -338,8 +420,12 @@ describe('several workers', () => {
     await using world = await World.open(database);
     world.source.entries = entries('2023-05-01T10:00:00Z', 50);
     const to = at('2023-05-10T00:00:00Z');
-    const outcomes = await Promise.all([1, 2, 3].map(() => world.export('2023-06-01T00:00:00Z', { to })));
-    expect(outcomes.map(({ requests }) => requests).toSorted((a, b) => a - b)).toEqual([0, 0, 1]);
+    const outcomes = await Promise.all(
+      [1, 2, 3].map(() => world.export('2023-06-01T00:00:00Z', { to })),
+    );
+    expect(outcomes.map(({ requests }) => requests).toSorted((a, b) => a - b)).toEqual([
+      0, 0, 1,
+    ]);
     expect(await world.rows()).toEqual(world.source.entries.map(row12).toSorted());
   });
 
@@ -355,12 +441,16 @@ describe('several workers', () => {
     world.source.spoils.push(async function* (csv) {
       // It comes while the first question of the large one holds the only place.
       other = world.export(now, { partyId: small });
-      await waitFor(async () => (await waiting(world.pool)).length, { what: 'the small one to wait' });
+      await waitFor(async () => (await waiting(world.pool)).length, {
+        what: 'the small one to wait',
+      });
       yield csv;
     });
     await world.export(now, {}, { segmentBytesMax: 2 ** 16 });
     await other;
-    const asked = world.source.asked.map(({ partyId }) => (partyId === small ? 'small' : 'large'));
+    const asked = world.source.asked.map(({ partyId }) =>
+      partyId === small ? 'small' : 'large',
+    );
     expect(asked.slice(0, 3)).toEqual(['large', 'small', 'large']);
     expect(asked.length).toBeGreaterThan(5);
     expect(await world.rows()).toEqual(world.source.entries.map(row12).toSorted());
@@ -375,13 +465,16 @@ describe('several workers', () => {
     // Two have a place, and keep it until the others have asked for one in vain.
     const held: Spoil = async function* (csv) {
       const areAllHere = async (): Promise<boolean> =>
-        world.source.atOnce > 2 || (await waiting(world.pool)).length === parties.length - 2;
+        world.source.atOnce > 2 ||
+        (await waiting(world.pool)).length === parties.length - 2;
       await waitFor(areAllHere, { what: 'the others to ask for a place' });
       yield csv;
     };
     world.source.spoils.push(held, held);
     await Promise.all(
-      parties.map((partyId) => world.export('2023-06-01T00:00:00Z', { partyId }, { exportLimit: 2 })),
+      parties.map((partyId) =>
+        world.export('2023-06-01T00:00:00Z', { partyId }, { exportLimit: 2 }),
+      ),
     );
     expect(world.source.atOnceMax).toBe(2);
     expect(await world.rows()).toEqual(world.source.entries.map(row12).toSorted());

@@ -6,7 +6,11 @@ import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import type { Pool } from 'pg';
 import { exportLedger } from '../../src/export/export-ledger.ts';
-import type { ExportDeps, ExportOutcome, ExportRequest } from '../../src/export/request.ts';
+import type {
+  ExportDeps,
+  ExportOutcome,
+  ExportRequest,
+} from '../../src/export/request.ts';
 import { decodeManifest } from '../../src/ledger/objects/manifest.ts';
 import {
   compressionOf,
@@ -20,7 +24,11 @@ import { openWarehouse, type Warehouse } from '../../src/postgres/database.ts';
 import { ExportStore } from '../../src/export/store/export-store.ts';
 import { at, clockAt, LedgerDouble, PARTY } from './ledger-double.ts';
 import { currentSegments } from '../support/mirror-state.ts';
-import { emptyLedgers, endExportLeases, setSourceProfile } from '../support/mirror-arrange.ts';
+import {
+  emptyLedgers,
+  endExportLeases,
+  setSourceProfile,
+} from '../support/mirror-arrange.ts';
 
 export const signal = new AbortController().signal;
 
@@ -44,7 +52,11 @@ export class World implements AsyncDisposable {
   static async open(database: { url: string; pool: Pool }): Promise<World> {
     await emptyLedgers(database.pool);
     await setSourceProfile(database.pool, {});
-    return new World(database.url, database.pool, await mkdtemp(join(tmpdir(), 'ledger-mirror-export-')));
+    return new World(
+      database.url,
+      database.pool,
+      await mkdtemp(join(tmpdir(), 'ledger-mirror-export-')),
+    );
   }
 
   deps(changes: Partial<ExportDeps> = {}): ExportDeps {
@@ -81,13 +93,18 @@ export class World implements AsyncDisposable {
     const segments = await currentSegments(this.pool);
     const all: string[] = [];
     for (const { objectKey: key, columns, rows } of segments) {
-      const manifest = JSON.parse(await text(await this.objects.read(manifestKey(key), signal))) as unknown;
+      const manifest = JSON.parse(
+        await text(await this.objects.read(manifestKey(key), signal)),
+      ) as unknown;
       const { objectKey, columns: named } = decodeManifest(manifest, key);
-      const csv = await text(plainStream(await this.objects.read(key, signal), compressionOf(key)));
+      const csv = await text(
+        plainStream(await this.objects.read(key, signal), compressionOf(key)),
+      );
       const [header, ...lines] = csv.split('\n');
       if (lines.pop() !== '' || header !== columns.join(',') || objectKey !== key)
         throw new Error(`broken: ${key}`);
-      if (lines.length !== rows || named.join(',') !== header) throw new Error(`does not agree: ${key}`);
+      if (lines.length !== rows || named.join(',') !== header)
+        throw new Error(`does not agree: ${key}`);
       all.push(...lines);
     }
     return all.toSorted();

@@ -19,14 +19,23 @@ const PATIENCE = {
     callMs: 40_000,
     drip: { bytesPerSecondMin: 1024, windowMs: 3_000 },
   },
-  exportRetries: { attemptsMax: 2, elapsedMaxMs: 2_000, unreachableMaxMs: 500, onlyCheap: true },
+  exportRetries: {
+    attemptsMax: 2,
+    elapsedMaxMs: 2_000,
+    unreachableMaxMs: 500,
+    onlyCheap: true,
+  },
 };
 const CONCURRENCY = 8;
 const DELIMITERS: Readonly<Record<string, string>> = { ';': 'semicolon', '\t': 'tab' };
 
 /** What a mirror has to be told for a case: cases that need the same are parties of one source. */
-export function groupCases(cases: readonly HostileCase[]): readonly (readonly HostileCase[])[] {
-  return [...Map.groupBy(cases, (one) => JSON.stringify([one.apart, settingsOf(one)])).values()];
+export function groupCases(
+  cases: readonly HostileCase[],
+): readonly (readonly HostileCase[])[] {
+  return [
+    ...Map.groupBy(cases, (one) => JSON.stringify([one.apart, settingsOf(one)])).values(),
+  ];
 }
 
 function settingsOf({ settings = {}, assets }: HostileCase): Record<string, string> {
@@ -45,7 +54,9 @@ function settingsOf({ settings = {}, assets }: HostileCase): Record<string, stri
     SOURCE_ASSETS: assets?.join(','),
   };
   return Object.fromEntries(
-    Object.entries(named).filter((pair): pair is [string, string] => pair[1] !== undefined),
+    Object.entries(named).filter(
+      (pair): pair is [string, string] => pair[1] !== undefined,
+    ),
   );
 }
 
@@ -59,7 +70,12 @@ export async function exportCases(
   try {
     const settings = settingsOf(cases[0] as HostileCase);
     await using mirror = await startRealApp(
-      { ...env, ...settings, SOURCE_URL: host.url, SOURCE_EXPORT_CONCURRENCY: `${concurrency}` },
+      {
+        ...env,
+        ...settings,
+        SOURCE_URL: host.url,
+        SOURCE_EXPORT_CONCURRENCY: `${concurrency}`,
+      },
       { sourceLimits: PATIENCE },
     );
     const wrong: string[] = [];
@@ -73,7 +89,11 @@ export async function exportCases(
       // The lists tell one time to all.
       for (const [clock, asked] of Map.groupBy(now, ({ phase }) => phase.clock)) {
         host.setListClock(clock);
-        wrong.push(...(await exportRound(asked, mirror, host)).map((line) => `run ${round + 1}, ${line}`));
+        wrong.push(
+          ...(await exportRound(asked, mirror, host)).map(
+            (line) => `run ${round + 1}, ${line}`,
+          ),
+        );
       }
     }
     return wrong;
@@ -87,7 +107,11 @@ interface Asked {
   readonly phase: Phase;
 }
 
-async function exportRound(asked: readonly Asked[], mirror: RealApp, host: HostileSource): Promise<string[]> {
+async function exportRound(
+  asked: readonly Asked[],
+  mirror: RealApp,
+  host: HostileSource,
+): Promise<string[]> {
   const before = host.requests.length;
   const runIds: string[] = [];
   for (const { one, phase } of asked) {
@@ -100,10 +124,17 @@ async function exportRound(asked: readonly Asked[], mirror: RealApp, host: Hosti
   const { runs } = mirror.app.jobs;
   const load = await runs.get(loadId);
   const wrong =
-    load?.verdict === 'complete' ? [] : [`load: ${load?.verdict} ${JSON.stringify(load?.evidence)}`];
+    load?.verdict === 'complete'
+      ? []
+      : [`load: ${load?.verdict} ${JSON.stringify(load?.evidence)}`];
   for (const [at, { one, phase }] of asked.entries()) {
-    const { verdict, evidence } = (await runs.get(runIds[at] ?? '')) ?? { verdict: null, evidence: {} };
-    const requests = host.requests.slice(before).filter(({ name }) => name === one.name).length;
+    const { verdict, evidence } = (await runs.get(runIds[at] ?? '')) ?? {
+      verdict: null,
+      evidence: {},
+    };
+    const requests = host.requests
+      .slice(before)
+      .filter(({ name }) => name === one.name).length;
     const found = judgeOutcome(
       {
         verdict: verdict ?? 'failed',
@@ -115,7 +146,11 @@ async function exportRound(asked: readonly Asked[], mirror: RealApp, host: Hosti
       },
       { ...phase.expected, maxRequests: phase.expected.maxRequests * TRIES_MAX },
     );
-    wrong.push(...found.map((line) => `${one.name}: ${line} (${JSON.stringify(evidence).slice(0, 300)})`));
+    wrong.push(
+      ...found.map(
+        (line) => `${one.name}: ${line} (${JSON.stringify(evidence).slice(0, 300)})`,
+      ),
+    );
   }
   return wrong;
 }
@@ -125,7 +160,12 @@ function asPostgresHasIt(row: LedgerRow): LedgerRow {
   return row['effect'] === '-0' ? { ...row, effect: '0' } : row;
 }
 
-async function order({ app }: RealApp, kind: Run['kind'], subject: string, params: object): Promise<string> {
+async function order(
+  { app }: RealApp,
+  kind: Run['kind'],
+  subject: string,
+  params: object,
+): Promise<string> {
   const run = await app.jobs.runs.create({ kind, subject, params: { ...params } });
   await enqueueRun(run, app.jobs);
   return run.runId;

@@ -6,7 +6,11 @@ import { CASES } from './hostile/cases/cases.ts';
 
 const redis = await freshRedis();
 const GROUPS = groupCases(CASES.filter(({ isHeavy }) => !isHeavy)).map(
-  (cases) => [cases.length === 1 ? (cases[0]?.name ?? '') : `${cases.length} cases`, cases] as const,
+  (cases) =>
+    [
+      cases.length === 1 ? (cases[0]?.name ?? '') : `${cases.length} cases`,
+      cases,
+    ] as const,
 );
 
 /** For what hangs: 243 ledgers, some of them tried four times. */

@@ -41,9 +41,14 @@ describe('a last line without its line end', () => {
     world.source.entries = entries('2023-05-01T10:00:00Z', 20);
     const cut =
       (rows: number): Spoil =>
-      (csv) => [Buffer.from(csv.toString().split('\n').slice(0, rows).join('\n').slice(0, -1))];
+      (csv) => [
+        Buffer.from(csv.toString().split('\n').slice(0, rows).join('\n').slice(0, -1)),
+      ];
     world.source.spoils.push(cut(7), open, cut(11), cut(15));
-    expect(await world.export(now, {}, NO_PAUSE)).toMatchObject({ verdict: 'incomplete', requests: 4 });
+    expect(await world.export(now, {}, NO_PAUSE)).toMatchObject({
+      verdict: 'incomplete',
+      requests: 4,
+    });
     expect([await world.keys(), await world.coverage()]).toEqual([[], []]);
   });
 });

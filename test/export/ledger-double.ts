@@ -1,5 +1,9 @@
 /** A source in memory: a party's rows, served unordered as a release of the service would. */
-import type { ExportAnswer, WindowRequest, LedgerSource } from '../../src/export/ports.ts';
+import type {
+  ExportAnswer,
+  WindowRequest,
+  LedgerSource,
+} from '../../src/export/ports.ts';
 import type { SourceClock } from '../../src/export/plan/source-clock.ts';
 import { floorSecond, parseInstant, type Micros } from '../../src/core/time.ts';
 import { HEADER_12, HEADER_13, writeRow12, writeRow13 } from '../ledger/csv.ts';
@@ -36,11 +40,21 @@ export function entries(first: string, count: number, stepSeconds = 60): Entry[]
     const distinct = index - (index % 5 === 4 ? 1 : 0);
     const seconds = Number(start / 1_000_000n) + distinct * stepSeconds;
     const text = new Date(seconds * 1000).toISOString().slice(0, 19).replace('T', ' ');
-    return { time: `${text}.${String(100_000 + distinct)}+00`, quantity: 10n ** 30n + BigInt(distinct) };
+    return {
+      time: `${text}.${String(100_000 + distinct)}+00`,
+      quantity: 10n ** 30n + BigInt(distinct),
+    };
   });
 }
 
-const FILLED = { quantity: 1n, type: 'WIN', from: PARTY, to: OTHER, asset: ASSET, market: '' };
+const FILLED = {
+  quantity: 1n,
+  type: 'WIN',
+  from: PARTY,
+  to: OTHER,
+  asset: ASSET,
+  market: '',
+};
 
 export function row12(entry: Entry): string {
   return writeRow12({ ...FILLED, ...entry });
@@ -53,7 +67,10 @@ export function row13(entry: Entry): string {
 }
 
 /** What happens to the bytes of one answer. */
-export type Spoil = (csv: Buffer, question: WindowRequest) => Iterable<Buffer> | AsyncIterable<Buffer>;
+export type Spoil = (
+  csv: Buffer,
+  question: WindowRequest,
+) => Iterable<Buffer> | AsyncIterable<Buffer>;
 
 export class LedgerDouble implements LedgerSource {
   hasTimes = true;
@@ -80,7 +97,10 @@ export class LedgerDouble implements LedgerSource {
     return {
       form: () => 'csv',
       isFramed: this.isFramed,
-      chunks: chunks(spoil === undefined ? pieces(csv, 700) : spoil(csv, question), signal),
+      chunks: chunks(
+        spoil === undefined ? pieces(csv, 700) : spoil(csv, question),
+        signal,
+      ),
       async [Symbol.asyncDispose]() {
         leave();
       },
@@ -94,7 +114,8 @@ export class LedgerDouble implements LedgerSource {
     const served = this.entries.filter((entry) => {
       const time = at(entry.time);
       const isParty =
-        (entry.from ?? PARTY) === partyId || (this.columns === 13 && (entry.to ?? OTHER) === partyId);
+        (entry.from ?? PARTY) === partyId ||
+        (this.columns === 13 && (entry.to ?? OTHER) === partyId);
       const isAsset = assetId === undefined || (entry.asset ?? ASSET) === assetId;
       return isParty && isAsset && time >= from && (to === undefined || time < to);
     });
@@ -104,13 +125,16 @@ export class LedgerDouble implements LedgerSource {
 
   csv(question: WindowRequest): Buffer {
     const header = this.columns === 12 ? HEADER_12 : HEADER_13;
-    return Buffer.from([header, ...this.rows(question)].map((line) => `${line}\n`).join(''));
+    return Buffer.from(
+      [header, ...this.rows(question)].map((line) => `${line}\n`).join(''),
+    );
   }
 }
 
 export function pieces(bytes: Buffer, size: number): Buffer[] {
   const cut: Buffer[] = [];
-  for (let from = 0; from < bytes.length; from += size) cut.push(bytes.subarray(from, from + size));
+  for (let from = 0; from < bytes.length; from += size)
+    cut.push(bytes.subarray(from, from + size));
   return cut;
 }
 

@@ -12,12 +12,19 @@ describe('an upgrade of the source', () => {
   test('to both sides is reported, and the rows sent before must still be there', async () => {
     await using world = await World.open(database);
     const sent = entries('2023-05-01T10:00:00Z', 20);
-    world.source.entries = [...sent, { time: '2023-05-01 10:18:30+00', from: OTHER, to: PARTY }];
+    world.source.entries = [
+      ...sent,
+      { time: '2023-05-01 10:18:30+00', from: OTHER, to: PARTY },
+    ];
     await world.export('2023-05-02T00:00:00Z');
     world.source.columns = 13;
     expect(await world.export('2023-05-03T00:00:00Z')).toMatchObject({
       verdict: 'complete',
-      evidence: { overlap: 'sides changed', sides: 'both', mixedSides: expect.stringMatching(/both sides/) },
+      evidence: {
+        overlap: 'sides changed',
+        sides: 'both',
+        mixedSides: expect.stringMatching(/both sides/),
+      },
     });
     expect(await world.rows()).toEqual(sent.map(row12).toSorted());
   });
@@ -29,7 +36,10 @@ describe('an upgrade of the source', () => {
     const before = await world.rows();
     world.source.columns = 13;
     world.source.entries = [{ time: '2023-05-01 10:18:30+00', from: OTHER, to: PARTY }];
-    expect(await world.export('2023-05-03T00:00:00Z')).toMatchObject({ verdict: 'suspicious', rows: 0n });
+    expect(await world.export('2023-05-03T00:00:00Z')).toMatchObject({
+      verdict: 'suspicious',
+      rows: 0n,
+    });
     expect(await world.rows()).toEqual(before);
   });
 
@@ -61,7 +71,9 @@ test('known rows count as held where another time zone writes them differently',
     evidence: { overlap: 'row form changed' },
   });
   world.source.entries = world.source.entries.slice(0, -2);
-  expect(await world.export('2023-05-04T00:00:00Z')).toMatchObject({ verdict: 'suspicious' });
+  expect(await world.export('2023-05-04T00:00:00Z')).toMatchObject({
+    verdict: 'suspicious',
+  });
   expect(await world.rows()).toEqual(mine.map(row12).toSorted());
 });
 
@@ -90,7 +102,9 @@ test('an answer is not believed where it holds fewer rows than a broken one had 
     throw new RetryableError('Cannot read: broken', { code: 'SOURCE_BROKE' });
   });
   const now = '2023-06-01T00:00:00Z';
-  await expect(world.export(now)).rejects.toThrow(expect.objectContaining({ code: 'SOURCE_BROKE' }));
+  await expect(world.export(now)).rejects.toThrow(
+    expect.objectContaining({ code: 'SOURCE_BROKE' }),
+  );
   world.source.entries = mine.slice(0, 100);
   expect(await world.export(now)).toMatchObject({
     verdict: 'suspicious',
@@ -104,7 +118,11 @@ test('an answer is not believed where it holds fewer rows than a broken one had 
 });
 
 test('a source that returns nothing for both bounds is asked with the start alone', async () => {
-  const night = await openNights(database, { release: '0.71.6', parties: 2, whaleEntries: 600 });
+  const night = await openNights(database, {
+    release: '0.71.6',
+    parties: 2,
+    whaleEntries: 600,
+  });
   const [whale] = night.sandbox.truth.parties();
   if (whale === undefined) throw new Error('an empty network');
   await night.run(whale.id, [], { to: at('2023-05-02T00:00:00Z') });

@@ -2,7 +2,11 @@
 import { randomUUID } from 'node:crypto';
 import { expect, onTestFinished } from 'vitest';
 import { exportParty } from '../../src/export/export-party.ts';
-import type { ExportDeps, ExportOutcome, ExportRequest } from '../../src/export/request.ts';
+import type {
+  ExportDeps,
+  ExportOutcome,
+  ExportRequest,
+} from '../../src/export/request.ts';
 import { RowDigest } from '../../src/ledger/digest.ts';
 import type { SandboxOptions } from '../support/sandbox.ts';
 import { type Sandbox, startSandbox } from '../support/sandbox.ts';
@@ -16,7 +20,11 @@ import { currentSegments } from '../support/mirror-state.ts';
 export interface Night {
   readonly sandbox: Sandbox;
   readonly world: World;
-  run(partyId: string, assets?: readonly string[], range?: Partial<ExportRequest>): Promise<ExportOutcome>;
+  run(
+    partyId: string,
+    assets?: readonly string[],
+    range?: Partial<ExportRequest>,
+  ): Promise<ExportOutcome>;
 }
 
 export async function openNights(
@@ -24,7 +32,12 @@ export async function openNights(
   options: SandboxOptions,
   changes: Partial<ExportDeps> = {},
 ): Promise<Night> {
-  const sandbox = await startSandbox({ parties: 12, rateLimit: 'none', whaleEntries: 3000, ...options });
+  const sandbox = await startSandbox({
+    parties: 12,
+    rateLimit: 'none',
+    whaleEntries: 3000,
+    ...options,
+  });
   const world = await World.open(database);
   const rowPool = new TestRowPool();
   onTestFinished(async () => {
@@ -41,7 +54,11 @@ export async function openNights(
       const request = { partyId, runId: randomUUID(), clock, ...range };
       return exportParty(
         request,
-        { ...world.deps({ source: ledger, segmentBytesMax: 2 ** 20, rowPool }), ...changes, assets },
+        {
+          ...world.deps({ source: ledger, segmentBytesMax: 2 ** 20, rowPool }),
+          ...changes,
+          assets,
+        },
         signal,
       );
     },
@@ -51,7 +68,9 @@ export async function openNights(
 /** The current segments' digests added up, party by party. */
 export async function digests(world: World): Promise<Map<string, RowDigest>> {
   const sums = new Map<string, RowDigest>();
-  for (const { partyId: party, digest, rows: count } of await currentSegments(world.pool)) {
+  for (const { partyId: party, digest, rows: count } of await currentSegments(
+    world.pool,
+  )) {
     const sum = sums.get(party) ?? new RowDigest();
     sum.merge(RowDigest.fromHex(digest, count));
     sums.set(party, sum);
@@ -60,10 +79,13 @@ export async function digests(world: World): Promise<Map<string, RowDigest>> {
 }
 
 /** @param night with the parties to compare, or all */
-export async function expectTruth(night: Night & { readonly parties?: readonly string[] }): Promise<void> {
+export async function expectTruth(
+  night: Night & { readonly parties?: readonly string[] },
+): Promise<void> {
   const { sandbox, world } = night;
   const kept = await digests(world);
-  for (const id of night.parties ?? [...sandbox.truth.parties()].map((party) => party.id)) {
+  for (const id of night.parties ??
+    [...sandbox.truth.parties()].map((party) => party.id)) {
     const { entries, digest } = sandbox.truth.party(id);
     const mine = kept.get(id) ?? new RowDigest();
     expect([mine.rows, mine.hex()]).toEqual([entries, digest]);

@@ -15,27 +15,33 @@ import { publishedSegments } from '../support/mirror-state.ts';
 
 const database = await freshDatabase({ isMigrated: true });
 
-function nights(options: SandboxOptions, changes: Partial<ExportDeps> = {}): Promise<Night> {
+function nights(
+  options: SandboxOptions,
+  changes: Partial<ExportDeps> = {},
+): Promise<Night> {
   return openNights(database, options, changes);
 }
 
 describe('the objects of all exports hold exactly the rows of the source', () => {
-  test.each([{}, { form: 'messages' }] as const)('after every nightly run with %j', async (options) => {
-    const night = await nights(options);
-    for (const passed of [0, 3_600_000, 60_000, 86_400_000]) {
-      night.sandbox.advance(passed);
-      for (const { id } of night.sandbox.truth.parties()) {
-        expect(await night.run(id)).toMatchObject({ verdict: 'complete', requests: 1 });
+  test.each([{}, { form: 'messages' }] as const)(
+    'after every nightly run with %j',
+    async (options) => {
+      const night = await nights(options);
+      for (const passed of [0, 3_600_000, 60_000, 86_400_000]) {
+        night.sandbox.advance(passed);
+        for (const { id } of night.sandbox.truth.parties()) {
+          expect(await night.run(id)).toMatchObject({ verdict: 'complete', requests: 1 });
+        }
+        await expectTruth(night);
       }
-      await expectTruth(night);
-    }
-    const rows = await night.world.rows();
-    const repository = [...night.sandbox.truth.parties()].flatMap(({ id }) => [
-      ...night.sandbox.truth.rows(id),
-    ]);
-    expect(rows).toEqual(repository.toSorted());
-    expect(await night.world.spooled()).toEqual([]);
-  });
+      const rows = await night.world.rows();
+      const repository = [...night.sandbox.truth.parties()].flatMap(({ id }) => [
+        ...night.sandbox.truth.rows(id),
+      ]);
+      expect(rows).toEqual(repository.toSorted());
+      expect(await night.world.spooled()).toEqual([]);
+    },
+  );
 
   test.each(['0.71.6', '0.73'] as const)(
     'with both sides of release %s, after every nightly run',
@@ -58,7 +64,12 @@ describe('the objects of all exports hold exactly the rows of the source', () =>
   test.each(['0.71.4', '0.71.6', '0.73'] as const)(
     'ranges and assets of release %s, then all of it',
     async (release) => {
-      const night = await nights({ release, whaleEntries: 900, parties: 2, onFatalQuestion: 'crash' });
+      const night = await nights({
+        release,
+        whaleEntries: 900,
+        parties: 2,
+        onFatalQuestion: 'crash',
+      });
       const [whale] = night.sandbox.truth.parties();
       if (whale === undefined) throw new Error('an empty network');
       const [assetId] = night.sandbox.truth.assetIds();
@@ -67,12 +78,20 @@ describe('the objects of all exports hold exactly the rows of the source', () =>
         { from: day('3T00:00:00'), to: day('3T12:00:00') },
         { from: day('3T11:00:00'), to: day('4T00:00:00') },
         { to: day('2T00:00:00') },
-        { from: day('5T00:00:00'), to: day('5T06:00:00'), ...(assetId === undefined ? {} : { assetId }) },
+        {
+          from: day('5T00:00:00'),
+          to: day('5T06:00:00'),
+          ...(assetId === undefined ? {} : { assetId }),
+        },
       ];
       for (const range of ranges) {
-        expect(await night.run(whale.id, [], range)).toMatchObject({ verdict: 'complete' });
+        expect(await night.run(whale.id, [], range)).toMatchObject({
+          verdict: 'complete',
+        });
       }
-      const truth = ranges.flatMap((range) => [...night.sandbox.truth.rows(whale.id, range)]);
+      const truth = ranges.flatMap((range) => [
+        ...night.sandbox.truth.rows(whale.id, range),
+      ]);
       const overlap = { from: day('3T11:00:00'), to: day('3T12:00:00') };
       const twice = [...night.sandbox.truth.rows(whale.id, overlap)];
       for (const row of twice) truth.splice(truth.indexOf(row), 1);
@@ -103,7 +122,9 @@ describe('the objects of all exports hold exactly the rows of the source', () =>
       // A release that cannot be asked in windows is one object, however large. Of unsorted rows an object may be
       // larger where another cancelled stream would ask for more than twice the ledger.
       const isSorted = release === '0.73';
-      expect(largest <= segmentBytesMax * (isSorted ? 1 : 1.5)).toBe(release !== '0.71.6');
+      expect(largest <= segmentBytesMax * (isSorted ? 1 : 1.5)).toBe(
+        release !== '0.71.6',
+      );
       // What comes in comes with every piece: such a release is asked once for all, after it was found out.
       expect(outcome.requests > 4).toBe(release !== '0.71.6');
       night.sandbox.advance(86_400_000);
@@ -121,7 +142,9 @@ describe('the objects of all exports hold exactly the rows of the source', () =>
     let calls = 0;
     double.fault = (call, stage) => {
       calls += 1;
-      return call.method === 'PUT' && stage === 'after' && calls % 7 === 0 ? 'InternalError' : undefined;
+      return call.method === 'PUT' && stage === 'after' && calls % 7 === 0
+        ? 'InternalError'
+        : undefined;
     };
     const night = await nights({}, { objects });
     for (const passed of [0, 3_600_000]) {
@@ -129,7 +152,9 @@ describe('the objects of all exports hold exactly the rows of the source', () =>
       for (const { id } of night.sandbox.truth.parties()) await night.run(id);
       await expectTruth(night);
     }
-    for (const { objectKey: key, objectSha256: sha256 } of await publishedSegments(night.world.pool)) {
+    for (const { objectKey: key, objectSha256: sha256 } of await publishedSegments(
+      night.world.pool,
+    )) {
       const stored = double.objects.get(`mirror/${key}`);
       expect(
         createHash('sha256')
@@ -146,7 +171,10 @@ describe('the objects of all exports hold exactly the rows of the source', () =>
     const [whale] = night.sandbox.truth.parties();
     if (whale === undefined) throw new Error('an empty network');
     const assets = night.sandbox.truth.assetIds();
-    expect(await night.run(whale.id)).toMatchObject({ verdict: 'incomplete', evidence: { assets: [] } });
+    expect(await night.run(whale.id)).toMatchObject({
+      verdict: 'incomplete',
+      evidence: { assets: [] },
+    });
     expect(await night.run(whale.id, assets)).toMatchObject({
       verdict: 'complete',
       evidence: { assets, assetsFrom: 'SOURCE_ASSETS' },

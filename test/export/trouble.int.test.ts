@@ -28,7 +28,8 @@ function askedDays({ sandbox }: Night, { query }: SandboxRequest): number {
     query.has(name) ? BigInt(query.get(name) ?? '') : undefined;
   const head = sandbox.truth.head().time * 1000n;
   const genesis = head - BigInt(HISTORY_DAYS) * BigInt(DAY_MS) * 1_000_000n;
-  const [from, to] = [nanos('dateRange.startTimestamp') ?? genesis, nanos('dateRange.endTimestamp') ?? head];
+  const from = nanos('dateRange.startTimestamp') ?? genesis;
+  const to = nanos('dateRange.endTimestamp') ?? head;
   return Number((to - (from > genesis ? from : genesis)) / 1_000_000n) / DAY_MS;
 }
 
@@ -41,15 +42,19 @@ describe('a source that is silent', () => {
   };
 
   /** A range longer than that breaks before its first row; what each question of the whale's asked for. */
-  async function silentBeyond(days: number): Promise<{ night: Night; whale: string; asked: number[] }> {
+  async function silentBeyond(
+    days: number,
+  ): Promise<{ night: Night; whale: string; asked: number[] }> {
     const night = await openNights(database, network);
     const whale = whaleOf(night);
-    const other = [...night.sandbox.truth.parties()].find(({ id }) => id !== whale)?.id ?? '';
+    const other =
+      [...night.sandbox.truth.parties()].find(({ id }) => id !== whale)?.id ?? '';
     // Its release is known from another party's answer.
     await night.run(other);
     const asked: number[] = [];
     night.sandbox.faults.add((request) => {
-      if (request.route !== 'export' || request.query.get('partyId') !== whale) return undefined;
+      if (request.route !== 'export' || request.query.get('partyId') !== whale)
+        return undefined;
       asked.push(Math.round(askedDays(night, request)));
       return (asked.at(-1) ?? 0) > days ? { cutAfterBytes: 0 } : undefined;
     });
@@ -59,7 +64,9 @@ describe('a source that is silent', () => {
   test('for long ranges is asked for halves of them, and gives everything', async () => {
     const { night, whale, asked } = await silentBeyond(60);
     for (let failure = 1; failure <= 3; failure += 1) {
-      await expect(night.run(whale)).rejects.toThrow(expect.objectContaining({ code: 'SOURCE_BROKE' }));
+      await expect(night.run(whale)).rejects.toThrow(
+        expect.objectContaining({ code: 'SOURCE_BROKE' }),
+      );
     }
     expect(await night.run(whale)).toMatchObject({ verdict: 'complete' });
     await expectTruth({ ...night, parties: [whale] });
@@ -104,24 +111,33 @@ describe('rows outside the range that come every time', () => {
     await using world = await World.open(database);
     world.source.entries = entries('2023-05-01T10:00:00Z', 30);
     world.source.spoils.push(withoutEnd);
-    await expect(world.export('2023-07-01T00:00:00Z', range, limits)).rejects.toMatchObject({
+    await expect(
+      world.export('2023-07-01T00:00:00Z', range, limits),
+    ).rejects.toMatchObject({
       code: 'SOURCE_OUTSIDE_RANGE',
     });
     expect(world.source.atOnce).toBe(0);
     expect(await quarantineCodes(world.pool)).toEqual(['SOURCE_OUTSIDE_RANGE']);
     expect(await world.spooled()).toEqual([]);
     // The next run asks once more, and the source has come to its senses.
-    expect(await world.export('2023-07-01T00:00:00Z', range, limits)).toMatchObject({ verdict: 'complete' });
+    expect(await world.export('2023-07-01T00:00:00Z', range, limits)).toMatchObject({
+      verdict: 'complete',
+    });
   });
 
   test('are told from a release that sends what is known already with every answer', async () => {
     await using world = await World.open(database);
     world.source.entries = entries('2023-05-01T10:00:00Z', 1_000, 10);
     await world.export('2023-05-01T13:00:00Z', {}, { segmentBytesMax: 2 ** 20 });
-    world.source.entries = [...world.source.entries, ...entries('2023-05-02T10:00:00Z', 5)];
+    world.source.entries = [
+      ...world.source.entries,
+      ...entries('2023-05-02T10:00:00Z', 5),
+    ];
     // All 180 KB of before come with the new rows, ten times what one object may hold.
     world.source.spoils.push(() => [world.source.csv({ partyId: PARTY })]);
-    expect(await world.export('2023-05-02T13:00:00Z', {}, limits)).toMatchObject({ verdict: 'complete' });
+    expect(await world.export('2023-05-02T13:00:00Z', {}, limits)).toMatchObject({
+      verdict: 'complete',
+    });
     expect(await world.rows()).toHaveLength(1_005);
   });
 });
@@ -135,7 +151,9 @@ test('one second larger than a stream may be becomes one object, and its neighbo
     ...burst,
     ...entries('2023-05-01T16:00:00Z', 300),
   ];
-  expect(await world.export('2023-06-01T00:00:00Z', {}, { segmentBytesMax })).toMatchObject({
+  expect(
+    await world.export('2023-06-01T00:00:00Z', {}, { segmentBytesMax }),
+  ).toMatchObject({
     verdict: 'complete',
   });
   expect(await world.rows()).toEqual(world.source.entries.map(row12).toSorted());
@@ -151,7 +169,11 @@ test('one second larger than a stream may be becomes one object, and its neighbo
 
 describe('a source that demands an asset', () => {
   test('is asked for all assets at once again a day after it stopped demanding one', async () => {
-    const night = await openNights(database, { assetRequired: true, whaleEntries: 300, parties: 2 });
+    const night = await openNights(database, {
+      assetRequired: true,
+      whaleEntries: 300,
+      parties: 2,
+    });
     const whale = whaleOf(night);
     const assets = night.sandbox.truth.assetIds();
     await night.run(whale, assets);
@@ -169,29 +191,45 @@ describe('a source that demands an asset', () => {
     const later = await openNights(database, { whaleEntries: 300, parties: 2 });
     await later.world.repository.learn(seen);
     later.sandbox.advance(2 * DAY_MS);
-    expect(await later.run(whale, assets)).toMatchObject({ verdict: 'complete', evidence: { asset: 'all' } });
+    expect(await later.run(whale, assets)).toMatchObject({
+      verdict: 'complete',
+      evidence: { asset: 'all' },
+    });
     expect((await later.world.repository.profile()).assetRequired).toBeUndefined();
     await expectTruth({ ...later, parties: [whale] });
   });
 
   test('is asked for an asset that was never seen before from the beginning', async () => {
-    const night = await openNights(database, { assetRequired: true, whaleEntries: 300, parties: 2 });
+    const night = await openNights(database, {
+      assetRequired: true,
+      whaleEntries: 300,
+      parties: 2,
+    });
     const whale = whaleOf(night);
     const [first, ...others] = night.sandbox.truth.assetIds();
     if (first === undefined) throw new Error('no asset');
     await night.run(whale, [first]);
-    expect(await night.run(whale, [first, ...others])).toMatchObject({ verdict: 'complete' });
+    expect(await night.run(whale, [first, ...others])).toMatchObject({
+      verdict: 'complete',
+    });
     const { entries: count, digest } = night.sandbox.truth.party(whale);
     const mine = (await digests(night.world)).get(whale);
     expect([mine?.rows, mine?.hex()]).toEqual([count, digest]);
-    const isWhole = ({ partyId, from }: HeldRange): boolean => partyId === whale && from.getTime() === 0;
-    expect(await coveredAssets(night.world.pool, isWhole)).toEqual([first, ...others].toSorted());
+    const isWhole = ({ partyId, from }: HeldRange): boolean =>
+      partyId === whale && from.getTime() === 0;
+    expect(await coveredAssets(night.world.pool, isWhole)).toEqual(
+      [first, ...others].toSorted(),
+    );
     expect(at('1970-01-01T00:00:00Z')).toBe(0n);
     expect(whale).not.toBe(PARTY);
   });
 
   test('is asked for what is new of known assets before all of a new one, and for the others where one fails', async () => {
-    const night = await openNights(database, { assetRequired: true, whaleEntries: 300, parties: 2 });
+    const night = await openNights(database, {
+      assetRequired: true,
+      whaleEntries: 300,
+      parties: 2,
+    });
     const whale = whaleOf(night);
     const [first = '', second = '', ...others] = night.sandbox.truth.assetIds();
     await night.run(whale, [second, ...others]);
@@ -209,7 +247,10 @@ describe('a source that demands an asset', () => {
     });
     expect(asked).toEqual([second, ...others, first]);
     const recently = Number(night.sandbox.truth.head().time / 1000n) - 1_800_000;
-    const isRecent = ({ partyId, to }: HeldRange): boolean => partyId === whale && to.getTime() > recently;
-    expect(await coveredAssets(night.world.pool, isRecent)).toEqual([first, ...others].toSorted());
+    const isRecent = ({ partyId, to }: HeldRange): boolean =>
+      partyId === whale && to.getTime() > recently;
+    expect(await coveredAssets(night.world.pool, isRecent)).toEqual(
+      [first, ...others].toSorted(),
+    );
   });
 });

@@ -11,11 +11,19 @@ export async function commitTable(
   objects: ObjectStore,
   root: string,
   version: number,
-  { operation, actions }: { readonly operation: string; readonly actions: readonly Action[] },
+  {
+    operation,
+    actions,
+  }: { readonly operation: string; readonly actions: readonly Action[] },
   signal: AbortSignal,
 ): Promise<void> {
   const content = encodeCommit(operation, actions);
-  const outcome = await objects.putIfAbsent(commitKey(root, version), content, signal, 'lake-commit-');
+  const outcome = await objects.putIfAbsent(
+    commitKey(root, version),
+    content,
+    signal,
+    'lake-commit-',
+  );
   if (outcome === 'present') throw new Error(`version ${version} of ${root} is there`);
 }
 

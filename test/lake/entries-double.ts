@@ -1,7 +1,16 @@
 /** Ledger entries as the warehouse would give them to a build, without one. */
-import { canonicalText, ENTRY_COLUMNS, type EntryColumn, LINE_COLUMNS } from '../../src/ledger/canonical.ts';
+import {
+  canonicalText,
+  ENTRY_COLUMNS,
+  type EntryColumn,
+  LINE_COLUMNS,
+} from '../../src/ledger/canonical.ts';
 import { hashText, RowDigest } from '../../src/ledger/digest.ts';
-import type { DecidedCommit, LakeRepository, RecordedTable } from '../../src/lake/store/lake-store.ts';
+import type {
+  DecidedCommit,
+  LakeRepository,
+  RecordedTable,
+} from '../../src/lake/store/lake-store.ts';
 import type { SegmentMonth, WarehouseReader } from '../../src/lake/store/lake-store.ts';
 
 export type EntryRow = Readonly<Record<EntryColumn, string>> & {
@@ -37,7 +46,9 @@ export class WarehouseDouble implements LakeRepository {
   #proven: readonly string[] = [];
   readonly #decided = new Map<string, DecidedCommit>();
 
-  exclusively<Result>(work: (reader: WarehouseReader) => Promise<Result>): Promise<Result> {
+  exclusively<Result>(
+    work: (reader: WarehouseReader) => Promise<Result>,
+  ): Promise<Result> {
     const months = this.segments.flatMap(monthsOf);
     const { mirrorId, segments } = this;
     return work({
@@ -46,7 +57,9 @@ export class WarehouseDouble implements LakeRepository {
       segmentMonths: () => Promise.resolve(months),
       rows: async function* (month, ids) {
         await Promise.resolve();
-        for (const segment of segments.filter(({ segmentId }) => ids.includes(segmentId))) {
+        for (const segment of segments.filter(({ segmentId }) =>
+          ids.includes(segmentId),
+        )) {
           const rows = segment.rows.filter((row) => row.vega_time.startsWith(month));
           yield Buffer.from(rows.map((row) => csvLine(row, segment.segmentId)).join(''));
         }
@@ -72,11 +85,15 @@ export class WarehouseDouble implements LakeRepository {
   filesToProve(keys: readonly string[], parts: number): Promise<ReadonlySet<string>> {
     const known = this.#proven.filter((key) => keys.includes(key));
     const turn = known.slice(0, Math.ceil(known.length / parts));
-    return Promise.resolve(new Set([...keys.filter((key) => !known.includes(key)), ...turn]));
+    return Promise.resolve(
+      new Set([...keys.filter((key) => !known.includes(key)), ...turn]),
+    );
   }
 
   noteProven(keys: readonly string[], live: readonly string[]): Promise<void> {
-    const before = this.#proven.filter((key) => live.includes(key) && !keys.includes(key));
+    const before = this.#proven.filter(
+      (key) => live.includes(key) && !keys.includes(key),
+    );
     this.#proven = [...before, ...keys];
     return Promise.resolve();
   }
@@ -90,7 +107,11 @@ export class WarehouseDouble implements LakeRepository {
     return Promise.resolve(ofStore.map(([, commit]) => commit));
   }
 
-  decideCommit(store: string, commit: DecidedCommit, after: number | undefined): Promise<boolean> {
+  decideCommit(
+    store: string,
+    commit: DecidedCommit,
+    after: number | undefined,
+  ): Promise<boolean> {
     const key = `${store} ${commit.table}`;
     const isNext = this.#decided.get(key)?.version === after;
     if (isNext) this.#decided.set(key, commit);
@@ -113,23 +134,39 @@ export class WarehouseDouble implements LakeRepository {
   async *#whole(table: string): AsyncGenerator<Buffer> {
     await Promise.resolve();
     if (table === 'parties')
-      yield Buffer.from(this.parties.map((id) => `${id},2023-01-01 00:00:00,\n`).join(''));
+      yield Buffer.from(
+        this.parties.map((id) => `${id},2023-01-01 00:00:00,\n`).join(''),
+      );
     if (table === 'coverage')
       yield Buffer.from(
         this.covered
-          .map(([party, asset, from, to, both]) => `${party},${asset},${from},${to},${both ? 't' : 'f'}\n`)
+          .map(
+            ([party, asset, from, to, both]) =>
+              `${party},${asset},${from},${to},${both ? 't' : 'f'}\n`,
+          )
           .join(''),
       );
   }
 }
 
 export function entry(values: Partial<EntryRow>): EntryRow {
-  const none = Object.fromEntries(ENTRY_COLUMNS.map((name) => [name, ''])) as Record<EntryColumn, string>;
-  const rest = { vega_time: '2023-05-01T00:00:00.000000Z', quantity: '1', transfer_type: 'DEPOSIT' };
+  const none = Object.fromEntries(ENTRY_COLUMNS.map((name) => [name, ''])) as Record<
+    EntryColumn,
+    string
+  >;
+  const rest = {
+    vega_time: '2023-05-01T00:00:00.000000Z',
+    quantity: '1',
+    transfer_type: 'DEPOSIT',
+  };
   return { party_id: '', ...none, ...rest, asset_id: 'c0'.repeat(32), ...values };
 }
 
-function monthsOf({ segmentId, isOpen = false, rows }: SegmentRows): readonly SegmentMonth[] {
+function monthsOf({
+  segmentId,
+  isOpen = false,
+  rows,
+}: SegmentRows): readonly SegmentMonth[] {
   const months = Map.groupBy(rows, (row) => row.vega_time.slice(0, 7));
   return [...months].map(([month, ofMonth]) => {
     const sum = new RowDigest();
@@ -137,11 +174,20 @@ function monthsOf({ segmentId, isOpen = false, rows }: SegmentRows): readonly Se
       const values = ENTRY_COLUMNS.map((name) => row[name]);
       sum.add(hashText(canonicalText(values, [])));
     }
-    return { segmentId, month, rows: BigInt(ofMonth.length), valuesDigest: sum.hex(), isOpen };
+    return {
+      segmentId,
+      month,
+      rows: BigInt(ofMonth.length),
+      valuesDigest: sum.hex(),
+      isOpen,
+    };
   });
 }
 
 function csvLine(row: EntryRow, segmentId: bigint): string {
-  const values: Readonly<Record<string, string | undefined>> = { ...row, segment_id: String(segmentId) };
+  const values: Readonly<Record<string, string | undefined>> = {
+    ...row,
+    segment_id: String(segmentId),
+  };
   return `${LINE_COLUMNS.map((name) => values[name] ?? '').join(',')}\n`;
 }

@@ -23,13 +23,21 @@ export async function lakeWorld(): Promise<LakeWorld> {
   const warehouse = new WarehouseDouble();
   const objects = openFileStore(join(folder, 'objects'));
   const scratchDir = join(folder, 'scratch');
-  const deps: LakeDeps = { repository: warehouse, objects, scratchDir, retentionMs: WEEK_MS };
+  const deps: LakeDeps = {
+    repository: warehouse,
+    objects,
+    scratchDir,
+    retentionMs: WEEK_MS,
+  };
   return {
     folder: join(folder, 'objects'),
     warehouse,
     deps,
     rows: async (sql) => {
-      await using lake = await openLake({ objects, scratchDir }, new AbortController().signal);
+      await using lake = await openLake(
+        { objects, scratchDir },
+        new AbortController().signal,
+      );
       return (await lake.connection.runAndReadAll(sql)).getRowsJson();
     },
   };

@@ -42,25 +42,60 @@ beforeEach(async () => {
   ({ objects } = world);
   const scratchDir = await mkdtemp(join(tmpdir(), 'ledger-mirror-lake-'));
   onTestFinished(() => rm(scratchDir, { recursive: true, force: true }));
-  deps = { repository: new LakeStore(warehouse.pool), objects, scratchDir, retentionMs: 7 * 86_400_000 };
+  deps = {
+    repository: new LakeStore(warehouse.pool),
+    objects,
+    scratchDir,
+    retentionMs: 7 * 86_400_000,
+  };
 });
 
 async function fill(): Promise<void> {
   const entry = { time: '2023-05-01 00:00:00.000001+00', from: PARTY_A, to: PARTY_B };
   const header = `${HEADER_12},note`;
   const rows = [
-    row12({ time: '2023-04-30 23:59:59.9+00', quantity: '99999999999999999999999999999999999999' }),
-    row12({ time: '2023-04-30 23:59:59.9+00', quantity: '99999999999999999999999999999999999999' }),
+    row12({
+      time: '2023-04-30 23:59:59.9+00',
+      quantity: '99999999999999999999999999999999999999',
+    }),
+    row12({
+      time: '2023-04-30 23:59:59.9+00',
+      quantity: '99999999999999999999999999999999999999',
+    }),
     row12({ ...entry, type: 'MAKER_FEE_PAY', balances: [HUGE, '0'] }),
   ];
   const noted = rows.map((row) => `${row},"a ""quoted"", €\nnote"`);
-  await publish(database.pool, objects, { party: PARTY_A, ...RANGE, header, rows: noted });
-  const later = [row13({ ...entry, type: 'MAKER_FEE_PAY', balances: [HUGE, '0'] }, PARTY_B)];
-  await publish(database.pool, objects, { party: PARTY_B, ...RANGE, header: HEADER_13, rows: later });
+  await publish(database.pool, objects, {
+    party: PARTY_A,
+    ...RANGE,
+    header,
+    rows: noted,
+  });
+  const later = [
+    row13({ ...entry, type: 'MAKER_FEE_PAY', balances: [HUGE, '0'] }, PARTY_B),
+  ];
+  await publish(database.pool, objects, {
+    party: PARTY_B,
+    ...RANGE,
+    header: HEADER_13,
+    rows: later,
+  });
   await addParties(database.pool, ['network', PARTY_A]);
   await addCheckpoints(database.pool, [
-    { epoch: 1, at_block: '18446744073709551615', hash: 'h2', block_hash: 'b2', copies: 2 },
-    { epoch: 1, at_block: '18446744073709551000', hash: 'h1', block_hash: 'b1', copies: 1 },
+    {
+      epoch: 1,
+      at_block: '18446744073709551615',
+      hash: 'h2',
+      block_hash: 'b2',
+      copies: 2,
+    },
+    {
+      epoch: 1,
+      at_block: '18446744073709551000',
+      hash: 'h1',
+      block_hash: 'b1',
+      copies: 1,
+    },
   ]);
   await load();
 }
@@ -113,9 +148,13 @@ describe('the lake', () => {
         party_id = '${PARTY_A}' as is_counted
        from mirror.ledger_entries order by vega_time, party_id`,
     );
-    expect(inLake.map((row) => ({ ...row, micros: String(row['micros']) }))).toEqual(rows);
+    expect(inLake.map((row) => ({ ...row, micros: String(row['micros']) }))).toEqual(
+      rows,
+    );
     expect(rows).toHaveLength(4);
-    expect(await rowsOf('select epoch, at_block, hash from checkpoints order by at_block')).toEqual([
+    expect(
+      await rowsOf('select epoch, at_block, hash from checkpoints order by at_block'),
+    ).toEqual([
       { epoch: 1, at_block: '18446744073709551000', hash: 'h1' },
       { epoch: 1, at_block: '18446744073709551615', hash: 'h2' },
     ]);
@@ -142,11 +181,16 @@ describe('the lake', () => {
 
     const built = await buildLake(deps, signal);
 
-    expect(built).toMatchObject({ version: 2, changed: ['ledger_entries', 'coverage', ...SUMMARY_TABLES] });
+    expect(built).toMatchObject({
+      version: 2,
+      changed: ['ledger_entries', 'coverage', ...SUMMARY_TABLES],
+    });
     const after = await keysBelow('lake/ledger_entries/');
     expect(after.filter((key) => !before.includes(key))).toEqual([
       'lake/ledger_entries/_delta_log/00000000000000000001.json',
-      expect.stringMatching(/^lake\/ledger_entries\/month=2023-06\/part-[0-9a-f-]{36}\.parquet$/),
+      expect.stringMatching(
+        /^lake\/ledger_entries\/month=2023-06\/part-[0-9a-f-]{36}\.parquet$/,
+      ),
     ]);
     const spool = await readdir(fileURLToPath(new URL('.spool', `${objects.url}/`)));
     expect(spool).toEqual([]);
@@ -163,7 +207,10 @@ describe('the lake', () => {
 
     expect(await buildLake(deps, signal)).toMatchObject({ version: 1, rows: 20n });
     expect(await rowsOf('select count(*) as n from ledger_entries')).toEqual([{ n: 4 }]);
-    expect(await verifyLake(deps, { deep: true }, signal)).toMatchObject({ problems: [], segmentsBehind: 0 });
+    expect(await verifyLake(deps, { deep: true }, signal)).toMatchObject({
+      problems: [],
+      segmentsBehind: 0,
+    });
     const { tables } = await describeLake(deps, signal);
     expect(tables.map(({ table }) => table)).toEqual(LAKE_TABLES);
   });
@@ -172,16 +219,28 @@ describe('the lake', () => {
     const register = new LakeStore(warehouse.pool);
     const table = 'parties';
     const decide = (version: number, content: string, after?: number): Promise<boolean> =>
-      register.decideCommit('s3://b/p', { table, version, content: Buffer.from(content) }, after);
+      register.decideCommit(
+        's3://b/p',
+        { table, version, content: Buffer.from(content) },
+        after,
+      );
     const isWon = (ends: readonly boolean[]): number => ends.filter(Boolean).length;
-    expect(isWon(await Promise.all(['a', 'b', 'c'].map((content) => decide(0, content))))).toBe(1);
-    expect(isWon(await Promise.all(['a', 'b', 'c'].map((content) => decide(1, content, 0))))).toBe(1);
+    expect(
+      isWon(await Promise.all(['a', 'b', 'c'].map((content) => decide(0, content)))),
+    ).toBe(1);
+    expect(
+      isWon(await Promise.all(['a', 'b', 'c'].map((content) => decide(1, content, 0)))),
+    ).toBe(1);
     const decided = await register.decidedCommits('s3://b/p');
-    expect(decided).toMatchObject([{ table, version: 1, content: expect.any(Buffer) as Buffer }]);
+    expect(decided).toMatchObject([
+      { table, version: 1, content: expect.any(Buffer) as Buffer },
+    ]);
     await register.forgetContent('s3://b/p', { table, version: 0, content: null });
     expect(await register.decidedCommits('s3://b/p')).toEqual(decided);
     await register.forgetContent('s3://b/p', { table, version: 1, content: null });
-    expect(await register.decidedCommits('s3://b/p')).toEqual([{ table, version: 1, content: null }]);
+    expect(await register.decidedCommits('s3://b/p')).toEqual([
+      { table, version: 1, content: null },
+    ]);
     expect(await register.decidedCommits('s3://another/p')).toEqual([]);
   });
 
@@ -193,7 +252,8 @@ describe('the lake', () => {
       get: (store, name) => {
         if (name === 'read') {
           return (key: string, ...rest: [AbortSignal]) => {
-            if (key.endsWith('.parquet')) fetched.push(key.split('/').slice(1, -1).join('/'));
+            if (key.endsWith('.parquet'))
+              fetched.push(key.split('/').slice(1, -1).join('/'));
             return store.read(key, ...rest);
           };
         }
@@ -221,7 +281,9 @@ describe('the lake', () => {
     expect(fetched.splice(0)).toEqual(['monthly_balances/month=2023-05']);
     expect(await count(entries)).toBe('4');
     expect(fetched.splice(0)).toEqual(['ledger_entries/month=2023-04']);
-    expect(await count(`select count(*) from query_table('ledger_' || 'entries')`)).toBe('4');
+    expect(await count(`select count(*) from query_table('ledger_' || 'entries')`)).toBe(
+      '4',
+    );
     const kept = join(deps.scratchDir, 'fetched');
     await trim(kept, 1, -1_000);
     const left = await readdir(kept, { recursive: true });
@@ -247,8 +309,12 @@ describe('queries of the lake', () => {
   it('say that there is no lake, and answer over an empty one', async () => {
     await expect(query('select 1')).rejects.toMatchObject({ code: 'LAKE_MISSING' });
     await buildLake(deps, signal);
-    expect(await rowsOf('select * from ledger_entries, parties, checkpoints')).toEqual([]);
-    expect(await query('select count(*) as n from parties', { format: 'csv' })).toBe('n\n0\n');
+    expect(await rowsOf('select * from ledger_entries, parties, checkpoints')).toEqual(
+      [],
+    );
+    expect(await query('select count(*) as n from parties', { format: 'csv' })).toBe(
+      'n\n0\n',
+    );
   });
 
   it('write tables, CSV and JSON exactly', async () => {
@@ -278,7 +344,9 @@ describe('queries of the lake', () => {
     await buildLake(deps, signal);
     const sql = `select '${ASSET}' as id, 'c0ffee' as word, 1 as n`;
     const whole = `${ASSET}  c0ffee  1`;
-    expect(await query(sql, { format: 'table', widthMax: whole.length })).toContain(whole);
+    expect(await query(sql, { format: 'table', widthMax: whole.length })).toContain(
+      whole,
+    );
     const short = await query(sql, { format: 'table', widthMax: whole.length - 1 });
     expect(short.split('\n')[2]).toBe('c0c0c0c0…  c0ffee  1');
     expect(await query(sql, { format: 'csv', widthMax: 10 })).toContain(ASSET);
@@ -306,20 +374,25 @@ describe('queries of the lake', () => {
   ])('cannot reach or do %s', async (_name, sql) => {
     await fill();
     await buildLake(deps, signal);
-    await expect(query(sql)).rejects.toMatchObject({ code: expect.stringMatching(/^(?:USAGE|DUCKDB)$/) });
+    await expect(query(sql)).rejects.toMatchObject({
+      code: expect.stringMatching(/^(?:USAGE|DUCKDB)$/),
+    });
   });
 
   it('end at their time limit, and when they are told to', async () => {
     await buildLake(deps, signal);
-    const endless = 'select sum(a.range * b.range) from range(10000000) a, range(10000000) b';
-    await expect(query(endless, { timeoutMs: 200 })).rejects.toMatchObject({ code: 'QUERY_TIMEOUT' });
+    const endless =
+      'select sum(a.range * b.range) from range(10000000) a, range(10000000) b';
+    await expect(query(endless, { timeoutMs: 200 })).rejects.toMatchObject({
+      code: 'QUERY_TIMEOUT',
+    });
     await using lake = await openLake(deps, signal);
     const stop = new AbortController();
     setTimeout(() => stop.abort(new Error('told to stop')), 100);
     const output = new Writable({ write: (_piece, _encoding, done) => done() });
-    await expect(runQuery(lake, endless, { format: 'csv' }, output, stop.signal)).rejects.toThrow(
-      'told to stop',
-    );
+    await expect(
+      runQuery(lake, endless, { format: 'csv' }, output, stop.signal),
+    ).rejects.toThrow('told to stop');
   });
 
   it.each(READY_QUESTIONS.map((question) => [question.name, question]))(
@@ -327,10 +400,15 @@ describe('queries of the lake', () => {
     async (_name, question) => {
       await fill();
       await buildLake(deps, signal);
-      const ask = ({ sql, parameters }: Inquiry): Promise<string> => query(sql, { parameters });
+      const ask = ({ sql, parameters }: Inquiry): Promise<string> =>
+        query(sql, { parameters });
       const everything = await ask(inquiry(question));
       const nothing = await ask(
-        inquiry(question, { since: '2030-01-01T00:00:00Z', until: '2031-01-01T00:00:00Z', asset: ASSET }),
+        inquiry(question, {
+          since: '2030-01-01T00:00:00Z',
+          until: '2031-01-01T00:00:00Z',
+          asset: ASSET,
+        }),
       );
       expect(JSON.parse(everything).rowCount).toBeGreaterThan(0);
       expect(JSON.parse(everything)).toMatchSnapshot();

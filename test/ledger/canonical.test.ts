@@ -1,6 +1,11 @@
 import { fc } from '../support/properties.ts';
 import { describe, expect, it } from 'vitest';
-import { canonicalText, extraFromJson, monthOf, openRowReader } from '../../src/ledger/canonical.ts';
+import {
+  canonicalText,
+  extraFromJson,
+  monthOf,
+  openRowReader,
+} from '../../src/ledger/canonical.ts';
 import { hashText } from '../../src/ledger/digest.ts';
 import {
   decodeAccountType,
@@ -115,7 +120,10 @@ describe('the canonical row', () => {
 
   it('tells rows apart that differ in one value, unknown columns among them', () => {
     const texts = ['', 'a', 'b', 'a,b', '€'].map((note) => {
-      const { values, extra } = read(`${HEADER_12},note,more`, `${row12(entry)},"${note}",x`);
+      const { values, extra } = read(
+        `${HEADER_12},note,more`,
+        `${row12(entry)},"${note}",x`,
+      );
       expect(extraFromJson(JSON.stringify(Object.fromEntries(extra)))).toEqual(extra);
       return hashText(canonicalText(values, extra));
     });
@@ -130,7 +138,10 @@ describe('the canonical row', () => {
     ['note', `${row12(entry)},a\u0000b`],
   ])('names %s where its text is not understood', (column, row) => {
     expect(() => read(`${HEADER_12},note`, row)).toThrow(
-      expect.objectContaining({ code: 'BAD_VALUE', meta: expect.objectContaining({ column }) }),
+      expect.objectContaining({
+        code: 'BAD_VALUE',
+        meta: expect.objectContaining({ column }),
+      }),
     );
   });
 });

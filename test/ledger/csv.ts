@@ -23,7 +23,9 @@ const BALANCES = ['5', '12345678901234567890123'] as const;
 /** 0.71.1 to 0.71.5: bytes in hex, account types as numbers. */
 export function writeRow12(line: EntryLine): string {
   const { time, quantity, type, asset, market, balances = BALANCES } = line;
-  const [from, to] = [line.from, line.to].map((party) => (party === 'network' ? '\\x03' : `\\x${party}`));
+  const [from, to] = [line.from, line.to].map((party) =>
+    party === 'network' ? '\\x03' : `\\x${party}`,
+  );
   return `${time},${quantity},TRANSFER_TYPE_${type},\\x${asset},\\x${market},${from},3,\\x,${to},4,${balances.join(',')}`;
 }
 
@@ -36,8 +38,10 @@ export function writeRow13(line: EntryLine, effect: string): string {
 
 /** `bytes` in pieces that end at the given places. */
 export function cutAt(bytes: Buffer, places: readonly number[]): Buffer[] {
-  const borders = [0, ...places.map((place) => place % (bytes.length + 1)), bytes.length].toSorted(
-    (a, b) => a - b,
-  );
+  const borders = [
+    0,
+    ...places.map((place) => place % (bytes.length + 1)),
+    bytes.length,
+  ].toSorted((a, b) => a - b);
   return borders.slice(1).map((border, index) => bytes.subarray(borders[index], border));
 }

@@ -25,7 +25,10 @@ const value = fc.oneof(
 function quoted(text: string): string {
   return /[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 }
-const table = fc.array(fc.array(value, { minLength: 1, maxLength: 5 }), { minLength: 1, maxLength: 8 });
+const table = fc.array(fc.array(value, { minLength: 1, maxLength: 5 }), {
+  minLength: 1,
+  maxLength: 8,
+});
 
 describe('RowSplitter', () => {
   test('finds the same rows wherever the bytes are cut', () => {
@@ -52,7 +55,9 @@ describe('RowSplitter', () => {
   test('hands out contiguous slices of the chunk itself', () => {
     const chunk = Buffer.from('one\ntwo\nthree\n');
     const seen: [Buffer, number, number][] = [];
-    new RowSplitter((buffer, start, _end, next) => seen.push([buffer, start, next])).push(chunk);
+    new RowSplitter((buffer, start, _end, next) => seen.push([buffer, start, next])).push(
+      chunk,
+    );
     expect(seen.map(([, start, next]) => [start, next])).toEqual([
       [0, 4],
       [4, 8],
@@ -63,9 +68,13 @@ describe('RowSplitter', () => {
 
   test('refuses a row beyond the limit, in one chunk or in many', () => {
     const bytes = Buffer.from(`${'x'.repeat(40)}\n`);
-    expect(() => split([bytes], 39)).toThrow(expect.objectContaining({ code: 'ROW_TOO_LARGE' }));
+    expect(() => split([bytes], 39)).toThrow(
+      expect.objectContaining({ code: 'ROW_TOO_LARGE' }),
+    );
     const bytewise = [...bytes].map((byte) => Buffer.from([byte]));
-    expect(() => split(bytewise, 39)).toThrow(expect.objectContaining({ code: 'ROW_TOO_LARGE' }));
+    expect(() => split(bytewise, 39)).toThrow(
+      expect.objectContaining({ code: 'ROW_TOO_LARGE' }),
+    );
     expect(split(bytewise, 41).rows).toEqual(['x'.repeat(40)]);
   });
 

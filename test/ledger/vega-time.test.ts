@@ -17,12 +17,17 @@ describe('VegaTimeReader', () => {
     const zones = ['+00', '+02', '-03:30', '+05:30', '+00:53:28', '-0800', 'Z'];
     fc.assert(
       fc.property(
-        fc.date({ min: new Date('1900-01-01'), max: new Date('2999-12-31'), noInvalidDate: true }),
+        fc.date({
+          min: new Date('1900-01-01'),
+          max: new Date('2999-12-31'),
+          noInvalidDate: true,
+        }),
         fc.nat(999_999),
         fc.constantFrom(...zones),
         (date, micros, zone) => {
           const fraction = `.${String(micros).padStart(6, '0')}`.replace(/\.?0+$/, '');
-          const text = date.toISOString().slice(0, 19).replace('T', ' ') + fraction + zone;
+          const text =
+            date.toISOString().slice(0, 19).replace('T', ' ') + fraction + zone;
           expect(instantRead(read(text))).toBe(floorSecond(readInstant(text)));
         },
       ),
@@ -31,7 +36,9 @@ describe('VegaTimeReader', () => {
 
   test('reads a second time from the same day alike', () => {
     const reader = new VegaTimeReader();
-    expect(reader.read('2023-05-01 10:00:00.5+00') && reader.read('2023-05-01 10:00:01+00')).toBe(true);
+    expect(
+      reader.read('2023-05-01 10:00:00.5+00') && reader.read('2023-05-01 10:00:01+00'),
+    ).toBe(true);
     expect(instantRead(reader)).toBe(readInstant('2023-05-01T10:00:01Z'));
   });
 
@@ -55,6 +62,11 @@ describe('VegaTimeReader', () => {
   });
 
   test('writes offsets as Postgres does', () => {
-    expect([0, 7200, -12_600, 3208].map(formatZone)).toEqual(['+00', '+02', '-03:30', '+00:53:28']);
+    expect([0, 7200, -12_600, 3208].map(formatZone)).toEqual([
+      '+00',
+      '+02',
+      '-03:30',
+      '+00:53:28',
+    ]);
   });
 });

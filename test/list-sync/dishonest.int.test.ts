@@ -44,14 +44,19 @@ describe('a dishonest source', () => {
       await using source = openPlainSource(plain.url);
       const request = { list, pageSize: PAGE, resumePoints: rememberingStore() };
       try {
-        const before = isHeld ? await syncPlain(world, plain, source.lists, request) : undefined;
+        const before = isHeld
+          ? await syncPlain(world, plain, source.lists, request)
+          : undefined;
         expect(before?.verdict ?? 'complete').toBe('complete');
         const wrong: string[] = [];
         plain.append(maker.make(17, 17));
         plain.misbehave(fault);
         if (fault.name === 'prunes-everything-held') plain.append(maker.make(30, 30));
         for (const isAudit of [false, false, true, false]) {
-          const run = await syncPlain(world, plain, source.lists, { ...request, isAudit });
+          const run = await syncPlain(world, plain, source.lists, {
+            ...request,
+            isAudit,
+          });
           if (run.verdict !== 'complete') continue;
           if (fault.neverComplete) wrong.push(say(run));
           // What a single reading cannot show is shown by an audit after healing; what all requests see is the truth.
@@ -61,7 +66,10 @@ describe('a dishonest source', () => {
         expect(wrong).toEqual([]);
         plain.heal();
         if (!fault.heals) return;
-        const audit = await syncPlain(world, plain, source.lists, { ...request, isAudit: true });
+        const audit = await syncPlain(world, plain, source.lists, {
+          ...request,
+          isAudit: true,
+        });
         expect(say(audit)).toBe('complete: nothing is wrong []');
         plain.append(maker.make(3, 3));
         const next = await syncPlain(world, plain, source.lists, request);
@@ -85,13 +93,21 @@ describe('a dishonest source', () => {
         const fault = FAULTS.find(({ name }) => name === 'loses-most-rows-for-good');
         if (fault === undefined) throw new Error('the fault is not in the table');
         plain.misbehave(fault);
-        expect((await syncPlain(world, plain, source.lists, { ...request, isAudit: true })).verdict).toBe(
+        expect(
+          (await syncPlain(world, plain, source.lists, { ...request, isAudit: true }))
+            .verdict,
+        ).toBe('suspicious');
+        expect((await syncPlain(world, plain, source.lists, request)).verdict).toBe(
           'suspicious',
         );
-        expect((await syncPlain(world, plain, source.lists, request)).verdict).toBe('suspicious');
-        const accepted = await syncPlain(world, plain, source.lists, { ...request, acceptShrunk: true });
+        const accepted = await syncPlain(world, plain, source.lists, {
+          ...request,
+          acceptShrunk: true,
+        });
         expect(say(accepted)).toBe('complete: nothing is wrong []');
-        expect((await syncPlain(world, plain, source.lists, request)).verdict).toBe('complete');
+        expect((await syncPlain(world, plain, source.lists, request)).verdict).toBe(
+          'complete',
+        );
       } finally {
         await plain.close();
       }

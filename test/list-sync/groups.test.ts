@@ -14,7 +14,10 @@ import { fc } from '../support/properties.ts';
 
 /** A list: rows by group, oldest first. Keys may repeat within a group, as equal checkpoints do. */
 const list = fc
-  .array(fc.array(fc.nat({ max: 2 }), { minLength: 1, maxLength: 4 }), { minLength: 3, maxLength: 8 })
+  .array(fc.array(fc.nat({ max: 2 }), { minLength: 1, maxLength: 4 }), {
+    minLength: 3,
+    maxLength: 8,
+  })
   .map((sizes) =>
     sizes.map((variants, at) =>
       variants.map((variant): ListedRow => row(`cursor ${at}`, `key ${at}/${variant}`)),
@@ -43,12 +46,15 @@ describe('cursor groups of a page', () => {
 
   it('are subtracted as multisets: the remainder and the taken rows make up the page', () => {
     const keys = fc.array(fc.constantFrom('a', 'b', 'c'), { maxLength: 8 });
-    const count = (all: readonly string[], key: string): number => all.filter((one) => one === key).length;
+    const count = (all: readonly string[], key: string): number =>
+      all.filter((one) => one === key).length;
     fc.assert(
       fc.property(keys, keys, (left, right) => {
         const rest = subtract(left, right);
         for (const key of ['a', 'b', 'c'])
-          expect(count(rest, key)).toBe(Math.max(0, count(left, key) - count(right, key)));
+          expect(count(rest, key)).toBe(
+            Math.max(0, count(left, key) - count(right, key)),
+          );
         const rows = left.map((key) => row('c', key));
         expect(keysOf(withoutKeys(rows, right))).toEqual(rest);
         const isSame = rest.length === 0 && left.length === right.length;
@@ -69,7 +75,10 @@ describe('the overlap check', () => {
     groups: readonly (readonly ListedRow[])[],
     at: number,
     isInclusive: boolean,
-  ): ListedRow[] => [...(isInclusive ? (groups[at] ?? []).slice(1) : []), ...groups.slice(at + 1).flat()];
+  ): ListedRow[] => [
+    ...(isInclusive ? (groups[at] ?? []).slice(1) : []),
+    ...groups.slice(at + 1).flat(),
+  ];
 
   it('passes an honest page, and nothing of it is lost or taken twice', () => {
     fc.assert(
@@ -78,7 +87,9 @@ describe('the overlap check', () => {
         const page = behind(groups, 0, isInclusive);
         const least = page.length - groups.slice(2).flat().length;
         const shown = page.slice(0, least + (cut % (page.length - least + 1)));
-        const found = classifyOverlap(shown, groupOf(held[0] ?? []), [groupOf(held[1] ?? [])]);
+        const found = classifyOverlap(shown, groupOf(held[0] ?? []), [
+          groupOf(held[1] ?? []),
+        ]);
         expect(found.kind).toBe('shown');
         if (found.kind !== 'shown') return;
         const fresh = groups
@@ -86,7 +97,9 @@ describe('the overlap check', () => {
           .flat()
           .slice(0, shown.length - least);
         expect(keysOf(found.fresh)).toEqual(keysOf(fresh));
-        expect(found.groups.flatMap(({ keys }) => keys)).toEqual(keysOf([...(held[1] ?? []), ...fresh]));
+        expect(found.groups.flatMap(({ keys }) => keys)).toEqual(
+          keysOf([...(held[1] ?? []), ...fresh]),
+        );
       }),
     );
   });
@@ -101,7 +114,9 @@ describe('the overlap check', () => {
           ...last.filter((_, at) => at !== lost),
           ...groups.slice(2).flat(),
         ];
-        expect(classifyOverlap(page, groupOf(sent), [groupOf(last)]).kind).not.toBe('shown');
+        expect(classifyOverlap(page, groupOf(sent), [groupOf(last)]).kind).not.toBe(
+          'shown',
+        );
       }),
     );
   });
@@ -109,9 +124,13 @@ describe('the overlap check', () => {
   it('passes no page of another list', () => {
     fc.assert(
       fc.property(list, (groups) => {
-        const foreign = groups.map((rows) => rows.map(({ cursor, key }) => row(cursor, `foreign ${key}`)));
+        const foreign = groups.map((rows) =>
+          rows.map(({ cursor, key }) => row(cursor, `foreign ${key}`)),
+        );
         const [sent = [], last = []] = groups;
-        expect(classifyOverlap(foreign.slice(1).flat(), groupOf(sent), [groupOf(last)]).kind).toBe('missing');
+        expect(
+          classifyOverlap(foreign.slice(1).flat(), groupOf(sent), [groupOf(last)]).kind,
+        ).toBe('missing');
       }),
     );
   });

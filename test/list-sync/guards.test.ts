@@ -12,8 +12,13 @@ import { fc } from '../support/properties.ts';
 
 const heights = fc.array(fc.bigInt({ min: 0n, max: 2n ** 64n - 1n }), { maxLength: 12 });
 const rowsAt = (all: readonly bigint[]): ListedRow[] =>
-  all.map((height, at) => ({ cursor: `c${at}`, key: `${height}/h${at}/b`, extra: undefined }));
-const byHeight = (all: readonly bigint[]): bigint[] => all.toSorted((a, b) => (a < b ? -1 : Number(a > b)));
+  all.map((height, at) => ({
+    cursor: `c${at}`,
+    key: `${height}/h${at}/b`,
+    extra: undefined,
+  }));
+const byHeight = (all: readonly bigint[]): bigint[] =>
+  all.toSorted((a, b) => (a < b ? -1 : Number(a > b)));
 
 /** The code of the doubt; undefined where the check passes. */
 function doubtOf(check: () => void): string | undefined {
@@ -31,9 +36,13 @@ describe('the guard of heights', () => {
     fc.assert(
       fc.property(heights, (all) => {
         const isSorted = byHeight(all).every((height, at) => height === all[at]);
-        expect(doubtOf(() => checkOrder('checkpoints', undefined, rowsAt(all))) === undefined).toBe(isSorted);
+        expect(
+          doubtOf(() => checkOrder('checkpoints', undefined, rowsAt(all))) === undefined,
+        ).toBe(isSorted);
         const [first, ...rest] = rowsAt(all);
-        expect(doubtOf(() => checkOrder('checkpoints', first?.key, rest)) === undefined).toBe(isSorted);
+        expect(
+          doubtOf(() => checkOrder('checkpoints', first?.key, rest)) === undefined,
+        ).toBe(isSorted);
       }),
     );
   });
@@ -43,7 +52,11 @@ describe('the guard of parties', () => {
   it('accepts only lists in which each party comes once', () => {
     fc.assert(
       fc.property(fc.array(fc.string(), { maxLength: 10 }), (ids) => {
-        const rows = ids.map((key): ListedRow => ({ cursor: 'c', key, extra: undefined }));
+        const rows = ids.map((key): ListedRow => ({
+          cursor: 'c',
+          key,
+          extra: undefined,
+        }));
         expect(doubtOf(() => checkOrder('parties', undefined, rows))).toBe(
           new Set(ids).size === ids.length ? undefined : 'ROW_TWICE',
         );
@@ -56,29 +69,35 @@ describe('the guard of page envelopes', () => {
   it('accepts an envelope that names its own edges or nothing', () => {
     const cursor = fc.option(fc.constantFrom('c0', 'c1', 'c9'), { nil: undefined });
     fc.assert(
-      fc.property(heights, cursor, cursor, fc.boolean(), (all, startCursor, endCursor, hasNextPage) => {
-        const rows = rowsAt(byHeight(all));
-        const page = {
-          rows,
-          hasNextPage,
-          startCursor,
-          endCursor,
-          blockHeight: undefined,
-          blockTime: undefined,
-        };
-        const isOwn =
-          (startCursor === undefined || startCursor === rows[0]?.cursor) &&
-          (endCursor === undefined || endCursor === rows.at(-1)?.cursor);
-        const expected =
-          rows.length === 0
-            ? hasNextPage
-              ? 'EMPTY_PAGE_PROMISES_MORE'
-              : undefined
-            : isOwn
-              ? undefined
-              : 'ENVELOPE_CONTRADICTS';
-        expect(doubtOf(() => checkPage('checkpoints', page))).toBe(expected);
-      }),
+      fc.property(
+        heights,
+        cursor,
+        cursor,
+        fc.boolean(),
+        (all, startCursor, endCursor, hasNextPage) => {
+          const rows = rowsAt(byHeight(all));
+          const page = {
+            rows,
+            hasNextPage,
+            startCursor,
+            endCursor,
+            blockHeight: undefined,
+            blockTime: undefined,
+          };
+          const isOwn =
+            (startCursor === undefined || startCursor === rows[0]?.cursor) &&
+            (endCursor === undefined || endCursor === rows.at(-1)?.cursor);
+          const expected =
+            rows.length === 0
+              ? hasNextPage
+                ? 'EMPTY_PAGE_PROMISES_MORE'
+                : undefined
+              : isOwn
+                ? undefined
+                : 'ENVELOPE_CONTRADICTS';
+          expect(doubtOf(() => checkPage('checkpoints', page))).toBe(expected);
+        },
+      ),
     );
   });
 });
@@ -104,13 +123,18 @@ describe('the guard of audits', () => {
 
   it('reports a list that has lost more than two rows and a tenth', () => {
     fc.assert(
-      fc.property(fc.constantFrom('parties' as const, 'checkpoints' as const), totals, (list, found) => {
-        const finding = judgeAudit(list, found, {});
-        // Old checkpoints fall out of the source's retention.
-        const lost = list === 'parties' ? found.gone + found.pruned : found.gone;
-        const isFew = (lost <= 2n || lost * 10n <= found.confirmed) && found.common > 0n;
-        expect(finding !== 'same' || found.confirmed === 0n || isFew).toBe(true);
-      }),
+      fc.property(
+        fc.constantFrom('parties' as const, 'checkpoints' as const),
+        totals,
+        (list, found) => {
+          const finding = judgeAudit(list, found, {});
+          // Old checkpoints fall out of the source's retention.
+          const lost = list === 'parties' ? found.gone + found.pruned : found.gone;
+          const isFew =
+            (lost <= 2n || lost * 10n <= found.confirmed) && found.common > 0n;
+          expect(finding !== 'same' || found.confirmed === 0n || isFew).toBe(true);
+        },
+      ),
     );
   });
 
@@ -118,7 +142,10 @@ describe('the guard of audits', () => {
     fc.assert(
       fc.property(totals, fc.boolean(), fc.boolean(), (found, newNetwork, shrunk) => {
         for (const list of ['parties', 'checkpoints'] as const) {
-          const finding = judgeAudit(list, found, { acceptNewNetwork: newNetwork, acceptShrunk: shrunk });
+          const finding = judgeAudit(list, found, {
+            acceptNewNetwork: newNetwork,
+            acceptShrunk: shrunk,
+          });
           const code = finding instanceof DoubtSeen ? finding.code : undefined;
           const kind = finding instanceof DoubtSeen ? 'doubt' : finding;
           const isRight = {

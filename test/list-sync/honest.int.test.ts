@@ -13,36 +13,45 @@ const world = new SyncWorld(warehouse);
 afterAll(() => warehouse[Symbol.asyncDispose]());
 beforeEach(() => world.reset());
 
-describe.each(['parties', 'checkpoints'] as const)('the list of %s of an honest source', (list) => {
-  test.each(HONEST_DIALECTS)(
-    'is held exactly, and known again: $name',
-    async ({ name, make, pageSize, verdicts, idleRequests }) => {
-      const honest = make();
-      const plain = await startPlainSource(honest);
-      await using source = openPlainSource(plain.url);
-      const resumePoints = rememberingStore();
-      const request = { list, pageSize, resumePoints };
-      try {
-        // The heights of two end with the first rows, and rows that grow by themselves have ages of their own.
-        const isSteady = honest.dialect.growth === undefined && !name.startsWith('heights-to-the-last');
-        for (const round of isSteady ? (['first', 'idle', 'grown'] as const) : (['first', 'idle'] as const)) {
-          if (round === 'grown') plain.append(honest.maker.make(25, 25));
-          const { verdict, evidence, judgement, requests } = await syncPlain(
-            world,
-            plain,
-            source.lists,
-            request,
-          );
-          const allowed = verdicts[list];
-          expect(allowed.includes(verdict) ? [] : [verdict, evidence]).toEqual([]);
-          if (verdict !== 'complete') return;
-          expect(`${describeJudgement(judgement)}, ${isLie(judgement)}`).toBe('nothing is wrong, false');
-          const isMeasured = round === 'idle' && isSteady;
-          expect(isMeasured ? requests : 0).toBeLessThanOrEqual(idleRequests[list]);
+describe.each(['parties', 'checkpoints'] as const)(
+  'the list of %s of an honest source',
+  (list) => {
+    test.each(HONEST_DIALECTS)(
+      'is held exactly, and known again: $name',
+      async ({ name, make, pageSize, verdicts, idleRequests }) => {
+        const honest = make();
+        const plain = await startPlainSource(honest);
+        await using source = openPlainSource(plain.url);
+        const resumePoints = rememberingStore();
+        const request = { list, pageSize, resumePoints };
+        try {
+          // The heights of two end with the first rows, and rows that grow by themselves have ages of their own.
+          const isSteady =
+            honest.dialect.growth === undefined &&
+            !name.startsWith('heights-to-the-last');
+          for (const round of isSteady
+            ? (['first', 'idle', 'grown'] as const)
+            : (['first', 'idle'] as const)) {
+            if (round === 'grown') plain.append(honest.maker.make(25, 25));
+            const { verdict, evidence, judgement, requests } = await syncPlain(
+              world,
+              plain,
+              source.lists,
+              request,
+            );
+            const allowed = verdicts[list];
+            expect(allowed.includes(verdict) ? [] : [verdict, evidence]).toEqual([]);
+            if (verdict !== 'complete') return;
+            expect(`${describeJudgement(judgement)}, ${isLie(judgement)}`).toBe(
+              'nothing is wrong, false',
+            );
+            const isMeasured = round === 'idle' && isSteady;
+            expect(isMeasured ? requests : 0).toBeLessThanOrEqual(idleRequests[list]);
+          }
+        } finally {
+          await plain.close();
         }
-      } finally {
-        await plain.close();
-      }
-    },
-  );
-});
+      },
+    );
+  },
+);

@@ -4,7 +4,12 @@
  * a cursor; `network` is first newest first and unreachable oldest first. Tests change what it holds
  * between any two requests, and how it answers any of them.
  */
-import type { ListedRow, ListSource, Page, PageQuestion } from '../../src/list-sync/ports.ts';
+import type {
+  ListedRow,
+  ListSource,
+  Page,
+  PageQuestion,
+} from '../../src/list-sync/ports.ts';
 
 export interface DoubleRow {
   readonly row: ListedRow;
@@ -21,11 +26,15 @@ export interface Served {
 
 export class ListDouble implements ListSource {
   baseUrl = 'http://node-1';
-  readonly lists: Record<'parties' | 'checkpoints', DoubleRow[]> = { parties: [], checkpoints: [] };
+  readonly lists: Record<'parties' | 'checkpoints', DoubleRow[]> = {
+    parties: [],
+    checkpoints: [],
+  };
   height: bigint | undefined = 1_000n;
   readonly questions: PageQuestion[] = [];
   /** Called before each answer is computed: growth, retention. */
-  before: (question: PageQuestion, number: number) => Promise<void> | void = () => undefined;
+  before: (question: PageQuestion, number: number) => Promise<void> | void = () =>
+    undefined;
   /** May change the answer, or throw. */
   answer: (served: Served) => Page | Promise<Page> = ({ page }) => page;
   latencyMs = 0;
@@ -40,7 +49,8 @@ export class ListDouble implements ListSource {
     this.questions.push(question);
     const number = this.questions.length;
     await this.before(question, number);
-    if (this.latencyMs > 0) await new Promise((resolve) => setTimeout(resolve, this.latencyMs));
+    if (this.latencyMs > 0)
+      await new Promise((resolve) => setTimeout(resolve, this.latencyMs));
     else await Promise.resolve();
     signal.throwIfAborted();
     return this.answer({ question, number, page: this.compute(question) });
@@ -82,9 +92,14 @@ export class ListDouble implements ListSource {
     size: number,
   ): { rows: readonly ListedRow[]; ahead: boolean; behind: boolean } {
     if (cursor === undefined) {
-      return { rows: fetched.slice(0, size), ahead: fetched.length > size, behind: false };
+      return {
+        rows: fetched.slice(0, size),
+        ahead: fetched.length > size,
+        behind: false,
+      };
     }
-    if (fetched.length === size + 2) return { rows: fetched.slice(1, -1), ahead: true, behind: true };
+    if (fetched.length === size + 2)
+      return { rows: fetched.slice(1, -1), ahead: true, behind: true };
     if (fetched.length === size + 1 || fetched[0]?.cursor === cursor) {
       return { rows: fetched.slice(1), ahead: false, behind: true };
     }
@@ -93,8 +108,12 @@ export class ListDouble implements ListSource {
 
   #rankOf(list: 'parties' | 'checkpoints', cursor: string): bigint | undefined {
     if (list === 'parties')
-      return this.lists.parties.find(({ row }) => row.cursor === cursor)?.rank ?? gone(cursor);
-    const parsed = JSON.parse(Buffer.from(cursor, 'base64').toString()) as { blockHeight: number };
+      return (
+        this.lists.parties.find(({ row }) => row.cursor === cursor)?.rank ?? gone(cursor)
+      );
+    const parsed = JSON.parse(Buffer.from(cursor, 'base64').toString()) as {
+      blockHeight: number;
+    };
     return BigInt(parsed.blockHeight);
   }
 
@@ -102,10 +121,14 @@ export class ListDouble implements ListSource {
   #ordered(list: 'parties' | 'checkpoints', isDescending: boolean): DoubleRow[] {
     const rows = isDescending ? this.lists[list].toReversed() : [...this.lists[list]];
     for (let index = 1; index < rows.length; index += 1) {
-      const [left, right] = [rows[index - 1], rows[index]];
+      const left = rows[index - 1];
+      const right = rows[index];
       if (left === undefined || right === undefined || left.rank !== right.rank) continue;
       this.#shuffle = (this.#shuffle * 1_103_515_245 + 12_345) % 2_147_483_648;
-      if (this.#shuffle % 2 === 0) [rows[index - 1], rows[index]] = [right, left];
+      if (this.#shuffle % 2 === 0) {
+        rows[index - 1] = right;
+        rows[index] = left;
+      }
     }
     return rows;
   }
@@ -113,7 +136,9 @@ export class ListDouble implements ListSource {
 
 /** A cursor whose row is gone still says where it was. */
 function gone(cursor: string): bigint | undefined {
-  const parsed = JSON.parse(Buffer.from(cursor, 'base64').toString()) as { VegaTime: string | null };
+  const parsed = JSON.parse(Buffer.from(cursor, 'base64').toString()) as {
+    VegaTime: string | null;
+  };
   return parsed.VegaTime === null ? undefined : rankOfTime(parsed.VegaTime);
 }
 
@@ -133,9 +158,9 @@ export function partyId(index: number): string {
 export function party(index: number): DoubleRow {
   const id = partyId(index);
   const time = new Date(EPOCH_MS + index * 1000).toISOString().replace('.000Z', 'Z');
-  const cursor = Buffer.from(JSON.stringify({ ID: id, TxHash: 'AB'.repeat(32), VegaTime: time })).toString(
-    'base64',
-  );
+  const cursor = Buffer.from(
+    JSON.stringify({ ID: id, TxHash: 'AB'.repeat(32), VegaTime: time }),
+  ).toString('base64');
   return { row: { cursor, key: id, extra: undefined }, rank: BigInt(index) };
 }
 
@@ -150,14 +175,19 @@ export const networkParty: DoubleRow = {
 
 /** Parties 0 to count-1 and `network`, which sorts last. */
 export function parties(count: number, from = 0): DoubleRow[] {
-  return [...Array.from({ length: count }, (_, index) => party(from + index)), networkParty];
+  return [
+    ...Array.from({ length: count }, (_, index) => party(from + index)),
+    networkParty,
+  ];
 }
 
 export function checkpoint(height: number | bigint, variant = 0, chain = 'a'): DoubleRow {
   const atBlock = `${height}`;
   const hash = `${chain}${variant}`.padEnd(64, '0');
   const blockHash = `${chain}${atBlock}`.padEnd(64, 'f');
-  const cursor = Buffer.from(JSON.stringify({ blockHeight: Number(height) })).toString('base64');
+  const cursor = Buffer.from(JSON.stringify({ blockHeight: Number(height) })).toString(
+    'base64',
+  );
   const row: ListedRow = {
     cursor,
     key: `${atBlock}/${hash}/${blockHash}`,
@@ -178,7 +208,9 @@ export function checkpoints(
 ): DoubleRow[] {
   return Array.from({ length: heights }, (_, index) => index + from).flatMap((number) =>
     number % tieEvery === 0
-      ? Array.from({ length: ties }, (_, tie) => checkpoint(number * 10, Math.max(tie - 1, 0), chain))
+      ? Array.from({ length: ties }, (_, tie) =>
+          checkpoint(number * 10, Math.max(tie - 1, 0), chain),
+        )
       : [checkpoint(number * 10, 0, chain)],
   );
 }

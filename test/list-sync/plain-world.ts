@@ -1,7 +1,11 @@
 /** Syncs against the plain source, over HTTP and without waiting, judged by its oracle. */
 import { errorCode } from '../../src/core/errors.ts';
 import type { Verdict } from '../../src/core/verdict.ts';
-import type { ListName, ListSource, ResumePointStore } from '../../src/list-sync/ports.ts';
+import type {
+  ListName,
+  ListSource,
+  ResumePointStore,
+} from '../../src/list-sync/ports.ts';
 import { openSource, type Source } from '../../src/source/source-client.ts';
 import { judgeList, type Judgement } from './plain-source/oracle.ts';
 import type { PlainSource } from './plain-source/start.ts';
@@ -20,7 +24,10 @@ const HASTY_CLOCK = (() => {
 })();
 
 export function openPlainSource(url: string): Source {
-  return openSource(sourceConfig(url), { ...localState(HASTY_CLOCK), clock: HASTY_CLOCK });
+  return openSource(sourceConfig(url), {
+    ...localState(HASTY_CLOCK),
+    clock: HASTY_CLOCK,
+  });
 }
 
 export interface PlainRun {
@@ -51,20 +58,31 @@ export async function syncPlain(
   const { list } = request;
   const atStart = plain.snapshot(list);
   const before = plain.requests.length;
-  const deps = { ceiling: CEILING, ...(resumePoints === undefined ? {} : { resumePoints }) };
+  const deps = {
+    ceiling: CEILING,
+    ...(resumePoints === undefined ? {} : { resumePoints }),
+  };
   const ended = await world.sync(lists, request, { deps }).catch((error: unknown) => ({
     verdict: 'failed' as const,
-    evidence: { error: errorCode(error), message: error instanceof Error ? error.message : String(error) },
+    evidence: {
+      error: errorCode(error),
+      message: error instanceof Error ? error.message : String(error),
+    },
   }));
   const held = distinct(await world.held(list));
-  const canonical = (key: string): string => (/^[0-9a-f]{64}$/i.test(key) ? key.toLowerCase() : key);
+  const canonical = (key: string): string =>
+    /^[0-9a-f]{64}$/i.test(key) ? key.toLowerCase() : key;
   const truth = (snapshot: ReturnType<PlainSource['snapshot']>): typeof snapshot => ({
     rows: snapshot.rows.map(({ key, age }) => ({ key: canonical(key), age })),
     ever: new Set([...snapshot.ever].map(canonical)),
   });
   return {
     ...ended,
-    judgement: judgeList({ held, atStart: truth(atStart), atEnd: truth(plain.snapshot(list)) }),
+    judgement: judgeList({
+      held,
+      atStart: truth(atStart),
+      atEnd: truth(plain.snapshot(list)),
+    }),
     requests: plain.requests.slice(before).filter((asked) => asked.list === list).length,
   };
 }

@@ -17,12 +17,17 @@ const WORLDS = 4;
 const ONLY = process.env['SEED'];
 const STARTS =
   ONLY === undefined
-    ? Array.from({ length: Math.ceil(SEQUENCES / PER_TEST) }, (_, at) => at * PER_TEST + 1)
+    ? Array.from(
+        { length: Math.ceil(SEQUENCES / PER_TEST) },
+        (_, at) => at * PER_TEST + 1,
+      )
     : [];
 
 /** Side by side: most of a sequence is waiting for commits. */
 const worlds = await Promise.all(Array.from({ length: WORLDS }, openWorld));
-afterAll(() => Promise.all(worlds.map(({ warehouse }) => warehouse[Symbol.asyncDispose]())));
+afterAll(() =>
+  Promise.all(worlds.map(({ warehouse }) => warehouse[Symbol.asyncDispose]())),
+);
 
 async function openWorld(): Promise<SyncWorld> {
   const database = await freshDatabase();
@@ -45,11 +50,15 @@ async function follow(seed: number, world: SyncWorld): Promise<string[]> {
   let active = 'healthy';
   try {
     for (const [at, step] of steps.entries()) {
-      if (step.kind === 'append') plain.append(honest.maker.make(step.parties, step.checkpoints));
+      if (step.kind === 'append')
+        plain.append(honest.maker.make(step.parties, step.checkpoints));
       if (step.kind === 'heal') plain.heal();
       if (step.kind === 'misbehave') plain.misbehave(step.fault, step.when);
       if (step.kind === 'misbehave' || step.kind === 'heal')
-        active = step.kind === 'heal' ? 'healed' : `${step.fault.name} ${JSON.stringify(step.when)}`;
+        active =
+          step.kind === 'heal'
+            ? 'healed'
+            : `${step.fault.name} ${JSON.stringify(step.when)}`;
       if (step.kind !== 'sync') continue;
       const runs = await Promise.all(
         LISTS.map((list) =>
@@ -64,7 +73,8 @@ async function follow(seed: number, world: SyncWorld): Promise<string[]> {
       for (const [index, { verdict, judgement, evidence }] of runs.entries()) {
         const isTrue = !isLie(judgement, step.proves === 'rows-and-order');
         const said = `seed ${seed} ${dialect.name} step ${at} ${LISTS[index]} ${active}: ${verdict}, ${describeJudgement(judgement)} ${JSON.stringify(evidence['missing'])}`;
-        if (verdict === 'complete' && step.proves !== 'nothing' && !isTrue) wrong.push(said);
+        if (verdict === 'complete' && step.proves !== 'nothing' && !isTrue)
+          wrong.push(said);
         if (step.mustBeComplete && (verdict !== 'complete' || !isTrue)) wrong.push(said);
       }
     }
@@ -75,23 +85,28 @@ async function follow(seed: number, world: SyncWorld): Promise<string[]> {
 }
 
 describe('sequences of growth, faults, healing and syncs', () => {
-  test.each(STARTS)('say complete only where it is true, from seed %i on', async (first) => {
-    const wrong = await Promise.all(
-      worlds.map(async (world, at) => {
-        const said: string[] = [];
-        for (let seed = first + at; seed < first + PER_TEST; seed += WORLDS)
-          said.push(...(await follow(seed, world)));
-        return said;
-      }),
-    );
-    expect(wrong.flat()).toEqual([]);
-  });
+  test.each(STARTS)(
+    'say complete only where it is true, from seed %i on',
+    async (first) => {
+      const wrong = await Promise.all(
+        worlds.map(async (world, at) => {
+          const said: string[] = [];
+          for (let seed = first + at; seed < first + PER_TEST; seed += WORLDS)
+            said.push(...(await follow(seed, world)));
+          return said;
+        }),
+      );
+      expect(wrong.flat()).toEqual([]);
+    },
+  );
 
   test.runIf(ONLY !== undefined)(
     'say complete only where it is true, for the seed that is asked for',
     async () => {
       const [world] = worlds;
-      expect(world === undefined ? ['no database'] : await follow(Number(ONLY), world)).toEqual([]);
+      expect(
+        world === undefined ? ['no database'] : await follow(Number(ONLY), world),
+      ).toEqual([]);
     },
   );
 });

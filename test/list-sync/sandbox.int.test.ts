@@ -43,10 +43,18 @@ function inOrder(list: ListName, keys: string[]): string[] {
 test.each(['parties', 'checkpoints'] as const)(
   'the list of %s is held exactly after the first sync, increments and an audit',
   async (list) => {
-    await using sandbox = await startSandbox({ parties: 300, historyMs: 86_400_000, rateLimit: 'none' });
+    await using sandbox = await startSandbox({
+      parties: 300,
+      historyMs: 86_400_000,
+      rateLimit: 'none',
+    });
     await using source = openSource(sourceConfig(sandbox.url), localState());
     for (const isAudit of [false, false, false, true]) {
-      const { verdict, evidence } = await world.sync(source.lists, { list, isAudit, pageSize: 20 });
+      const { verdict, evidence } = await world.sync(source.lists, {
+        list,
+        isAudit,
+        pageSize: 20,
+      });
       expect(evidence).toMatchObject({
         missing: [],
         doubts: [],
@@ -60,12 +68,22 @@ test.each(['parties', 'checkpoints'] as const)(
 );
 
 test('a list without new rows is complete as of the block that showed it', async () => {
-  await using sandbox = await startSandbox({ parties: 30, historyMs: 86_400_000, rateLimit: 'none' });
+  await using sandbox = await startSandbox({
+    parties: 30,
+    historyMs: 86_400_000,
+    rateLimit: 'none',
+  });
   await using source = openSource(sourceConfig(sandbox.url), localState());
   for (const newRows of ['30', '1', '0']) {
-    const { evidence } = await world.sync(source.lists, { list: 'parties', isAudit: false, pageSize: 20 });
+    const { evidence } = await world.sync(source.lists, {
+      list: 'parties',
+      isAudit: false,
+      pageSize: 20,
+    });
     expect(evidence).toMatchObject({ newRows });
-    const { rows } = await world.pool.query('select head_height::text as height from mirror.generations');
+    const { rows } = await world.pool.query(
+      'select head_height::text as height from mirror.generations',
+    );
     expect(rows).toEqual([{ height: `${sandbox.truth.head().height}` }]);
     sandbox.advance(30_000);
   }
@@ -81,7 +99,10 @@ test('checkpoints stay held where the source keeps seven days and a sync runs ev
   await using source = openSource(sourceConfig(sandbox.url), localState());
   const all = new Set<string>();
   for (let night = 0; night < 4; night += 1) {
-    const { verdict } = await world.sync(source.lists, { list: 'checkpoints', pageSize: 500 });
+    const { verdict } = await world.sync(source.lists, {
+      list: 'checkpoints',
+      pageSize: 500,
+    });
     expect(verdict).toBe('complete');
     for (const key of booked(sandbox, 'checkpoints')) all.add(key);
     expect(new Set(await mirrored('checkpoints'))).toEqual(all);
@@ -89,7 +110,10 @@ test('checkpoints stay held where the source keeps seven days and a sync runs ev
   }
   sandbox.advance(9 * day);
   const lost = await world.sync(source.lists, { list: 'checkpoints', pageSize: 500 });
-  expect({ verdict: lost.verdict, gaps: (lost.evidence['knownGaps'] as unknown[]).length }).toEqual({
+  expect({
+    verdict: lost.verdict,
+    gaps: (lost.evidence['knownGaps'] as unknown[]).length,
+  }).toEqual({
     verdict: 'incomplete',
     gaps: 1,
   });

@@ -4,7 +4,12 @@ import { randomUUID } from 'node:crypto';
 import type { Pool } from 'pg';
 import type { VerdictWithEvidence } from '../../src/core/verdict.ts';
 import type { SyncDeps } from '../../src/list-sync/context.ts';
-import type { ListName, ListSource, ResumePointStore, SyncRequest } from '../../src/list-sync/ports.ts';
+import type {
+  ListName,
+  ListSource,
+  ResumePointStore,
+  SyncRequest,
+} from '../../src/list-sync/ports.ts';
 import { syncList } from '../../src/list-sync/sync.ts';
 import { ListStore } from '../../src/list-sync/store/list-store.ts';
 import { openWarehouse, type Warehouse } from '../../src/postgres/database.ts';
@@ -12,7 +17,10 @@ import { migrate } from '../../src/postgres/migrate.ts';
 import { verdictOf } from '../support/mirror-state.ts';
 
 /** Remembers nothing, as a Redis that is always flushed. */
-export const NO_REDIS: ResumePointStore = { get: async () => undefined, set: async () => undefined };
+export const NO_REDIS: ResumePointStore = {
+  get: async () => undefined,
+  set: async () => undefined,
+};
 
 export function rememberingStore(entries = new Map<string, unknown>()): ResumePointStore {
   return {
@@ -74,11 +82,14 @@ export class SyncWorld {
     runId: string,
     deps: Partial<SyncDeps> = {},
   ): Promise<VerdictWithEvidence> {
-    const { rows } = await this.pool.query('select verdict, evidence from mirror.runs where run_id = $1', [
-      runId,
-    ]);
+    const { rows } = await this.pool.query(
+      'select verdict, evidence from mirror.runs where run_id = $1',
+      [runId],
+    );
     const [run] = rows as (VerdictWithEvidence | { verdict: null })[];
-    return run === undefined || run.verdict === null ? this.sync(source, { list, runId }, { deps }) : run;
+    return run === undefined || run.verdict === null
+      ? this.sync(source, { list, runId }, { deps })
+      : run;
   }
 
   /** Clears the lists and all that is known of them. */

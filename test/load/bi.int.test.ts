@@ -29,12 +29,17 @@ const LAST_BLOCK = [
   { to: PARTY_C, quantity: '10', balances: ['35', '10'] as const },
 ];
 
-async function ask<Row extends object = Record<string, unknown>>(sql: string): Promise<readonly Row[]> {
+async function ask<Row extends object = Record<string, unknown>>(
+  sql: string,
+): Promise<readonly Row[]> {
   return (await database.pool.query<Row>(sql)).rows;
 }
 
 async function load(): Promise<void> {
-  await loadAll({ repository: new LoadStore(warehouse), objects }, new AbortController().signal);
+  await loadAll(
+    { repository: new LoadStore(warehouse), objects },
+    new AbortController().signal,
+  );
 }
 
 async function versions(): Promise<Record<string, string>> {
@@ -45,7 +50,12 @@ async function versions(): Promise<Record<string, string>> {
 }
 
 beforeAll(async () => {
-  const may = { from: PARTY_A, to: PARTY_B, type: 'TRANSFER', time: '2023-05-02 10:00:00+00' };
+  const may = {
+    from: PARTY_A,
+    to: PARTY_B,
+    type: 'TRANSFER',
+    time: '2023-05-02 10:00:00+00',
+  };
   const june = { ...may, time: '2023-06-02 10:00:00+00', quantity: '9' };
   await publish(database.pool, objects, {
     party: PARTY_A,
@@ -56,7 +66,9 @@ beforeAll(async () => {
       row13({ ...may, quantity: '9007199254740993' }, PARTY_A),
       row13({ ...may, quantity: `1${'0'.repeat(38)}` }, PARTY_A),
       row13(june, PARTY_A),
-      ...LAST_BLOCK.map((entry) => row13({ ...june, time: '2023-06-03 10:00:00+00', ...entry }, PARTY_A)),
+      ...LAST_BLOCK.map((entry) =>
+        row13({ ...june, time: '2023-06-03 10:00:00+00', ...entry }, PARTY_A),
+      ),
     ],
   });
   await load();
@@ -97,9 +109,30 @@ describe('mirror.latest_balances', () => {
         from mirror.latest_balances order by party_id`,
     );
     expect(rows).toEqual([
-      { party_id: PARTY_A, is_resolved: true, balance: '35', lowest: '35', highest: '90', amount: '0.35' },
-      { party_id: PARTY_B, is_resolved: true, balance: '35', lowest: '10', highest: '35', amount: '0.35' },
-      { party_id: PARTY_C, is_resolved: false, balance: null, lowest: '10', highest: '50', amount: null },
+      {
+        party_id: PARTY_A,
+        is_resolved: true,
+        balance: '35',
+        lowest: '35',
+        highest: '90',
+        amount: '0.35',
+      },
+      {
+        party_id: PARTY_B,
+        is_resolved: true,
+        balance: '35',
+        lowest: '10',
+        highest: '35',
+        amount: '0.35',
+      },
+      {
+        party_id: PARTY_C,
+        is_resolved: false,
+        balance: null,
+        lowest: '10',
+        highest: '50',
+        amount: null,
+      },
     ]);
   });
 });
@@ -133,7 +166,10 @@ describe('mirror.changed_months', () => {
 
 describe('comments in the database', () => {
   it('are those of the data dictionary, on every relation and column that it describes', async () => {
-    const page = await readFile(new URL('../../docs/data-dictionary.md', import.meta.url), 'utf8');
+    const page = await readFile(
+      new URL('../../docs/data-dictionary.md', import.meta.url),
+      'utf8',
+    );
     for (const { relation, text, columns } of describedRelations(page)) {
       const found = await ask<{ name: string | null; text: string }>(
         `select a.attname as name, d.description as text from pg_description d

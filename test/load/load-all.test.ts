@@ -4,7 +4,9 @@ import { UnreachableError } from '../../src/core/errors.ts';
 import { loadAll } from '../../src/load/load-all.ts';
 import type { LoadDeps } from '../../src/load/load-all.ts';
 
-const AWAY = new UnreachableError('Cannot read: no connection', { code: 'OBJECT_STORE_UNREACHABLE' });
+const AWAY = new UnreachableError('Cannot read: no connection', {
+  code: 'OBJECT_STORE_UNREACHABLE',
+});
 
 describe('loadAll', () => {
   test.each([

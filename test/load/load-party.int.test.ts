@@ -23,7 +23,9 @@ function replacing(replace: LoadStore['replace']): LoadStore {
   return new Proxy(repository, {
     get: (store, name) => {
       if (name === 'replace') return replace;
-      return name === 'toLoad' || name === 'quarantine' ? store[name].bind(store) : Reflect.get(store, name);
+      return name === 'toLoad' || name === 'quarantine'
+        ? store[name].bind(store)
+        : Reflect.get(store, name);
     },
   });
 }
@@ -50,7 +52,11 @@ describe('loadParty', () => {
 
   it('reads the same entry from both families of releases', async () => {
     const entry = { time: '2023-05-01 12:00:00.1234+02', from: PARTY_A, to: 'network' };
-    const old = await publish(database.pool, objects, { party: PARTY_A, ...MAY, rows: [row12(entry)] });
+    const old = await publish(database.pool, objects, {
+      party: PARTY_A,
+      ...MAY,
+      rows: [row12(entry)],
+    });
     const later = await publish(database.pool, objects, {
       party: PARTY_B,
       ...MAY,
@@ -79,7 +85,9 @@ describe('loadParty', () => {
       effect: '-1000000',
       segment_id: `${later.segmentId}`,
     });
-    const digests = (await publishedSegments(database.pool)).map(({ valuesDigest }) => valuesDigest);
+    const digests = (await publishedSegments(database.pool)).map(
+      ({ valuesDigest }) => valuesDigest,
+    );
     expect([digests.length, new Set(digests).size]).toEqual([2, 1]);
     expect(old.segmentId).not.toBe(later.segmentId);
   });
@@ -113,15 +121,23 @@ describe('loadParty', () => {
   });
 
   it('replaces superseded rows in one transaction', async () => {
-    const open = { party: PARTY_A, from: '2023-05-01T00:00:00Z', to: '2023-05-03T00:00:00Z', open: true };
-    const [day1, day2] = [
-      row12({ time: '2023-05-01 01:00:00+00' }),
-      row12({ time: '2023-05-02 01:00:00+00' }),
-    ];
+    const open = {
+      party: PARTY_A,
+      from: '2023-05-01T00:00:00Z',
+      to: '2023-05-03T00:00:00Z',
+      open: true,
+    };
+    const day1 = row12({ time: '2023-05-01 01:00:00+00' });
+    const day2 = row12({ time: '2023-05-02 01:00:00+00' });
     await publish(database.pool, objects, { ...open, rows: [day1, day2] });
     await loadParty(PARTY_A, deps, signal);
 
-    await publish(database.pool, objects, { ...open, open: false, to: '2023-05-02T00:00:00Z', rows: [day1] });
+    await publish(database.pool, objects, {
+      ...open,
+      open: false,
+      to: '2023-05-02T00:00:00Z',
+      rows: [day1],
+    });
     const closed = { ...open, from: '2023-05-02T00:00:00Z', to: '2023-05-04T00:00:00Z' };
     const late = row12({ time: '2023-05-03 01:00:00+00' });
     await publish(database.pool, objects, { ...closed, rows: [day2, late] });
@@ -143,13 +159,23 @@ describe('loadParty', () => {
   });
 
   it('quarantines what it cannot read, and keeps the rows that it would have replaced', async () => {
-    const range = { party: PARTY_A, from: '2023-05-01T00:00:00Z', to: '2023-05-02T00:00:00Z' };
-    await publish(database.pool, objects, { ...range, rows: [row12({ time: '2023-05-01 01:00:00+00' })] });
+    const range = {
+      party: PARTY_A,
+      from: '2023-05-01T00:00:00Z',
+      to: '2023-05-02T00:00:00Z',
+    };
+    await publish(database.pool, objects, {
+      ...range,
+      rows: [row12({ time: '2023-05-01 01:00:00+00' })],
+    });
     await loadParty(PARTY_A, deps, signal);
     const bad = row12({ time: '2023-05-01 01:00:00+00', quantity: '1e6' });
     await publish(database.pool, objects, { ...range, rows: [bad] });
     const next = { ...range, from: '2023-05-02T00:00:00Z', to: '2023-05-03T00:00:00Z' };
-    await publish(database.pool, objects, { ...next, rows: [row12({ time: '2023-05-02 01:00:00+00' })] });
+    await publish(database.pool, objects, {
+      ...next,
+      rows: [row12({ time: '2023-05-02 01:00:00+00' })],
+    });
 
     const result = await loadParty(PARTY_A, deps, signal);
 
@@ -166,11 +192,9 @@ describe('loadParty', () => {
   it('counts rows whose effect contradicts their accounts, and keeps them as they were sent', async () => {
     const time = '2023-05-01 01:00:00+00';
     const own = { time, from: PARTY_A, to: PARTY_A };
-    const [out, into, between] = [
-      row13({ time, from: PARTY_A, to: PARTY_B }, PARTY_A),
-      row13({ time, from: PARTY_B, to: PARTY_A }, PARTY_A),
-      row13(own, PARTY_A),
-    ];
+    const out = row13({ time, from: PARTY_A, to: PARTY_B }, PARTY_A);
+    const into = row13({ time, from: PARTY_B, to: PARTY_A }, PARTY_A);
+    const between = row13(own, PARTY_A);
     const wrong = [
       out.replace(',-1000000,', ',1000000,'),
       into.replace(',1000000,1000000,', ',1000000,999999,'),
@@ -178,17 +202,28 @@ describe('loadParty', () => {
       row13({ time, from: PARTY_B, to: 'network' }, 'network'),
       out.replace(',-1000000,', ',,'),
     ];
-    const nothing = row13({ time, quantity: '0', from: PARTY_A, to: PARTY_B }, PARTY_A).replace(
-      ',-0,',
-      ',0,',
-    );
+    const nothing = row13(
+      { time, quantity: '0', from: PARTY_A, to: PARTY_B },
+      PARTY_A,
+    ).replace(',-0,', ',0,');
     const rows = [out, into, between, nothing, ...wrong];
-    await publish(database.pool, objects, { party: PARTY_A, ...MAY, header: HEADER_13, rows });
+    await publish(database.pool, objects, {
+      party: PARTY_A,
+      ...MAY,
+      header: HEADER_13,
+      rows,
+    });
 
     const outcome = await loadAll(deps, signal);
 
-    expect(outcome).toMatchObject({ verdict: 'suspicious', rows: 9n, effectsContradicted: 5n });
-    expect(await publishedSegments(database.pool)).toMatchObject([{ evidence: { effectsContradicted: 5 } }]);
+    expect(outcome).toMatchObject({
+      verdict: 'suspicious',
+      rows: 9n,
+      effectsContradicted: 5n,
+    });
+    expect(await publishedSegments(database.pool)).toMatchObject([
+      { evidence: { effectsContradicted: 5 } },
+    ]);
     const effects = (await entries()).map((row) => row['effect']);
     expect(effects).toEqual(expect.arrayContaining(['1000000', '999999', null]));
   });
@@ -196,7 +231,12 @@ describe('loadParty', () => {
   it('keeps columns that nobody knew, whatever they hold', async () => {
     const header = `${HEADER_12},note,"odd, ""name"""`;
     const row = `${row12({ time: '2023-05-01 01:00:00+00' })},"tab\there, \\N and\nline ""€""",`;
-    await publish(database.pool, objects, { party: PARTY_A, ...MAY, header, rows: [row] });
+    await publish(database.pool, objects, {
+      party: PARTY_A,
+      ...MAY,
+      header,
+      rows: [row],
+    });
 
     const result = await loadParty(PARTY_A, deps, signal);
 
@@ -210,7 +250,8 @@ describe('loadParty', () => {
   it.each([
     [
       'other bytes',
-      (content: Buffer) => content.with(content.length >> 1, content[content.length >> 1]! ^ 1),
+      (content: Buffer) =>
+        content.with(content.length >> 1, content[content.length >> 1]! ^ 1),
     ],
     ['a lost end', (content: Buffer) => content.subarray(0, -20)],
   ])('refuses an object with %s as a whole', async (_name, damage) => {
@@ -236,12 +277,17 @@ describe('loadParty', () => {
   it('loads once when two load at the same time', async () => {
     const parties = [PARTY_A, PARTY_A, PARTY_B];
     const rows = Array.from({ length: 3000 }, (_, n) =>
-      row12({ time: `20${10 + (n % 13)}-0${1 + (n % 9)}-01 00:00:00.${String(n).padStart(6, '0')}+00` }),
+      row12({
+        time: `20${10 + (n % 13)}-0${1 + (n % 9)}-01 00:00:00.${String(n).padStart(6, '0')}+00`,
+      }),
     );
     const range = { from: '1970-01-01T00:00:00Z', to: '2024-01-01T00:00:00Z' };
-    for (const party of [PARTY_A, PARTY_B]) await publish(database.pool, objects, { party, ...range, rows });
+    for (const party of [PARTY_A, PARTY_B])
+      await publish(database.pool, objects, { party, ...range, rows });
 
-    const results = await Promise.all(parties.map((party) => loadParty(party, deps, signal)));
+    const results = await Promise.all(
+      parties.map((party) => loadParty(party, deps, signal)),
+    );
 
     expect(results.reduce((sum, result) => sum + result.rows, 0n)).toBe(6000n);
     expect(await loadedRowsByParty(database.pool)).toEqual(
@@ -254,7 +300,9 @@ describe('loadParty', () => {
 
   describe('when it is broken off', () => {
     const rows = Array.from({ length: 20_000 }, (_, n) =>
-      row12({ time: `2023-0${1 + (n % 5)}-01 00:00:00.${String(n).padStart(6, '0')}+00` }),
+      row12({
+        time: `2023-0${1 + (n % 5)}-01 00:00:00.${String(n).padStart(6, '0')}+00`,
+      }),
     );
 
     /** The store hands out a part of the object, then `then` says what happens. */
@@ -279,21 +327,30 @@ describe('loadParty', () => {
     async function expectWholeAfterwards(): Promise<void> {
       expect(await entries()).toEqual([]);
       const segments = await publishedSegments(database.pool);
-      expect(segments.filter(({ isLoaded, isQuarantined }) => isLoaded || isQuarantined)).toEqual([]);
+      expect(
+        segments.filter(({ isLoaded, isQuarantined }) => isLoaded || isQuarantined),
+      ).toEqual([]);
       expect(await loadParty(PARTY_A, deps, signal)).toMatchObject({ rows: 20_000n });
       expect(await entries()).toHaveLength(20_000);
     }
 
     beforeEach(async () => {
       const range = { from: '2023-01-01T00:00:00Z', to: '2023-06-01T00:00:00Z' };
-      await publish(database.pool, objects, { party: PARTY_A, ...range, rows, compression: 'none' });
+      await publish(database.pool, objects, {
+        party: PARTY_A,
+        ...range,
+        rows,
+        compression: 'none',
+      });
     });
 
     it('keeps and quarantines nothing where the store failed, and the next try loads it', async () => {
       const store = breaking(() => {
         throw Object.assign(new Error('reset'), { code: 'ECONNRESET' });
       });
-      await expect(loadParty(PARTY_A, { repository, objects: store }, signal)).rejects.toMatchObject({
+      await expect(
+        loadParty(PARTY_A, { repository, objects: store }, signal),
+      ).rejects.toMatchObject({
         code: 'OBJECT_READ_BROKE',
       });
       await expectWholeAfterwards();
@@ -302,9 +359,9 @@ describe('loadParty', () => {
     it('keeps and quarantines nothing where its signal ended it', async () => {
       const stop = new AbortController();
       const store = breaking(() => stop.abort(new Error('told to stop')));
-      await expect(loadParty(PARTY_A, { repository, objects: store }, stop.signal)).rejects.toThrow(
-        'told to stop',
-      );
+      await expect(
+        loadParty(PARTY_A, { repository, objects: store }, stop.signal),
+      ).rejects.toThrow('told to stop');
       await expectWholeAfterwards();
     });
 
@@ -322,7 +379,12 @@ describe('loadParty', () => {
           },
           { what: 'the COPY' },
         );
-      const replace: LoadDeps['repository']['replace'] = (party, replacement, write, replaceSignal) =>
+      const replace: LoadDeps['repository']['replace'] = (
+        party,
+        replacement,
+        write,
+        replaceSignal,
+      ) =>
         repository.replace(
           party,
           replacement,
@@ -338,22 +400,34 @@ describe('loadParty', () => {
           replaceSignal,
         );
       const watched = replacing(replace);
-      await expect(loadParty(PARTY_A, { repository: watched, objects }, signal)).rejects.toMatchObject({
+      await expect(
+        loadParty(PARTY_A, { repository: watched, objects }, signal),
+      ).rejects.toMatchObject({
         code: expect.stringMatching(/^DATABASE_/),
       });
       await expectWholeAfterwards();
     });
 
     it('loads the newer segment where its own was superseded meanwhile', async () => {
-      const newer = { party: PARTY_A, from: '2023-01-01T00:00:00Z', to: '2023-06-02T00:00:00Z' };
+      const newer = {
+        party: PARTY_A,
+        from: '2023-01-01T00:00:00Z',
+        to: '2023-06-02T00:00:00Z',
+      };
       let isPublished = false;
-      const replace: LoadDeps['repository']['replace'] = (party, replacement, write, replaceSignal) =>
+      const replace: LoadDeps['repository']['replace'] = (
+        party,
+        replacement,
+        write,
+        replaceSignal,
+      ) =>
         repository.replace(
           party,
           replacement,
           async (segment, sink) => {
             const sums = await write(segment, sink);
-            if (!isPublished) await publish(database.pool, objects, { ...newer, rows: rows.slice(0, 5) });
+            if (!isPublished)
+              await publish(database.pool, objects, { ...newer, rows: rows.slice(0, 5) });
             isPublished = true;
             return sums;
           },

@@ -9,7 +9,11 @@ import type { Pool } from 'pg';
 import { nowMicros, parseInstant } from '../../src/core/time.ts';
 import { hashRow, RowDigest } from '../../src/ledger/digest.ts';
 import { encodeManifest } from '../../src/ledger/objects/manifest.ts';
-import { type Compression, manifestKey, segmentKey } from '../../src/ledger/objects/object-keys.ts';
+import {
+  type Compression,
+  manifestKey,
+  segmentKey,
+} from '../../src/ledger/objects/object-keys.ts';
 import { openFileStore } from '../../src/objects/file-store.ts';
 import type { ObjectStore } from '../../src/objects/object-store.ts';
 import { HEADER_12, type EntryLine, writeRow12, writeRow13 } from '../ledger/csv.ts';
@@ -87,7 +91,12 @@ export async function publish(
   });
   const path = await objects.spoolPath(`test-${sha256.slice(0, 8)}`);
   await writeFile(path, stored);
-  await objects.publishFile(key, path, { bytes: BigInt(stored.length), sha256: sha(stored) }, NEVER);
+  await objects.publishFile(
+    key,
+    path,
+    { bytes: BigInt(stored.length), sha256: sha(stored) },
+    NEVER,
+  );
   await rm(path);
   const manifest = encodeManifest({
     version: 1,
@@ -142,7 +151,10 @@ export async function publish(
   return { segmentId: BigInt(rows[0]!.segment_id), key };
 }
 
-async function supersede(pool: Pick<Pool, 'query'>, { party, from, to }: Publication): Promise<void> {
+async function supersede(
+  pool: Pick<Pool, 'query'>,
+  { party, from, to }: Publication,
+): Promise<void> {
   const overlap = 'party_id = $1 and from_time < $3 and to_time > $2';
   await pool.query(`delete from mirror.coverage where ${overlap}`, [party, from, to]);
   await pool.query(

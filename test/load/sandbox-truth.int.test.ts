@@ -69,7 +69,11 @@ async function inWarehouse(
   return sorted((await pool.query<Record<string, string>>(sql)).rows);
 }
 
-async function inLake(deps: LakeDeps, party = 'party_id', rows = ''): Promise<readonly string[]> {
+async function inLake(
+  deps: LakeDeps,
+  party = 'party_id',
+  rows = '',
+): Promise<readonly string[]> {
   const sql = SUMS.replace('%PARTY%', party)
     .replace('%DAY%', 'cast(vega_time as date)')
     .replace('%TABLE%', `ledger_entries ${rows}`);
@@ -122,7 +126,8 @@ const SUMMARIES_AND_VIEWS = [
 async function expectSummaries(deps: LakeDeps): Promise<void> {
   await using lake = await openLake(deps, signal);
   for (const [ofLake, ofWarehouse] of SUMMARIES_AND_VIEWS) {
-    const texts = (rows: readonly unknown[]): string[] => rows.map((row) => JSON.stringify(row)).toSorted();
+    const texts = (rows: readonly unknown[]): string[] =>
+      rows.map((row) => JSON.stringify(row)).toSorted();
     const views = texts((await database.pool.query(ofWarehouse)).rows);
     expect(views.length).toBeGreaterThan(0);
     expect(texts(await rowsOf(lake, ofLake))).toEqual(views);
@@ -131,12 +136,23 @@ async function expectSummaries(deps: LakeDeps): Promise<void> {
 
 function lakeDeps(of: Warehouse, objects: World['objects'], folder: string): LakeDeps {
   const scratchDir = join(folder, 'scratch');
-  return { repository: new LakeStore(of.pool), objects, scratchDir, retentionMs: 7 * 86_400_000 };
+  return {
+    repository: new LakeStore(of.pool),
+    objects,
+    scratchDir,
+    retentionMs: 7 * 86_400_000,
+  };
 }
 
-async function verifyDeep(of: Warehouse, objects: World['objects'], lake: LakeDeps): Promise<VerifyReport> {
+async function verifyDeep(
+  of: Warehouse,
+  objects: World['objects'],
+  lake: LakeDeps,
+): Promise<VerifyReport> {
   const check: LakeCheck = (options, either) => verifyLake(lake, options, either);
-  return verify({ repository: new VerifyStore(of), objects, lake: check }, signal, { deep: true });
+  return verify({ repository: new VerifyStore(of), objects, lake: check }, signal, {
+    deep: true,
+  });
 }
 
 /** Every row and where it lies: what a load that has nothing to do must leave alone. */
@@ -144,12 +160,17 @@ async function stateOf(): Promise<unknown> {
   const rows = await database.pool.query(
     `select tableoid::regclass, ctid, xmin, segment_id from mirror.ledger_entries order by 1, 2`,
   );
-  const segments = await database.pool.query('select *, xmin from mirror.segments order by segment_id');
+  const segments = await database.pool.query(
+    'select *, xmin from mirror.segments order by segment_id',
+  );
   return { rows: rows.rows, segments: segments.rows };
 }
 
 /** From nothing but the objects: an empty database, and no lake. */
-async function expectFromObjectsAlone(world: World, truth: readonly string[]): Promise<void> {
+async function expectFromObjectsAlone(
+  world: World,
+  truth: readonly string[],
+): Promise<void> {
   await using empty = await openFreshDatabase({ isMigrated: true });
   const other = openWarehouse({ url: empty.url, onIdleError: () => undefined });
   try {
@@ -159,23 +180,35 @@ async function expectFromObjectsAlone(world: World, truth: readonly string[]): P
     expect(await rebuildIfEmpty({ db: other.db, objects }, signal)).toMatchObject({
       problemCount: 0,
     });
-    expect(await loadAll({ repository: new LoadStore(other), objects }, signal)).toMatchObject({
+    expect(
+      await loadAll({ repository: new LoadStore(other), objects }, signal),
+    ).toMatchObject({
       verdict: 'complete',
     });
     await buildLake(lake, signal);
     expect(await inWarehouse(empty)).toEqual(truth);
     expect(await inLake(lake)).toEqual(truth);
-    expect(await verifyDeep(other, objects, lake)).toMatchObject({ verdict: 'complete', problems: [] });
+    expect(await verifyDeep(other, objects, lake)).toMatchObject({
+      verdict: 'complete',
+      problems: [],
+    });
   } finally {
     await other[Symbol.asyncDispose]();
   }
 }
 
 /** What counts once: sent by a party, each as in the truth of a release that knows nothing else; by the network, each. */
-async function expectCountedOnce(lake: LakeDeps, sender: Sandbox, isBothSided: boolean): Promise<void> {
+async function expectCountedOnce(
+  lake: LakeDeps,
+  sender: Sandbox,
+  isBothSided: boolean,
+): Promise<void> {
   const sent = truthOf(sender);
-  const [party, ofParty] = ['account_from_party_id', `account_from_party_id <> 'network'`];
-  expect(await inWarehouse(database, party, `mirror.entries where ${ofParty}`)).toEqual(sent);
+  const party = 'account_from_party_id';
+  const ofParty = `account_from_party_id <> 'network'`;
+  expect(await inWarehouse(database, party, `mirror.entries where ${ofParty}`)).toEqual(
+    sent,
+  );
   expect(await inLake(lake, party, `where is_counted and ${ofParty}`)).toEqual(sent);
   const received = await inWarehouse(
     database,
@@ -207,9 +240,15 @@ test.each(RELEASE_NAMES)(
         const clock = clockAt(sandbox.truth.head().time);
         for (const { id } of sandbox.truth.parties()) {
           const request = { partyId: id, runId: randomUUID(), clock };
-          await exportParty(request, world.deps({ source: ledger, segmentBytesMax: 100_000 }), signal);
+          await exportParty(
+            request,
+            world.deps({ source: ledger, segmentBytesMax: 100_000 }),
+            signal,
+          );
         }
-        expect(await loadAll({ repository: new LoadStore(warehouse), objects }, signal)).toMatchObject({
+        expect(
+          await loadAll({ repository: new LoadStore(warehouse), objects }, signal),
+        ).toMatchObject({
           verdict: 'complete',
         });
         await buildLake(lake, signal);
@@ -226,7 +265,10 @@ test.each(RELEASE_NAMES)(
       }
       await expectSummaries(lake);
       const before = await stateOf();
-      const again = await loadAll({ repository: new LoadStore(warehouse), objects }, signal);
+      const again = await loadAll(
+        { repository: new LoadStore(warehouse), objects },
+        signal,
+      );
       expect(again).toMatchObject({ segments: 0, rows: 0n, removedRows: 0n });
       expect((await buildLake(lake, signal)).changed).toEqual([]);
       expect(await stateOf()).toEqual(before);

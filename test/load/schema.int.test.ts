@@ -17,13 +17,18 @@ const { rows } = await database.pool.query<{ version: string }>(
 const isDumpedMajor = Math.floor(Number(rows[0]?.version) / 10_000) === DUMPED_MAJOR;
 
 // Other majors print the same schema in other words.
-test.runIf(isDumpedMajor)("the schema is the golden one; 'npm run schema' writes it anew", async () => {
-  expect(await dumpSchema(database.pool)).toBe(await readFile(GOLDEN, 'utf8'));
-});
+test.runIf(isDumpedMajor)(
+  "the schema is the golden one; 'npm run schema' writes it anew",
+  async () => {
+    expect(await dumpSchema(database.pool)).toBe(await readFile(GOLDEN, 'utf8'));
+  },
+);
 
 test('the baseline is named after the golden schema, while no migration was added behind it', async () => {
   const { migrations, schema } = JSON.parse(await readFile(BASELINE, 'utf8')) as Baseline;
-  const files = (await readdir(resolve(BASELINE, '..'))).filter((file) => file.endsWith('.ts'));
+  const files = (await readdir(resolve(BASELINE, '..'))).filter((file) =>
+    file.endsWith('.ts'),
+  );
   const isAlone = files.length === migrations.length;
   expect(isAlone ? schemaName(await readFile(GOLDEN, 'utf8')) : schema).toBe(schema);
 });
@@ -35,7 +40,10 @@ test('the dump tells one schema from another', async () => {
   const after = await dumpSchema(other.pool);
   expect(before).toContain('  open boolean not null default false');
   expect(after).toBe(
-    before.replace(/(table mirror\.segments[^]*?open boolean not null) default false/, '$1'),
+    before.replace(
+      /(table mirror\.segments[^]*?open boolean not null) default false/,
+      '$1',
+    ),
   );
 });
 
@@ -80,7 +88,10 @@ test.each(['0001-mirror', '0001-identity', '0001-identity-0123456789ab'])(
   'a database of an earlier baseline, %s, is refused with the way to rebuild it, and left as it is',
   async (first) => {
     await using older = await openFreshDatabase({ isMigrated: true });
-    await older.pool.query(`update mirror.migrations set name = $1 where name like '0001-%'`, [first]);
+    await older.pool.query(
+      `update mirror.migrations set name = $1 where name like '0001-%'`,
+      [first],
+    );
     const before = await dumpSchema(older.pool);
     const warehouse = openWarehouse({ url: older.url, onIdleError: () => undefined });
     try {

@@ -29,12 +29,30 @@ beforeEach(() => {
 });
 
 async function publishBoth(): Promise<{ key: string; segmentId: bigint }> {
-  const times = ['2023-04-30 23:59:59.5+00', '2023-05-01 00:00:00+00', '2023-05-01 00:00:00+00'];
+  const times = [
+    '2023-04-30 23:59:59.5+00',
+    '2023-05-01 00:00:00+00',
+    '2023-05-01 00:00:00+00',
+  ];
   const header = `${HEADER_12},note`;
-  const rows = times.map((time) => `${row12({ time })},"back\\slash, tab\t and ""quotes"""`);
-  const first = await publish(database.pool, objects, { party: PARTY_A, ...APRIL_TO_JUNE, header, rows });
-  const later = times.map((time) => row13({ time, from: PARTY_B, to: 'network' }, PARTY_B));
-  await publish(database.pool, objects, { party: PARTY_B, ...APRIL_TO_JUNE, header: HEADER_13, rows: later });
+  const rows = times.map(
+    (time) => `${row12({ time })},"back\\slash, tab\t and ""quotes"""`,
+  );
+  const first = await publish(database.pool, objects, {
+    party: PARTY_A,
+    ...APRIL_TO_JUNE,
+    header,
+    rows,
+  });
+  const later = times.map((time) =>
+    row13({ time, from: PARTY_B, to: 'network' }, PARTY_B),
+  );
+  await publish(database.pool, objects, {
+    party: PARTY_B,
+    ...APRIL_TO_JUNE,
+    header: HEADER_13,
+    rows: later,
+  });
   return first;
 }
 
@@ -52,7 +70,12 @@ describe('verify', () => {
     const loaded = await loadAll(deps, signal);
     const report = await check(true);
 
-    expect(loaded).toMatchObject({ verdict: 'complete', parties: 2, segments: 2, rows: 6n });
+    expect(loaded).toMatchObject({
+      verdict: 'complete',
+      parties: 2,
+      segments: 2,
+      rows: 6n,
+    });
     expect(report.problems).toEqual([]);
     expect(report).toMatchObject({
       verdict: 'complete',
@@ -74,7 +97,9 @@ describe('verify', () => {
     await publishBoth();
     await loadAll(deps, signal);
     const nightly = (): Promise<VerifyReport> =>
-      verify({ repository: new VerifyStore(warehouse), objects }, signal, { scope: 'nightly' });
+      verify({ repository: new VerifyStore(warehouse), objects }, signal, {
+        scope: 'nightly',
+      });
     const first = await nightly();
     expect(first).toMatchObject({
       verdict: 'complete',
@@ -83,7 +108,8 @@ describe('verify', () => {
     });
     expect(first.provenSince).not.toBeNull();
     // Nothing is new: one in twenty-eight of two is one, and the next night the other.
-    const proofs = 'select segment_id from mirror.segment_proofs order by proven_at limit 1';
+    const proofs =
+      'select segment_id from mirror.segment_proofs order by proven_at limit 1';
     const oldest = (await database.pool.query(proofs)).rows;
     expect((await nightly()).checked.segments).toBe(1);
     expect((await database.pool.query(proofs)).rows).not.toEqual(oldest);
@@ -95,12 +121,19 @@ describe('verify', () => {
     await loadAll(deps, signal);
     await unlink(pathOf(key));
     const nightly = (): Promise<VerifyReport> =>
-      verify({ repository: new VerifyStore(warehouse), objects }, signal, { scope: 'nightly' });
+      verify({ repository: new VerifyStore(warehouse), objects }, signal, {
+        scope: 'nightly',
+      });
     expect(await nightly()).toMatchObject({ verdict: 'failed', provenSince: null });
-    const { rows } = await database.pool.query('select segment_id::int as id from mirror.segment_proofs');
+    const { rows } = await database.pool.query(
+      'select segment_id::int as id from mirror.segment_proofs',
+    );
     expect(rows.map(({ id }: { id: number }) => id)).not.toContain(Number(segmentId));
     // It is looked at again each night, until it agrees.
-    expect(await nightly()).toMatchObject({ verdict: 'failed', problems: [{ code: 'OBJECT_MISSING' }] });
+    expect(await nightly()).toMatchObject({
+      verdict: 'failed',
+      problems: [{ code: 'OBJECT_MISSING' }],
+    });
   });
 
   it('names objects of another mirror, and a store that the database knows nothing of', async () => {
@@ -108,7 +141,10 @@ describe('verify', () => {
     await emptyLedgers(database.pool);
     const foreign = await check();
     expect(foreign.verdict).toBe('failed');
-    expect(foreign.problems.map(({ code }) => code)).toEqual(['OBJECT_FOREIGN', 'OBJECT_FOREIGN']);
+    expect(foreign.problems.map(({ code }) => code)).toEqual([
+      'OBJECT_FOREIGN',
+      'OBJECT_FOREIGN',
+    ]);
     await setWarehouseId(database.pool, WAREHOUSE_ID);
     const forgotten = await check();
     expect(forgotten).toMatchObject({
@@ -121,8 +157,16 @@ describe('verify', () => {
 
   it.each([
     ['an object that is gone', 'OBJECT_MISSING', (key: string) => unlink(pathOf(key))],
-    ['an object cut short', 'OBJECT_CORRUPT', (key: string) => writeFile(pathOf(key), 'short')],
-    ['a manifest that is gone', 'OBJECT_MISSING', (key: string) => unlink(pathOf(`${key}.manifest.json`))],
+    [
+      'an object cut short',
+      'OBJECT_CORRUPT',
+      (key: string) => writeFile(pathOf(key), 'short'),
+    ],
+    [
+      'a manifest that is gone',
+      'OBJECT_MISSING',
+      (key: string) => unlink(pathOf(`${key}.manifest.json`)),
+    ],
     [
       'a changed manifest',
       'MANIFEST_INVALID',
@@ -172,7 +216,9 @@ describe('verify', () => {
     const report = await check(deep);
 
     expect(report.verdict).toBe('failed');
-    expect(new Set(report.problems.map((problem) => problem.code))).toEqual(new Set([code]));
+    expect(new Set(report.problems.map((problem) => problem.code))).toEqual(
+      new Set([code]),
+    );
   });
 });
 
@@ -181,7 +227,11 @@ describe('rebuildIfEmpty', () => {
     object_sha256, digest, columns, status from mirror.segments order by object_key`;
 
   it('brings a lost database back from the objects alone', async () => {
-    const day = { party: PARTY_A, from: '2023-05-01T00:00:00Z', to: '2023-05-02T00:00:00Z' };
+    const day = {
+      party: PARTY_A,
+      from: '2023-05-01T00:00:00Z',
+      to: '2023-05-02T00:00:00Z',
+    };
     await publish(database.pool, objects, {
       ...day,
       open: true,
@@ -224,7 +274,10 @@ describe('rebuildIfEmpty', () => {
   it('goes on where it was killed, and before anything else is asked', async () => {
     await publishBoth();
     const third = { party: 'c'.repeat(64), ...APRIL_TO_JUNE };
-    await publish(database.pool, objects, { ...third, rows: [row12({ time: '2023-05-01 01:00:00+00' })] });
+    await publish(database.pool, objects, {
+      ...third,
+      rows: [row12({ time: '2023-05-01 01:00:00+00' })],
+    });
     const before = (await database.pool.query(SEGMENTS)).rows;
     expect(before.length).toBe(3);
     await emptyLedgers(database.pool);
@@ -244,12 +297,22 @@ describe('rebuildIfEmpty', () => {
   });
 
   it('takes over no object that is older than what is known of its range', async () => {
-    const day = { party: PARTY_A, from: '2023-05-01T00:00:00Z', to: '2023-05-02T00:00:00Z' };
+    const day = {
+      party: PARTY_A,
+      from: '2023-05-01T00:00:00Z',
+      to: '2023-05-02T00:00:00Z',
+    };
     const rows = [row12({ time: '2023-05-01 01:00:00+00' })];
-    const { segmentId } = await publish(database.pool, objects, { ...day, open: true, rows });
+    const { segmentId } = await publish(database.pool, objects, {
+      ...day,
+      open: true,
+      rows,
+    });
     await publish(database.pool, objects, { ...day, to: '2023-05-03T00:00:00Z', rows });
     const before = (await database.pool.query(SEGMENTS)).rows;
-    await database.pool.query('delete from mirror.segments where segment_id = $1', [segmentId]);
+    await database.pool.query('delete from mirror.segments where segment_id = $1', [
+      segmentId,
+    ]);
     await setWarehouseId(database.pool, WAREHOUSE_ID);
     const found = await catchUpWithStore({ db: warehouse.db, objects }, signal);
     expect(found).toMatchObject({ current: 0, superseded: 1, problemCount: 0 });

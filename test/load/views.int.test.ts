@@ -76,13 +76,18 @@ beforeAll(async () => {
     { epoch: 1, at_block: 10, hash: 'b', block_hash: 'b', copies: 1 },
     { epoch: 1, at_block: 25, hash: 'c', block_hash: 'c', copies: 1 },
   ]);
-  await loadAll({ repository: new LoadStore(warehouse), objects }, new AbortController().signal);
+  await loadAll(
+    { repository: new LoadStore(warehouse), objects },
+    new AbortController().signal,
+  );
 });
 
 describe('the published views', () => {
   it('count an entry that two exports hold once, and repeated ones as often as they happened', async () => {
     expect(
-      await ask('select party_id, quantity, sides from mirror.entries order by vega_time, quantity'),
+      await ask(
+        'select party_id, quantity, sides from mirror.entries order by vega_time, quantity',
+      ),
     ).toEqual([
       { party_id: PARTY_C, quantity: '1000000', sides: 'from' },
       { party_id: PARTY_A, quantity: '7', sides: 'both' },
@@ -102,9 +107,27 @@ describe('the published views', () => {
         quantity: '1000000',
         both_sides: false,
       },
-      { day: '2023-05-02', transfer_type: 'MAKER_FEE_PAY', entries: '2', quantity: '14', both_sides: true },
-      { day: '2023-05-03', transfer_type: 'TRANSFER', entries: '1', quantity: '5', both_sides: true },
-      { day: '2023-06-02', transfer_type: 'TRANSFER', entries: '1', quantity: '3', both_sides: true },
+      {
+        day: '2023-05-02',
+        transfer_type: 'MAKER_FEE_PAY',
+        entries: '2',
+        quantity: '14',
+        both_sides: true,
+      },
+      {
+        day: '2023-05-03',
+        transfer_type: 'TRANSFER',
+        entries: '1',
+        quantity: '5',
+        both_sides: true,
+      },
+      {
+        day: '2023-06-02',
+        transfer_type: 'TRANSFER',
+        entries: '1',
+        quantity: '3',
+        both_sides: true,
+      },
     ]);
   });
 
@@ -120,14 +143,16 @@ describe('the published views', () => {
       { counterparty_id: PARTY_A, entries: '3', sent: '0', received: '17' },
       { counterparty_id: PARTY_C, entries: '1', sent: '0', received: '5' },
     ]);
-    expect(await ask('select party_id, entries, active_days from mirror.activity order by 1')).toEqual([
+    expect(
+      await ask('select party_id, entries, active_days from mirror.activity order by 1'),
+    ).toEqual([
       { party_id: PARTY_A, entries: '2', active_days: '1' },
       { party_id: PARTY_B, entries: '4', active_days: '3' },
       { party_id: PARTY_C, entries: '1', active_days: '1' },
     ]);
-    expect(await ask(`select sum(change) from mirror.balances where party_id = '${PARTY_A}'`)).toEqual([
-      { sum: '-17' },
-    ]);
+    expect(
+      await ask(`select sum(change) from mirror.balances where party_id = '${PARTY_A}'`),
+    ).toEqual([{ sum: '-17' }]);
   });
 
   it('show the cadence of checkpoints and how fresh everything is', async () => {
@@ -161,11 +186,16 @@ describe('the published views', () => {
         `select viewname as name, 'v' as kind from pg_views where schemaname = 'mirror' order by 1`,
       );
       expect(rows).toEqual(views);
-      for (const { name } of rows) await client.query(`select * from mirror.${name} limit 1`);
-      await expect(client.query('select * from mirror.ledger_entries')).rejects.toMatchObject({
+      for (const { name } of rows)
+        await client.query(`select * from mirror.${name} limit 1`);
+      await expect(
+        client.query('select * from mirror.ledger_entries'),
+      ).rejects.toMatchObject({
         code: '42501',
       });
-      await expect(client.query('create table mirror.x (a int)')).rejects.toMatchObject({ code: '42501' });
+      await expect(client.query('create table mirror.x (a int)')).rejects.toMatchObject({
+        code: '42501',
+      });
     } finally {
       await client.end();
     }
@@ -174,7 +204,10 @@ describe('the published views', () => {
 
 describe('the data dictionary', () => {
   it('names exactly the columns and types that are there', async () => {
-    const text = await readFile(new URL('../../docs/data-dictionary.md', import.meta.url), 'utf8');
+    const text = await readFile(
+      new URL('../../docs/data-dictionary.md', import.meta.url),
+      'utf8',
+    );
     // What follows is compared with the lake's own tables.
     const documented = text
       .slice(0, text.indexOf('\n## The lake'))
@@ -193,7 +226,9 @@ describe('the data dictionary', () => {
     expect(names).toEqual(expect.arrayContaining(views.map(({ relation }) => relation)));
     expect(names).toEqual(
       expect.arrayContaining(
-        ['parties', 'checkpoints', 'ledger_entries', 'segments', 'runs'].map((table) => `mirror.${table}`),
+        ['parties', 'checkpoints', 'ledger_entries', 'segments', 'runs'].map(
+          (table) => `mirror.${table}`,
+        ),
       ),
     );
     for (const { relation, columns } of documented) {
@@ -201,7 +236,10 @@ describe('the data dictionary', () => {
         `select attname || ' ' || format_type(atttypid, atttypmod) as column from pg_attribute
           where attrelid = '${relation}'::regclass and attnum > 0 and not attisdropped order by attnum`,
       );
-      expect({ relation, columns }).toEqual({ relation, columns: found.map(({ column }) => column) });
+      expect({ relation, columns }).toEqual({
+        relation,
+        columns: found.map(({ column }) => column),
+      });
     }
   });
 });

@@ -19,7 +19,11 @@ async function openStore(): Promise<ObjectStore> {
   return openFileStore(join(folder, `a store ${stores}`, 'deep'));
 }
 
-describeObjectStore('FileStore', { put: 'honoured', multipart: 'honoured', hasOneWinner: true }, openStore);
+describeObjectStore(
+  'FileStore',
+  { put: 'honoured', multipart: 'honoured', hasOneWinner: true },
+  openStore,
+);
 
 test('a file store with an unwritable root fails with one clear error', async () => {
   const root = join(folder, 'blocked');
@@ -32,5 +36,7 @@ test('a file store with an unwritable root fails with one clear error', async ()
 test('a file store does not take a folder at the key for an object', async () => {
   const root = join(folder, 'with-folder');
   await mkdir(join(root, 'ledger'), { recursive: true });
-  expect(await openFileStore(root).head('ledger', new AbortController().signal)).toBeUndefined();
+  expect(
+    await openFileStore(root).head('ledger', new AbortController().signal),
+  ).toBeUndefined();
 });

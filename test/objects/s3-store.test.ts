@@ -9,7 +9,11 @@ import { CREDENTIALS, S3Double } from '../support/stores/s3-double.ts';
 import { describeObjectStore } from './store-contract.ts';
 
 const signal = new AbortController().signal;
-const WRITTEN_ONCE = { put: 'honoured', multipart: 'honoured', hasOneWinner: true } as const;
+const WRITTEN_ONCE = {
+  put: 'honoured',
+  multipart: 'honoured',
+  hasOneWinner: true,
+} as const;
 /** Enough for two tries. */
 const PATIENCE_MS = 500;
 let double: S3Double;
@@ -32,14 +36,24 @@ afterAll(async () => {
   await rm(folder, { recursive: true, force: true });
 });
 
-function ambientOf(secretAccessKey = CREDENTIALS.secretAccessKey): Record<string, string> {
-  return { AWS_ACCESS_KEY_ID: CREDENTIALS.accessKeyId, AWS_SECRET_ACCESS_KEY: secretAccessKey };
+function ambientOf(
+  secretAccessKey = CREDENTIALS.secretAccessKey,
+): Record<string, string> {
+  return {
+    AWS_ACCESS_KEY_ID: CREDENTIALS.accessKeyId,
+    AWS_SECRET_ACCESS_KEY: secretAccessKey,
+  };
 }
 
 function openDouble(ambient = ambientOf(), bucket = 'bucket'): ObjectStore {
   const url = new URL(`s3://${bucket}/mirror/${randomUUID()}?region=eu-test-1`);
   url.searchParams.set('endpoint', double.endpoint);
-  return openS3Store({ url, spoolDir: join(folder, randomUUID()), ambient, patienceMs: PATIENCE_MS });
+  return openS3Store({
+    url,
+    spoolDir: join(folder, randomUUID()),
+    ambient,
+    patienceMs: PATIENCE_MS,
+  });
 }
 
 describeObjectStore(
@@ -76,7 +90,9 @@ describe('S3Store', () => {
       const path = await large(store);
       await store.publishFile('a/large', path, facts, signal);
       expect(stored()?.equals(content)).toBe(true);
-      expect(double.calls.filter((call) => call === 'PUT partNumber&uploadId')).toHaveLength(3);
+      expect(
+        double.calls.filter((call) => call === 'PUT partNumber&uploadId'),
+      ).toHaveLength(3);
       await store.publishFile('a/large', path, facts, signal);
       expect([double.objects.size, double.uploads.size]).toEqual([1, 0]);
       expect(await store.head('a/large', signal)).toEqual(facts);
@@ -103,7 +119,9 @@ describe('S3Store', () => {
     await using store = openDouble();
     const path = await large(store);
     double.fault = (call, stage) =>
-      call.method === 'POST' && call.query.has('uploadId') && stage === 'after' ? 'lose' : undefined;
+      call.method === 'POST' && call.query.has('uploadId') && stage === 'after'
+        ? 'lose'
+        : undefined;
     await store.publishFile('a/large', path, facts, signal);
     expect(stored()?.equals(content)).toBe(true);
   });
@@ -117,9 +135,15 @@ describe('S3Store', () => {
     );
     expect([double.objects.size, double.uploads.size]).toEqual([0, 0]);
     const prefix = new URL(store.url).pathname.slice(1);
-    const left = { key: `${prefix}/a/left`, metadata: {}, initiated: new Date(0), parts: new Map() };
+    const left = {
+      key: `${prefix}/a/left`,
+      metadata: {},
+      initiated: new Date(0),
+      parts: new Map(),
+    };
     // More than a page of them.
-    for (const name of ['1', '2', '3', '4', '5']) double.uploads.set(`left ${name}`, left);
+    for (const name of ['1', '2', '3', '4', '5'])
+      double.uploads.set(`left ${name}`, left);
     double.uploads.set('foreign', { ...left, key: 'other/a/left' });
     expect(await store.sweep(60_000, signal)).toBe(5);
     expect([...double.uploads.keys()]).toEqual(['foreign']);
@@ -133,7 +157,8 @@ describe('S3Store', () => {
     const path = await large(store);
     let faults = 0;
     double.fault = (call, stage) => {
-      if (call.method !== 'POST' || !call.query.has('uploadId') || stage !== 'before') return undefined;
+      if (call.method !== 'POST' || !call.query.has('uploadId') || stage !== 'before')
+        return undefined;
       faults += 1;
       return faults > times ? undefined : '200 InternalError';
     };
@@ -141,7 +166,9 @@ describe('S3Store', () => {
       () => undefined,
       (error: Error & { code: string }) => [error.name, error.code],
     );
-    expect(failure).toEqual(times === 1 ? undefined : ['RetryableError', 'OBJECT_STORE_BUSY']);
+    expect(failure).toEqual(
+      times === 1 ? undefined : ['RetryableError', 'OBJECT_STORE_BUSY'],
+    );
     expect(stored()?.equals(content)).toBe(times === 1 ? true : undefined);
     expect([faults > 1, double.uploads.size]).toEqual([true, 0]);
   });
@@ -168,8 +195,12 @@ describe('S3Store', () => {
       cuts += 1;
       return 'cut';
     };
-    expect([await store.head('a/b', signal), cuts]).toMatchObject([{ bytes: 2n ** 20n }, 3]);
-    double.fault = (call, stage) => (call.method === 'GET' && stage === 'after' ? 'cut' : undefined);
+    expect([await store.head('a/b', signal), cuts]).toMatchObject([
+      { bytes: 2n ** 20n },
+      3,
+    ]);
+    double.fault = (call, stage) =>
+      call.method === 'GET' && stage === 'after' ? 'cut' : undefined;
     await expect(store.head('a/b', signal)).rejects.toMatchObject({
       code: 'OBJECT_STORE_BUSY',
       name: 'RetryableError',
@@ -179,7 +210,8 @@ describe('S3Store', () => {
   test('fails with a retryable error where a read breaks off each time', async () => {
     await using store = openDouble();
     await store.publishBytes('a/b', content.subarray(0, 2 ** 20), signal);
-    double.fault = (call, stage) => (call.method === 'GET' && stage === 'after' ? 'cut' : undefined);
+    double.fault = (call, stage) =>
+      call.method === 'GET' && stage === 'after' ? 'cut' : undefined;
     await expect((await store.read('a/b', signal)).toArray()).rejects.toMatchObject({
       code: 'OBJECT_STORE_BUSY',
       name: 'RetryableError',
@@ -195,13 +227,20 @@ describe('S3Store', () => {
       stop.abort(new Error('stopped'));
       return 'hang';
     };
-    await expect(store.publishFile('a/large', path, facts, stop.signal)).rejects.toThrow('stopped');
+    await expect(store.publishFile('a/large', path, facts, stop.signal)).rejects.toThrow(
+      'stopped',
+    );
   });
 
   test('ignores an upload that is already gone when it sweeps', async () => {
     await using store = openDouble();
     const prefix = new URL(store.url).pathname.slice(1);
-    const left = { key: `${prefix}/a/left`, metadata: {}, initiated: new Date(0), parts: new Map() };
+    const left = {
+      key: `${prefix}/a/left`,
+      metadata: {},
+      initiated: new Date(0),
+      parts: new Map(),
+    };
     double.uploads.set('left', left);
     double.fault = (call, stage) => {
       if (call.method === 'DELETE' && stage === 'before') double.uploads.clear();
@@ -223,9 +262,9 @@ describe('S3Store', () => {
       });
       await store.publishBytes('a/plain', Buffer.from('one'), signal);
       await store.publishBytes('a/plain', Buffer.from('one'), signal);
-      await expect(store.publishBytes('a/plain', Buffer.from('two'), signal)).rejects.toThrow(
-        expect.objectContaining({ code: 'OBJECT_CONFLICT' }),
-      );
+      await expect(
+        store.publishBytes('a/plain', Buffer.from('two'), signal),
+      ).rejects.toThrow(expect.objectContaining({ code: 'OBJECT_CONFLICT' }));
       expect(stored()?.toString()).toBe('one');
     },
   );
@@ -237,8 +276,14 @@ describe('S3Store', () => {
   ])('tells the error of the write that was refused: %s', async (name, code) => {
     await using store = openDouble();
     double.fault = ({ method }) => (method === 'PUT' ? name : undefined);
-    const refused = { name: 'PermanentError', code, message: expect.stringContaining(name) as string };
-    await expect(store.publishBytes('a/b', Buffer.from('x'), signal)).rejects.toMatchObject(refused);
+    const refused = {
+      name: 'PermanentError',
+      code,
+      message: expect.stringContaining(name) as string,
+    };
+    await expect(
+      store.publishBytes('a/b', Buffer.from('x'), signal),
+    ).rejects.toMatchObject(refused);
     expect(double.calls.filter((call) => call === 'PUT')).toHaveLength(1);
   });
 
@@ -254,9 +299,14 @@ describe('S3Store', () => {
     ['no region', 's3://bucket/mirror', 'OBJECT_STORE_CONFIGURATION'],
     ['another protocol', 's3://bucket/mirror?endpoint=TLS', 'OBJECT_STORE_CONFIGURATION'],
   ])('does not try again what cannot work: %s', async (_, text, code) => {
-    const url = new URL(text.replace('TLS', encodeURIComponent(double.endpoint.replace('http:', 'https:'))));
+    const url = new URL(
+      text.replace('TLS', encodeURIComponent(double.endpoint.replace('http:', 'https:'))),
+    );
     await using store = openS3Store({ url, spoolDir: folder, ambient: ambientOf() });
-    await expect(store.head('a', signal)).rejects.toMatchObject({ name: 'PermanentError', code });
+    await expect(store.head('a', signal)).rejects.toMatchObject({
+      name: 'PermanentError',
+      code,
+    });
   });
 
   test('refuses an endpoint that is no URL at once', () => {
@@ -268,7 +318,11 @@ describe('S3Store', () => {
 
   test.each([
     ['a wrong secret', () => openDouble(ambientOf('wrong')), 'OBJECT_STORE_CREDENTIALS'],
-    ['a bucket that is not there', () => openDouble(ambientOf(), 'nowhere'), 'OBJECT_STORE_REFUSED'],
+    [
+      'a bucket that is not there',
+      () => openDouble(ambientOf(), 'nowhere'),
+      'OBJECT_STORE_REFUSED',
+    ],
   ])('says what is wrong: %s', async (_, open, code) => {
     await using store = open();
     await expect(store.publishBytes('a/b', Buffer.from('x'), signal)).rejects.toThrow(
@@ -278,7 +332,8 @@ describe('S3Store', () => {
 
   test('tells a fault of the local disk as one of the disk, with its path', async () => {
     await writeFile(join(folder, 'no-folder'), '');
-    const [url, spoolDir] = [new URL('s3://bucket/x?region=r'), join(folder, 'no-folder', 'spool')];
+    const url = new URL('s3://bucket/x?region=r');
+    const spoolDir = join(folder, 'no-folder', 'spool');
     await using store = openS3Store({ url, spoolDir, ambient: ambientOf() });
     await expect(store.spoolPath('x')).rejects.toMatchObject({
       code: 'OBJECT_STORE_ENOTDIR',
@@ -288,7 +343,12 @@ describe('S3Store', () => {
 
   test('reports an endpoint where nobody listens as unreachable', async () => {
     const url = new URL('s3://bucket/x?region=r&endpoint=http%3A%2F%2F127.0.0.1%3A1');
-    await using store = openS3Store({ url, spoolDir: folder, ambient: ambientOf(), patienceMs: 200 });
+    await using store = openS3Store({
+      url,
+      spoolDir: folder,
+      ambient: ambientOf(),
+      patienceMs: 200,
+    });
     await expect(store.head('a', signal)).rejects.toThrow(
       expect.objectContaining({ code: 'OBJECT_STORE_UNREACHABLE' }),
     );

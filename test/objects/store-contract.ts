@@ -9,7 +9,10 @@ import type { ObjectStore, StoreCapabilities } from '../../src/objects/object-st
 const signal = new AbortController().signal;
 
 function factsOf(content: Buffer): { bytes: bigint; sha256: string } {
-  return { bytes: BigInt(content.length), sha256: createHash('sha256').update(content).digest('hex') };
+  return {
+    bytes: BigInt(content.length),
+    sha256: createHash('sha256').update(content).digest('hex'),
+  };
 }
 
 async function spooled(store: ObjectStore, content: Buffer): Promise<string> {
@@ -55,17 +58,27 @@ export function describeObjectStore(
 
     test('takes the same bytes twice, and refuses others under the same key', async () => {
       await using store = await open();
-      const [content, other] = [Buffer.from('one'), Buffer.from('two')];
+      const content = Buffer.from('one');
+      const other = Buffer.from('two');
       await store.publishBytes('contract/same', content, signal);
       await store.publishBytes('contract/same', content, signal);
-      await store.publishFile('contract/same', await spooled(store, content), factsOf(content), signal);
+      await store.publishFile(
+        'contract/same',
+        await spooled(store, content),
+        factsOf(content),
+        signal,
+      );
       const conflict = expect.objectContaining({ code: 'OBJECT_CONFLICT' });
-      await expect(store.publishBytes('contract/same', other, signal)).rejects.toThrow(conflict);
-      const path = await spooled(store, other);
-      await expect(store.publishFile('contract/same', path, factsOf(other), signal)).rejects.toThrow(
+      await expect(store.publishBytes('contract/same', other, signal)).rejects.toThrow(
         conflict,
       );
-      expect((await buffer(await store.read('contract/same', signal))).toString()).toBe('one');
+      const path = await spooled(store, other);
+      await expect(
+        store.publishFile('contract/same', path, factsOf(other), signal),
+      ).rejects.toThrow(conflict);
+      expect((await buffer(await store.read('contract/same', signal))).toString()).toBe(
+        'one',
+      );
     });
 
     test('takes an empty object twice', async () => {
@@ -77,11 +90,14 @@ export function describeObjectStore(
 
     test('tells of a conditional write whether its bytes are stored', async () => {
       await using store = await open();
-      const [content, other] = [Buffer.from('one'), Buffer.from('two')];
+      const content = Buffer.from('one');
+      const other = Buffer.from('two');
       expect(await store.putIfAbsent('contract/log/1', content, signal)).toBe('written');
       expect(await store.putIfAbsent('contract/log/1', content, signal)).toBe('written');
       expect(await store.putIfAbsent('contract/log/1', other, signal)).toBe('present');
-      expect((await buffer(await store.read('contract/log/1', signal))).toString()).toBe('one');
+      expect((await buffer(await store.read('contract/log/1', signal))).toString()).toBe(
+        'one',
+      );
     });
 
     test('tries itself out and leaves nothing behind', async () => {
@@ -97,7 +113,9 @@ export function describeObjectStore(
       const content = Buffer.alloc(200_000, 'x');
       const paths = await Promise.all([1, 2, 3, 4].map(() => spooled(store, content)));
       await Promise.all(
-        paths.map((path) => store.publishFile('contract/raced', path, factsOf(content), signal)),
+        paths.map((path) =>
+          store.publishFile('contract/raced', path, factsOf(content), signal),
+        ),
       );
       expect(await buffer(await store.read('contract/raced', signal))).toEqual(content);
     });
@@ -105,45 +123,61 @@ export function describeObjectStore(
     test.each([
       ['above 16 MiB', 17],
       ['above 64 MiB', 65],
-    ])('publishes an object %s, takes it twice, and refuses other bytes of its size', async (_, mib) => {
-      await using store = await open();
-      const content = Buffer.alloc(mib * 2 ** 20, randomUUID());
-      const [path, facts] = [await spooled(store, content), factsOf(content)];
-      await store.publishFile('contract/large', path, facts, signal);
-      await store.publishFile('contract/large', path, facts, signal);
-      const other = Buffer.alloc(content.length, randomUUID());
-      const otherPath = await spooled(store, other);
-      await expect(store.publishFile('contract/large', otherPath, factsOf(other), signal)).rejects.toThrow(
-        expect.objectContaining({ code: 'OBJECT_CONFLICT' }),
-      );
-      expect(factsOf(await buffer(await store.read('contract/large', signal)))).toEqual(facts);
-      const end = BigInt(content.length);
-      const tail = await store.read('contract/large', signal, { start: end - 3n, end });
-      expect(await buffer(tail)).toEqual(content.subarray(-3));
-    });
+    ])(
+      'publishes an object %s, takes it twice, and refuses other bytes of its size',
+      async (_, mib) => {
+        await using store = await open();
+        const content = Buffer.alloc(mib * 2 ** 20, randomUUID());
+        const path = await spooled(store, content);
+        const facts = factsOf(content);
+        await store.publishFile('contract/large', path, facts, signal);
+        await store.publishFile('contract/large', path, facts, signal);
+        const other = Buffer.alloc(content.length, randomUUID());
+        const otherPath = await spooled(store, other);
+        await expect(
+          store.publishFile('contract/large', otherPath, factsOf(other), signal),
+        ).rejects.toThrow(expect.objectContaining({ code: 'OBJECT_CONFLICT' }));
+        expect(factsOf(await buffer(await store.read('contract/large', signal)))).toEqual(
+          facts,
+        );
+        const end = BigInt(content.length);
+        const tail = await store.read('contract/large', signal, { start: end - 3n, end });
+        expect(await buffer(tail)).toEqual(content.subarray(-3));
+      },
+    );
 
     test.each([
       ['small objects', 200_000, expected.put],
       ['objects in parts', 17 * 2 ** 20, expected.multipart],
-    ])('leaves the bytes of one writer where several race with different %s', async (_, bytes, support) => {
-      await using store = await open();
-      const racers = await Promise.all(
-        [1, 2, 3].map(async () => {
-          const content = Buffer.alloc(bytes, randomUUID());
-          return { path: await spooled(store, content), facts: factsOf(content) };
-        }),
-      );
-      const told = await Promise.allSettled(
-        racers.map(({ path, facts }) => store.publishFile('contract/raced', path, facts, signal)),
-      );
-      const winners = racers.filter((_racer, index) => told[index]?.status === 'fulfilled');
-      const facts = factsOf(await buffer(await store.read('contract/raced', signal)));
-      expect(winners.map((racer) => racer.facts)).toContainEqual(facts);
-      const mostWinners = support === 'honoured' && expected.hasOneWinner ? 1 : racers.length;
-      expect(winners.length).toBeLessThanOrEqual(mostWinners);
-      const refusals = told.flatMap((one) => (one.status === 'rejected' ? [errorCode(one.reason)] : []));
-      expect(refusals).toEqual(refusals.map(() => 'OBJECT_CONFLICT'));
-    });
+    ])(
+      'leaves the bytes of one writer where several race with different %s',
+      async (_, bytes, support) => {
+        await using store = await open();
+        const racers = await Promise.all(
+          [1, 2, 3].map(async () => {
+            const content = Buffer.alloc(bytes, randomUUID());
+            return { path: await spooled(store, content), facts: factsOf(content) };
+          }),
+        );
+        const told = await Promise.allSettled(
+          racers.map(({ path, facts }) =>
+            store.publishFile('contract/raced', path, facts, signal),
+          ),
+        );
+        const winners = racers.filter(
+          (_racer, index) => told[index]?.status === 'fulfilled',
+        );
+        const facts = factsOf(await buffer(await store.read('contract/raced', signal)));
+        expect(winners.map((racer) => racer.facts)).toContainEqual(facts);
+        const mostWinners =
+          support === 'honoured' && expected.hasOneWinner ? 1 : racers.length;
+        expect(winners.length).toBeLessThanOrEqual(mostWinners);
+        const refusals = told.flatMap((one) =>
+          one.status === 'rejected' ? [errorCode(one.reason)] : [],
+        );
+        expect(refusals).toEqual(refusals.map(() => 'OBJECT_CONFLICT'));
+      },
+    );
 
     test('lists more than a thousand keys, each once and in order', async () => {
       await using store = await open();
@@ -157,12 +191,19 @@ export function describeObjectStore(
 
     test('lists by prefix, in the order of keys', async () => {
       await using store = await open();
-      const keys = ['b/1', 'a.b', 'a/2', 'a/10', 'a-b', 'ab/1/2'].map((key) => `contract/${key}`);
+      const keys = ['b/1', 'a.b', 'a/2', 'a/10', 'a-b', 'ab/1/2'].map(
+        (key) => `contract/${key}`,
+      );
       for (const key of keys) await store.publishBytes(key, Buffer.from(key), signal);
       const sorted = keys.toSorted((a, b) => (a < b ? -1 : 1));
       expect(await keysOf(store, 'contract/')).toEqual(sorted);
-      expect(await keysOf(store, 'contract/a')).toEqual(sorted.filter((key) => key.startsWith('contract/a')));
-      expect(await keysOf(store, 'contract/a/')).toEqual(['contract/a/10', 'contract/a/2']);
+      expect(await keysOf(store, 'contract/a')).toEqual(
+        sorted.filter((key) => key.startsWith('contract/a')),
+      );
+      expect(await keysOf(store, 'contract/a/')).toEqual([
+        'contract/a/10',
+        'contract/a/2',
+      ]);
       expect(await keysOf(store, 'nothing/')).toEqual([]);
     });
 
@@ -178,12 +219,15 @@ export function describeObjectStore(
 
     test('shows nothing of its spool and clears it', async () => {
       await using store = await open();
-      const [one, other] = [await store.spoolPath('unit-1.one'), await store.spoolPath('unit-1.other')];
-      const [kept, foreign] = [await store.spoolPath('unit-2.keep'), await store.spoolPath('unit-10.other')];
+      const one = await store.spoolPath('unit-1.one');
+      const other = await store.spoolPath('unit-1.other');
+      const kept = await store.spoolPath('unit-2.keep');
+      const foreign = await store.spoolPath('unit-10.other');
       for (const path of [one, other, kept, foreign]) await writeFile(path, 'half');
       expect(await keysOf(store, '')).toEqual([]);
       expect(await store.clearSpool('unit-1.')).toBe(2);
-      for (const path of [one, other]) await expect(access(path)).rejects.toThrow('ENOENT');
+      for (const path of [one, other])
+        await expect(access(path)).rejects.toThrow('ENOENT');
       await Promise.all([access(kept), access(foreign)]);
       expect(await store.sweep(60_000, signal)).toBe(0);
       expect(await store.sweep(-1000, signal)).toBe(2);
@@ -192,7 +236,9 @@ export function describeObjectStore(
     test('refuses keys that lead out of it', async () => {
       await using store = await open();
       const refused = expect.objectContaining({ code: 'OBJECT_KEY_INVALID' });
-      await expect(store.publishBytes('../escaped', Buffer.from('x'), signal)).rejects.toThrow(refused);
+      await expect(
+        store.publishBytes('../escaped', Buffer.from('x'), signal),
+      ).rejects.toThrow(refused);
       await expect(store.read('/etc/passwd', signal)).rejects.toThrow(refused);
     });
   });

@@ -5,9 +5,12 @@ import { openS3Store } from '../../src/objects/s3/s3-store.ts';
 import { storeUrl } from '../../src/objects/store-url.ts';
 
 describe('the name of a store', () => {
-  test.each(['/tmp/a mirror/objects', '/tmp/objects/'])('is that of the folder %s', (folder) => {
-    expect(storeUrl(pathToFileURL(folder))).toBe(openFileStore(folder).url);
-  });
+  test.each(['/tmp/a mirror/objects', '/tmp/objects/'])(
+    'is that of the folder %s',
+    (folder) => {
+      expect(storeUrl(pathToFileURL(folder))).toBe(openFileStore(folder).url);
+    },
+  );
 
   test.each(['s3://bucket', 's3://bucket/', 's3://bucket/some/prefix/?region=eu-west-1'])(
     'is that of %s',

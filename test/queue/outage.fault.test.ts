@@ -3,7 +3,10 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import { createLog } from '../../src/core/log.ts';
 import type { QueueBackend } from '../../src/queue/backend.ts';
-import { openPostgresBackend, openRedisBackend } from '../../src/queue/redis-and-postgres.ts';
+import {
+  openPostgresBackend,
+  openRedisBackend,
+} from '../../src/queue/redis-and-postgres.ts';
 import { Queues } from '../../src/queue/queues.ts';
 import { openFreshDatabase } from '../support/database.ts';
 import { startOwnRedis } from '../support/servers/redis.ts';
@@ -25,9 +28,17 @@ class Desk implements AsyncDisposable {
   #jobs = 0;
 
   constructor(backend: QueueBackend) {
-    this.queues = new Queues({ backend, prefix: 'outage', log: createLog('silent'), silentMaxMs: 10_000 });
+    this.queues = new Queues({
+      backend,
+      prefix: 'outage',
+      log: createLog('silent'),
+      silentMaxMs: 10_000,
+    });
     this.queues.work('export', 1, async (job) => void this.taken.push(job.id));
-    this.#timer = setInterval(() => void this.queues.sendCanaries('worker-1').catch(() => undefined), 2_000);
+    this.#timer = setInterval(
+      () => void this.queues.sendCanaries('worker-1').catch(() => undefined),
+      2_000,
+    );
   }
 
   /** A job is added and worked. */
@@ -65,7 +76,11 @@ describe.concurrent('an outage of the queue’s store', () => {
     { timeout: OUTAGE_MS + 3 * BACK_MS },
     async (_what, outage) => {
       await using redis = await startOwnRedis();
-      const backend = await openRedisBackend({ url: redis.url, prefix: 'outage', onError: () => undefined });
+      const backend = await openRedisBackend({
+        url: redis.url,
+        prefix: 'outage',
+        onError: () => undefined,
+      });
       await using desk = new Desk(backend);
       await desk.works(BACK_MS);
       if (outage === 'freeze') redis.freeze();
@@ -80,14 +95,20 @@ describe.concurrent('an outage of the queue’s store', () => {
   );
 
   it.each([
-    ['Redis', async (url: string) => openRedisBackend({ url, prefix: 'outage', onError: () => undefined })],
+    [
+      'Redis',
+      async (url: string) =>
+        openRedisBackend({ url, prefix: 'outage', onError: () => undefined }),
+    ],
     ['Postgres', async (url: string) => openPostgresBackend({ url })],
   ] as const)(
     'lines to %s that died without either end being told',
     { timeout: 4 * BACK_MS },
     async (store, open) => {
       await using stack = new AsyncDisposableStack();
-      const service = stack.use(await (store === 'Redis' ? startOwnRedis() : openFreshDatabase()));
+      const service = stack.use(
+        await (store === 'Redis' ? startOwnRedis() : openFreshDatabase()),
+      );
       const proxy = stack.use(await SilentProxy.before(service.url));
       const desk = stack.use(new Desk(await open(proxy.url)));
       await desk.works(BACK_MS);
@@ -123,7 +144,9 @@ describe.concurrent('an outage of the queue’s store', () => {
   );
 });
 
-async function connectTo(url: string): Promise<AsyncDisposable & { ask(text: string): Promise<unknown> }> {
+async function connectTo(
+  url: string,
+): Promise<AsyncDisposable & { ask(text: string): Promise<unknown> }> {
   const client = new Client({ connectionString: url });
   await client.connect();
   return { ask: (text) => client.query(text), [Symbol.asyncDispose]: () => client.end() };

@@ -4,7 +4,10 @@ import { afterAll, describe, expect, it } from 'vitest';
 import { PermanentError, RetryableError } from '../../src/core/errors.ts';
 import { createLog } from '../../src/core/log.ts';
 import type { QueueBackend } from '../../src/queue/backend.ts';
-import { openPostgresBackend, openRedisBackend } from '../../src/queue/redis-and-postgres.ts';
+import {
+  openPostgresBackend,
+  openRedisBackend,
+} from '../../src/queue/redis-and-postgres.ts';
 import { Queues, type NewJob } from '../../src/queue/queues.ts';
 import type { WorkedJob } from '../../src/queue/queue-worker.ts';
 import { freshDatabase } from '../support/database.ts';
@@ -18,7 +21,15 @@ const log = createLog('silent');
 const SILENT_MAX_MS = 3_000;
 
 const BACKENDS: readonly [string, () => Promise<QueueBackend>][] = [
-  ['redis', () => openRedisBackend({ url: redis.url, prefix: redis.prefix, onError: () => undefined })],
+  [
+    'redis',
+    () =>
+      openRedisBackend({
+        url: redis.url,
+        prefix: redis.prefix,
+        onError: () => undefined,
+      }),
+  ],
   ['postgres', () => openPostgresBackend({ url: database.url })],
 ];
 
@@ -40,11 +51,14 @@ describe.each(BACKENDS)('queues on %s', (kind, openBackend) => {
   async function countEvents(queue: string): Promise<number> {
     if (kind === 'redis') {
       const client = new Redis(redis.url);
-      return client.xlen(`${redis.prefix}:${queue}:events`).finally(() => client.disconnect());
+      return client
+        .xlen(`${redis.prefix}:${queue}:events`)
+        .finally(() => client.disconnect());
     }
-    const found = await database.pool.query('select from ledger_mirror_queue.event where queue = $1', [
-      queue,
-    ]);
+    const found = await database.pool.query(
+      'select from ledger_mirror_queue.event where queue = $1',
+      [queue],
+    );
     return found.rowCount ?? 0;
   }
 
@@ -91,10 +105,13 @@ describe.each(BACKENDS)('queues on %s', (kind, openBackend) => {
     const startedMs = performance.now();
     queues.work('sync', 1, async (worked) => {
       attempts.push(worked.attempt);
-      if (worked.attempt < 3) throw new RetryableError('Cannot yet', { code: 'TEST', retryAfterMs: 100 });
+      if (worked.attempt < 3)
+        throw new RetryableError('Cannot yet', { code: 'TEST', retryAfterMs: 100 });
     });
     await queues.add('sync', [job('again')]);
-    await waitFor(async () => (await queues.counts('sync'))['completed'] === 1, { what: 'the job done' });
+    await waitFor(async () => (await queues.counts('sync'))['completed'] === 1, {
+      what: 'the job done',
+    });
     expect(attempts).toEqual([1, 2, 3]);
     expect(performance.now() - startedMs).toBeGreaterThan(200);
   });
@@ -107,7 +124,9 @@ describe.each(BACKENDS)('queues on %s', (kind, openBackend) => {
       throw new PermanentError('Cannot ever', { code: 'TEST' });
     });
     await queues.add('sync', [job('never')]);
-    await waitFor(async () => (await queues.counts('sync'))['failed'] === 1, { what: 'the job failed' });
+    await waitFor(async () => (await queues.counts('sync'))['failed'] === 1, {
+      what: 'the job failed',
+    });
     expect(deliveries).toBe(1);
   });
 
@@ -117,7 +136,9 @@ describe.each(BACKENDS)('queues on %s', (kind, openBackend) => {
     first.work('nightly', 1, async (_job, signal) => {
       started.resolve();
       await new Promise((_resolve, reject) => {
-        signal.addEventListener('abort', () => reject(new RetryableError('stopping', { code: 'TEST' })));
+        signal.addEventListener('abort', () =>
+          reject(new RetryableError('stopping', { code: 'TEST' })),
+        );
       });
     });
     await first.add('nightly', [job('handed-over')]);
@@ -176,7 +197,9 @@ describe.each(BACKENDS)('queues on %s', (kind, openBackend) => {
     expect(queues.pulses()).toMatchObject([{ queue: 'sync', rebuilds: 1 }]);
     for (let round = 0; round < 3; round += 1) {
       await queues.sendCanaries('worker-1');
-      await waitFor(async () => (await queues.counts('sync'))['prioritized'] === 0, { what: 'a canary' });
+      await waitFor(async () => (await queues.counts('sync'))['prioritized'] === 0, {
+        what: 'a canary',
+      });
     }
     expect(opened).toBe(2);
   });
@@ -186,7 +209,9 @@ describe.each(BACKENDS)('queues on %s', (kind, openBackend) => {
     const stop = Promise.withResolvers<void>();
     queues.work('sync', 1, async () => stop.promise);
     await queues.add('sync', [job('held')]);
-    await waitFor(async () => (await queues.counts('sync'))['active'] === 1, { what: 'the job taken' });
+    await waitFor(async () => (await queues.counts('sync'))['active'] === 1, {
+      what: 'the job taken',
+    });
     await queues.sendCanaries('worker-1');
     expect((await queues.counts('sync'))['prioritized']).toBe(1);
     const { jobs, oldestMs } = await queues.depth('sync');
@@ -202,13 +227,19 @@ describe.each(BACKENDS)('queues on %s', (kind, openBackend) => {
     const slow: QueueBackend = {
       ...backend,
       worker: (name, processor, options) =>
-        backend.worker(name, async (taken) => stop.promise.then(() => processor(taken)), options),
+        backend.worker(
+          name,
+          async (taken) => stop.promise.then(() => processor(taken)),
+          options,
+        ),
     };
     const queues = new Queues({ backend: slow, prefix: `taken-${kind}`, log });
     openedQueues.push(queues);
     queues.work('sync', 1, async () => undefined);
     await queues.sendCanaries('worker-1');
-    await waitFor(async () => (await queues.counts('sync'))['active'] === 1, { what: 'the canary taken' });
+    await waitFor(async () => (await queues.counts('sync'))['active'] === 1, {
+      what: 'the canary taken',
+    });
     expect(await queues.open('sync')).toBe(0);
     stop.resolve();
   });

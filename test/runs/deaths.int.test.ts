@@ -11,15 +11,24 @@ const world = await openJobWorld(database.url, 'deaths', {});
 const runs: RunStore = world.deps.runs;
 const LINE: ProgressLine = { label: 'parties', done: '1000', unit: 'rows' };
 let place: readonly ProgressLine[] = [];
-const progress = { read: async () => place, settle: async () => undefined, report: () => undefined };
+const progress = {
+  read: async () => place,
+  settle: async () => undefined,
+  report: () => undefined,
+};
 
 beforeEach(() => {
   place = [LINE];
 });
 
 async function fresh(): Promise<string> {
-  return (await runs.create({ kind: 'sync', subject: 'parties', params: { test: crypto.randomUUID() } }))
-    .runId;
+  return (
+    await runs.create({
+      kind: 'sync',
+      subject: 'parties',
+      params: { test: crypto.randomUUID() },
+    })
+  ).runId;
 }
 
 /** What a killed process leaves: begun, renewed for a while, silent since. */
@@ -47,10 +56,15 @@ describe('a run whose job ended its process', () => {
     const deps = { ...world.deps, progress };
     let worked = 0;
     const deliver = (): Promise<void> =>
-      workRun(runId, deps, { signal: new AbortController().signal, attempt: 1, dueMs: 0 }, async () => {
-        worked += 1;
-        throw new Error('the process ended here');
-      }).catch(() => undefined);
+      workRun(
+        runId,
+        deps,
+        { signal: new AbortController().signal, attempt: 1, dueMs: 0 },
+        async () => {
+          worked += 1;
+          throw new Error('the process ended here');
+        },
+      ).catch(() => undefined);
     for (let death = 1; death < DEATHS_MAX; death += 1) {
       await die(runId, 30);
       expect(await countDeaths(await known(runId), { runs, progress })).toBe(death);

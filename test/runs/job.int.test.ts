@@ -18,25 +18,45 @@ describe('a job', () => {
     const runId = '01a1fc01-6f2e-749d-96ef-db77d717e20d';
     const deliver = (attempt: number): Promise<void> =>
       handleJob({ ...job, attempt, data: { runId } }, world.deps, signal);
-    await expect(deliver(1)).rejects.toMatchObject({ code: 'RUN_UNKNOWN', name: 'RetryableError' });
-    await expect(deliver(20)).rejects.toMatchObject({ code: 'RUN_UNKNOWN', name: 'PermanentError' });
+    await expect(deliver(1)).rejects.toMatchObject({
+      code: 'RUN_UNKNOWN',
+      name: 'RetryableError',
+    });
+    await expect(deliver(20)).rejects.toMatchObject({
+      code: 'RUN_UNKNOWN',
+      name: 'PermanentError',
+    });
     const units = { ...job, name: 'export-party', data: { runId, partyIds: [FIRST] } };
-    await expect(handleJob(units, world.deps, signal)).rejects.toMatchObject({ code: 'RUN_UNKNOWN' });
+    await expect(handleJob(units, world.deps, signal)).rejects.toMatchObject({
+      code: 'RUN_UNKNOWN',
+    });
   });
 
   it('is refused for another source, and the source is recorded with the run', async () => {
     const ours = { id: 'aaaa', url: 'http://a.test/' };
     await using world = await openWorld({}, { source: ours });
-    await using other = await openWorld({}, { source: { id: 'bbbb', url: 'http://b.test/' } });
+    await using other = await openWorld(
+      {},
+      { source: { id: 'bbbb', url: 'http://b.test/' } },
+    );
     const run = await world.deps.runs.create({ kind: 'sync', subject: 'parties' });
     expect(run.sourceUrl).toBe('http://a.test/');
     const data = { runId: run.runId };
     await expect(handleJob({ ...job, data }, other.deps, signal)).rejects.toMatchObject({
       code: 'OTHER_SOURCE',
     });
-    const scheduled = { ...job, name: 'nightly', data: { scheduled: true, source: 'aaaa' } };
-    await expect(handleJob(scheduled, other.deps, signal)).rejects.toMatchObject({ code: 'OTHER_SOURCE' });
-    expect([other.asked, (await world.deps.runs.get(run.runId))?.state]).toEqual([[], 'queued']);
+    const scheduled = {
+      ...job,
+      name: 'nightly',
+      data: { scheduled: true, source: 'aaaa' },
+    };
+    await expect(handleJob(scheduled, other.deps, signal)).rejects.toMatchObject({
+      code: 'OTHER_SOURCE',
+    });
+    expect([other.asked, (await world.deps.runs.get(run.runId))?.state]).toEqual([
+      [],
+      'queued',
+    ]);
     await handleJob({ ...job, data }, world.deps, signal);
     expect((await world.deps.runs.get(run.runId))?.verdict).toBe('complete');
   });

@@ -1,6 +1,10 @@
 /** What dead processes leave: who takes it up again, who closes it, and after how long a silence. */
 import { beforeEach, describe, expect, it } from 'vitest';
-import { closeAbandoned, findOpenNightly, reconcileRuns } from '../../src/runs/enqueue.ts';
+import {
+  closeAbandoned,
+  findOpenNightly,
+  reconcileRuns,
+} from '../../src/runs/enqueue.ts';
 import type { NewRun } from '../../src/runs/store/run-store.ts';
 import { freshDatabase } from '../support/database.ts';
 import { type JobWorld, openJobWorld } from './stages-double.ts';
@@ -8,7 +12,8 @@ import { emptyRuns, silenceRuns } from '../support/mirror-arrange.ts';
 
 const database = await freshDatabase({ isMigrated: true });
 let worlds = 0;
-const openWorld = (): Promise<JobWorld> => openJobWorld(database.url, `left-${(worlds += 1)}`, {});
+const openWorld = (): Promise<JobWorld> =>
+  openJobWorld(database.url, `left-${(worlds += 1)}`, {});
 
 beforeEach(async () => {
   await emptyRuns(database.pool);
@@ -20,7 +25,10 @@ interface Left extends NewRun {
 }
 
 /** A run that was begun and not renewed since. */
-async function leave(world: JobWorld, { silentSeconds, ...fresh }: Left): Promise<string> {
+async function leave(
+  world: JobWorld,
+  { silentSeconds, ...fresh }: Left,
+): Promise<string> {
   const { runId } = await world.deps.runs.create(fresh);
   await world.deps.runs.start(runId);
   await silenceRuns(database.pool, silentSeconds, runId);
@@ -51,7 +59,12 @@ const SYNC: NewRun = { kind: 'sync', subject: 'parties' };
 describe('a command, where no worker is running', () => {
   it.each<readonly [string, NewRun, number, unknown]>([
     ['closes a run of a dead command', SYNC, 80, CLOSED],
-    ['closes a nightly run of a dead command', { kind: 'nightly', subject: 'now' }, 80, CLOSED],
+    [
+      'closes a nightly run of a dead command',
+      { kind: 'nightly', subject: 'now' },
+      80,
+      CLOSED,
+    ],
     ['leaves a run open that its queue may try again', SYNC, 35, 'open'],
     [
       'leaves a nightly run of the schedule open',
@@ -75,16 +88,26 @@ describe('a command, where no worker is running', () => {
   it.each([
     [true, CLOSED],
     [false, 'open'],
-  ])('closes a part of another run where that one is over: %s', async (isParentOver, fate) => {
-    await using world = await openWorld();
-    const runId = await leave(world, { ...(await childOf(world, isParentOver)), silentSeconds: 80 });
-    await closeAbandoned(world.deps);
-    expect(await fateOf(world, runId)).toEqual(fate);
-  });
+  ])(
+    'closes a part of another run where that one is over: %s',
+    async (isParentOver, fate) => {
+      await using world = await openWorld();
+      const runId = await leave(world, {
+        ...(await childOf(world, isParentOver)),
+        silentSeconds: 80,
+      });
+      await closeAbandoned(world.deps);
+      expect(await fateOf(world, runId)).toEqual(fate);
+    },
+  );
 
   it('begins a nightly run once the last one has fallen silent, and not before', async () => {
     await using world = await openWorld();
-    const runId = await leave(world, { kind: 'nightly', subject: 'now', silentSeconds: 0 });
+    const runId = await leave(world, {
+      kind: 'nightly',
+      subject: 'now',
+      silentSeconds: 0,
+    });
     expect(await findOpenNightly(world.deps, false)).toMatchObject({ runId });
     await silenceRuns(database.pool, 11);
     expect(await findOpenNightly(world.deps, false)).toBeUndefined();
@@ -96,7 +119,13 @@ describe('a worker', () => {
   it.each<readonly [string, NewRun, number, unknown, number]>([
     ['queues a run again whose process is gone', SYNC, 40, 'open', 1],
     ['leaves a run alone that was renewed lately', SYNC, 5, 'open', 0],
-    ['closes a verify, which nobody can resume', { kind: 'verify', subject: 'deep' }, 40, CLOSED, 0],
+    [
+      'closes a verify, which nobody can resume',
+      { kind: 'verify', subject: 'deep' },
+      40,
+      CLOSED,
+      0,
+    ],
   ])('%s', async (_what, fresh, silentSeconds, fate, jobs) => {
     await using world = await openWorld();
     const runId = await leave(world, { ...fresh, silentSeconds });
@@ -108,11 +137,17 @@ describe('a worker', () => {
   it.each([
     [true, CLOSED],
     [false, 'open'],
-  ])('leaves runs below another to it, unless it is over: %s', async (isParentOver, fate) => {
-    await using world = await openWorld();
-    const runId = await leave(world, { ...(await childOf(world, isParentOver)), silentSeconds: 40 });
-    await reconcileRuns(world.deps);
-    expect(await fateOf(world, runId)).toEqual(fate);
-    expect((await world.queues.counts('sync'))['prioritized']).toBe(0);
-  });
+  ])(
+    'leaves runs below another to it, unless it is over: %s',
+    async (isParentOver, fate) => {
+      await using world = await openWorld();
+      const runId = await leave(world, {
+        ...(await childOf(world, isParentOver)),
+        silentSeconds: 40,
+      });
+      await reconcileRuns(world.deps);
+      expect(await fateOf(world, runId)).toEqual(fate);
+      expect((await world.queues.counts('sync'))['prioritized']).toBe(0);
+    },
+  );
 });

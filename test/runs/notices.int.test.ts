@@ -27,14 +27,17 @@ interface Posted {
 }
 
 /** Refuses the first `refusals` posts, and keeps the others. */
-async function openReceiver(refusals: number): Promise<{ posted: Posted[]; url: URL } & AsyncDisposable> {
+async function openReceiver(
+  refusals: number,
+): Promise<{ posted: Posted[]; url: URL } & AsyncDisposable> {
   const posted: Posted[] = [];
   const server = createServer((request, response) => {
     let body = '';
     request.on('data', (chunk: Buffer) => (body += chunk.toString()));
     request.on('end', () => {
       refusals -= 1;
-      if (refusals < 0) posted.push({ ...JSON.parse(body), id: request.headers['webhook-id'] });
+      if (refusals < 0)
+        posted.push({ ...JSON.parse(body), id: request.headers['webhook-id'] });
       response.writeHead(refusals < 0 ? 204 : 503).end();
     });
   });
@@ -62,7 +65,10 @@ describe('the receiver of notices', () => {
     const kinds = ['nightly', 'sync', 'export', 'load', 'verify'] as const;
     const ids: string[] = [];
     for (const kind of kinds) {
-      const { runId } = await runs.create({ kind, subject: kind === 'sync' ? 'parties' : `of ${kind}` });
+      const { runId } = await runs.create({
+        kind,
+        subject: kind === 'sync' ? 'parties' : `of ${kind}`,
+      });
       ids.push(runId);
       await runs.start(runId);
     }
@@ -93,7 +99,11 @@ describe('the receiver of notices', () => {
     for (const verdict of ['incomplete', 'complete', 'complete'] as const) {
       const { runId } = await runs.create({ kind: 'nightly', subject: verdict });
       await runs.start(runId);
-      const part = await runs.create({ kind: 'sync', subject: 'parties', parentRunId: runId });
+      const part = await runs.create({
+        kind: 'sync',
+        subject: 'parties',
+        parentRunId: runId,
+      });
       await runs.start(part.runId);
       await runs.finish(runId, verdict, { exports: { failed: 1 } });
       await runs.finish(part.runId, verdict, {});
@@ -119,7 +129,10 @@ describe('the receiver of notices', () => {
     await using world = await openWorld();
     const { runs } = world.deps;
     const { notifyOn: wanted } = readConfig({ env: {}, cwd: '/' });
-    const deps = { ...world.deps, notices: { post: openPoster(receiver.url, { version: 'test' }), wanted } };
+    const deps = {
+      ...world.deps,
+      notices: { post: openPoster(receiver.url, { version: 'test' }), wanted },
+    };
     for (const [kind, verdict] of [
       ['export', 'complete'],
       ['export', 'failed'],
@@ -131,7 +144,12 @@ describe('the receiver of notices', () => {
     }
     await sendNotices(deps);
     expect(receiver.posted).toMatchObject([
-      { type: 'run.failed', kind: 'export', status: 'failed', evidence: { exported: { rows: '12' } } },
+      {
+        type: 'run.failed',
+        kind: 'export',
+        status: 'failed',
+        evidence: { exported: { rows: '12' } },
+      },
       { type: 'run.started', kind: 'nightly', status: 'running' },
       { type: 'run.finished', kind: 'nightly', status: 'succeeded' },
     ]);
@@ -141,9 +159,16 @@ describe('the receiver of notices', () => {
   it('does not hinder that an order joins the open run that it was told of', async () => {
     await using world = await openWorld();
     const { runs } = world.deps;
-    const order = { kind: 'export', subject: '1'.repeat(64), params: { load: true } } as const;
+    const order = {
+      kind: 'export',
+      subject: '1'.repeat(64),
+      params: { load: true },
+    } as const;
     const { run } = await runs.order(order);
     await runs.keep(run.runId, { told: 'started' });
-    expect(await runs.order(order)).toMatchObject({ found: 'open', run: { runId: run.runId } });
+    expect(await runs.order(order)).toMatchObject({
+      found: 'open',
+      run: { runId: run.runId },
+    });
   });
 });

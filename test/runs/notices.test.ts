@@ -24,13 +24,19 @@ interface Received {
 }
 
 /** @param statuses of the answers, in their order; the last one for all others */
-async function receiver(...statuses: readonly number[]): Promise<{ received: Received[]; url: URL }> {
+async function receiver(
+  ...statuses: readonly number[]
+): Promise<{ received: Received[]; url: URL }> {
   const received: Received[] = [];
   const server = createServer((request, response) => {
     const chunks: Buffer[] = [];
     request.on('data', (chunk: Buffer) => chunks.push(chunk));
     request.on('end', () => {
-      received.push({ url: request.url, headers: request.headers, body: Buffer.concat(chunks).toString() });
+      received.push({
+        url: request.url,
+        headers: request.headers,
+        body: Buffer.concat(chunks).toString(),
+      });
       response.writeHead(statuses[received.length - 1] ?? statuses.at(-1) ?? 200).end();
     });
   });
@@ -41,13 +47,19 @@ async function receiver(...statuses: readonly number[]): Promise<{ received: Rec
   });
   return {
     received,
-    url: new URL(`http://127.0.0.1:${(server.address() as AddressInfo).port}/hook/T00?x=1`),
+    url: new URL(
+      `http://127.0.0.1:${(server.address() as AddressInfo).port}/hook/T00?x=1`,
+    ),
   };
 }
 
 const FINISHED: Notice = { id: 'run_r-1', type: 'run.finished', run: REPORT };
 
-async function deliver(url: URL, options: Partial<PostOptions> = {}, notice = FINISHED): Promise<void> {
+async function deliver(
+  url: URL,
+  options: Partial<PostOptions> = {},
+  notice = FINISHED,
+): Promise<void> {
   await openPoster(url, { version: '0.0.0', ...options })(notice);
 }
 
@@ -68,7 +80,10 @@ describe('a notice', () => {
   test('has the same id on every try, and the type of what happened', async () => {
     const { received, url } = await receiver(503, 200);
     await deliver(url, {}, { ...FINISHED, type: 'run.failed' });
-    expect(received.map(({ headers }) => headers['webhook-id'])).toEqual(['run_r-1', 'run_r-1']);
+    expect(received.map(({ headers }) => headers['webhook-id'])).toEqual([
+      'run_r-1',
+      'run_r-1',
+    ]);
     expect(JSON.parse(received[1]?.body ?? '')).toMatchObject({ type: 'run.failed' });
     expect(received[0]?.headers['webhook-signature']).toBeUndefined();
   });
@@ -100,9 +115,11 @@ describe('a notice', () => {
     rememberSecrets(['SRC-S3cret-9988']);
     const { received, url } = await receiver(404);
     const evidence = { error: { message: 'invalid header SRC-S3cret-9988' } };
-    const failure = await deliver(url, {}, { ...FINISHED, run: { ...REPORT, evidence } }).catch(
-      (error: unknown) => errorLine(error),
-    );
+    const failure = await deliver(
+      url,
+      {},
+      { ...FINISHED, run: { ...REPORT, evidence } },
+    ).catch((error: unknown) => errorLine(error));
     expect(failure).toContain('status 404');
     expect(failure).not.toContain('/hook');
     expect(received.length).toBe(3);

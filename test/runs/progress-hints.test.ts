@@ -4,7 +4,9 @@ import { ProgressHints, type ProgressLine } from '../../src/runs/progress.ts';
 beforeEach(() => void vi.useFakeTimers());
 afterEach(() => void vi.useRealTimers());
 
-const line = (done: number): readonly ProgressLine[] => [{ label: 'sync', done: String(done), unit: 'rows' }];
+const line = (done: number): readonly ProgressLine[] => [
+  { label: 'sync', done: String(done), unit: 'rows' },
+];
 
 function kept(): { hints: ProgressHints; written: unknown[] } {
   const written: unknown[] = [];
@@ -46,7 +48,10 @@ it('writes what waits before a run is over, and nothing once it is closed', asyn
 
 it('reads nothing where another version has written something else', async () => {
   for (const stored of ['lines', [null], [{ label: 'sync', done: 1, unit: 'rows' }]]) {
-    const hints = new ProgressHints({ get: async () => stored, set: async () => undefined });
+    const hints = new ProgressHints({
+      get: async () => stored,
+      set: async () => undefined,
+    });
     expect(await hints.read('run')).toEqual([]);
   }
 });

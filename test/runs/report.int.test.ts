@@ -1,9 +1,24 @@
 /** The report of a nightly run: published once, compared later, and brought back. */
 import { beforeEach, describe, expect, it } from 'vitest';
-import { decodeReport, type NightlyReport, readReport, reportKey } from '../../src/runs/report-form.ts';
-import { type Comparison, compareWithReport } from '../../src/runs/store/compare-report.ts';
-import { type Completeness, readCompleteness } from '../../src/runs/store/completeness.ts';
-import { publishReport, type ReportDeps, restoreReports } from '../../src/runs/store/publish-report.ts';
+import {
+  decodeReport,
+  type NightlyReport,
+  readReport,
+  reportKey,
+} from '../../src/runs/report-form.ts';
+import {
+  type Comparison,
+  compareWithReport,
+} from '../../src/runs/store/compare-report.ts';
+import {
+  type Completeness,
+  readCompleteness,
+} from '../../src/runs/store/completeness.ts';
+import {
+  publishReport,
+  type ReportDeps,
+  restoreReports,
+} from '../../src/runs/store/publish-report.ts';
 import { type Run, RunStore } from '../../src/runs/store/run-store.ts';
 import type { Pool } from 'pg';
 import { loadWorld } from '../load/load-world.ts';
@@ -65,7 +80,10 @@ async function publishDay(
 async function night(): Promise<{ run: Run; report: NightlyReport; key: string }> {
   const created = await runs.create({ kind: 'nightly', subject: 'now' });
   const run = (await runs.start(created.runId)) as Run;
-  const outcome = { verdict: 'complete', evidence: { exports: { parties: 2 }, covers: COVERS } } as const;
+  const outcome = {
+    verdict: 'complete',
+    evidence: { exports: { parties: 2 }, covers: COVERS },
+  } as const;
   const told = await publishReport(run, outcome, deps());
   await runs.finish(run.runId, told.verdict, told.evidence);
   const key = reportKey(run);
@@ -73,7 +91,13 @@ async function night(): Promise<{ run: Run; report: NightlyReport; key: string }
   return { run, key, report: await readReport(key, deps()) };
 }
 
-function compare({ report, key }: { report: NightlyReport; key: string }): Promise<Comparison> {
+function compare({
+  report,
+  key,
+}: {
+  report: NightlyReport;
+  key: string;
+}): Promise<Comparison> {
   return compareWithReport(report, key, deps());
 }
 
@@ -97,7 +121,9 @@ describe('the report of a nightly run', () => {
     await publishDay(PARTY_B, 2, 1);
     const second = await night();
     expect(second.report).toMatchObject({ ledgers: { rows: '6' }, previous: first.key });
-    expect(second.report.changed.map(({ partyId, rows }) => [partyId, rows])).toEqual([[PARTY_B, '4']]);
+    expect(second.report.changed.map(({ partyId, rows }) => [partyId, rows])).toEqual([
+      [PARTY_B, '4'],
+    ]);
   });
 
   it('names a ledger whose publication was under way at the report before', async () => {
@@ -111,14 +137,19 @@ describe('the report of a nightly run', () => {
       publishing.release();
     }
     const { report } = await night();
-    expect(report.changed.map(({ partyId, rows }) => [partyId, rows])).toEqual([[PARTY_B, '3']]);
+    expect(report.changed.map(({ partyId, rows }) => [partyId, rows])).toEqual([
+      [PARTY_B, '3'],
+    ]);
   });
 
   it('tells what is covered as it ends where its run has no reading of that: an error ended it', async () => {
     await publishDay(PARTY_A, 1, 2);
     const created = await runs.create({ kind: 'nightly', subject: 'now' });
     const run = (await runs.start(created.runId)) as Run;
-    const outcome = { verdict: 'failed', evidence: { error: { code: 'LAKE_FOREIGN' } } } as const;
+    const outcome = {
+      verdict: 'failed',
+      evidence: { error: { code: 'LAKE_FOREIGN' } },
+    } as const;
     await publishReport(run, outcome, deps());
     const { covers, evidence, verdict } = await readReport(reportKey(run), deps());
     expect({ covers, evidence, verdict }).toEqual({
@@ -131,7 +162,10 @@ describe('the report of a nightly run', () => {
     const { run, key } = await night();
     const outcome = { verdict: 'incomplete', evidence: {} } as const;
     const again = await publishReport(run, outcome, deps());
-    expect(again).toMatchObject({ verdict: 'complete', evidence: { exports: { parties: 2 }, report: key } });
+    expect(again).toMatchObject({
+      verdict: 'complete',
+      evidence: { exports: { parties: 2 }, report: key },
+    });
   });
 
   it('agrees later, when rows were only added', async () => {
@@ -141,16 +175,37 @@ describe('the report of a nightly run', () => {
     await publishDay(PARTY_B, 2, 1);
     await addParties(pool, ['cc'.repeat(32)]);
     const second = await night();
-    expect(await compare(first)).toMatchObject({ problemCount: 0, same: 2, grown: 0, lists: 'same' });
+    expect(await compare(first)).toMatchObject({
+      problemCount: 0,
+      same: 2,
+      grown: 0,
+      lists: 'same',
+    });
     // The second names one ledger; the first, which it follows, the other.
     expect(await compare(second)).toMatchObject({ problemCount: 0, same: 2 });
   });
 
   it.each([
-    ['a ledger lost a segment', () => removeSegmentsOf(pool, PARTY_B), ['LEDGER_SHRANK', 'LEDGERS_SHRANK']],
-    ['a segment holds other rows', () => falsifyDigests(pool, PARTY_B), ['LEDGER_DIFFERS']],
-    ['a party is gone from the list', () => removeParty(pool, PARTY_B), ['HELD_LIST_SHRANK']],
-    ['a party was replaced', () => renameParty(pool, PARTY_B, 'x'), ['HELD_LIST_DIFFERS']],
+    [
+      'a ledger lost a segment',
+      () => removeSegmentsOf(pool, PARTY_B),
+      ['LEDGER_SHRANK', 'LEDGERS_SHRANK'],
+    ],
+    [
+      'a segment holds other rows',
+      () => falsifyDigests(pool, PARTY_B),
+      ['LEDGER_DIFFERS'],
+    ],
+    [
+      'a party is gone from the list',
+      () => removeParty(pool, PARTY_B),
+      ['HELD_LIST_SHRANK'],
+    ],
+    [
+      'a party was replaced',
+      () => renameParty(pool, PARTY_B, 'x'),
+      ['HELD_LIST_DIFFERS'],
+    ],
   ])('is contradicted where %s', async (_what, damage, codes) => {
     await publishDay(PARTY_A, 1, 2);
     await publishDay(PARTY_B, 1, 3);
@@ -165,15 +220,22 @@ describe('the report of a nightly run', () => {
     const first = await night();
     const second = await night();
     await world.objects.remove(first.key, signal);
-    expect((await compare(second)).problems).toMatchObject([{ code: 'REPORT_MISSING', subject: first.key }]);
+    expect((await compare(second)).problems).toMatchObject([
+      { code: 'REPORT_MISSING', subject: first.key },
+    ]);
   });
 
   it('comes back into an empty database with its run', async () => {
     const { run, key } = await night();
     await emptyRuns(pool);
     const problems: string[] = [];
-    const restore = (): Promise<number> => restoreReports(deps(), (where) => problems.push(where));
-    await world.objects.publishBytes('runs/20230101T000000Z.nonsense.json', Buffer.from('{}'), signal);
+    const restore = (): Promise<number> =>
+      restoreReports(deps(), (where) => problems.push(where));
+    await world.objects.publishBytes(
+      'runs/20230101T000000Z.nonsense.json',
+      Buffer.from('{}'),
+      signal,
+    );
     expect([await restore(), await restore()]).toEqual([1, 0]);
     expect(await runs.get(run.runId)).toMatchObject({
       kind: 'nightly',

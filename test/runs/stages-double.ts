@@ -23,7 +23,11 @@ const COVERED = {
   coveredTo: '2033-05-18T03:31:20Z',
   openDoubts: 0,
 };
-const CLOCK = { seen: 2_000_000_000_000_000n, closedTo: 1_999_999_880_000_000n, from: 'source' } as const;
+const CLOCK = {
+  seen: 2_000_000_000_000_000n,
+  closedTo: 1_999_999_880_000_000n,
+  from: 'source',
+} as const;
 
 export interface JobWorld extends AsyncDisposable {
   readonly deps: JobDeps;
@@ -41,12 +45,19 @@ export async function openJobWorld(
   prefix: string,
   answers: Partial<Stages>,
   options: Partial<
-    Pick<JobDeps, 'nightlyParties' | 'nightlyExportsMax' | 'nightlyWindow' | 'source' | 'completeness'>
+    Pick<
+      JobDeps,
+      'nightlyParties' | 'nightlyExportsMax' | 'nightlyWindow' | 'source' | 'completeness'
+    >
   > = {},
 ): Promise<JobWorld> {
   const log = createLog('silent');
   const warehouse = openWarehouse({ url: databaseUrl, onIdleError: () => undefined });
-  const queues = new Queues({ backend: await openPostgresBackend({ url: databaseUrl }), prefix, log });
+  const queues = new Queues({
+    backend: await openPostgresBackend({ url: databaseUrl }),
+    prefix,
+    log,
+  });
   const asked: string[] = [];
   const progress = new Map<string, readonly ProgressLine[]>();
   const stages: Stages = {
@@ -56,7 +67,8 @@ export async function openJobWorld(
     },
     listedParties: (given) => findListedParties(warehouse.db, given),
     lookUpParty: async () => COMPLETE,
-    tryStore: async (signal) => (await answers.tryStore?.(signal)) ?? { isWrittenOnce: true, detail: '' },
+    tryStore: async (signal) =>
+      (await answers.tryStore?.(signal)) ?? { isWrittenOnce: true, detail: '' },
     clock: async () => CLOCK,
     export: async (request, call) => {
       asked.push(`export ${request.partyId}`);
@@ -77,12 +89,17 @@ export async function openJobWorld(
       asked.push('verify');
       return (await answers.verify?.(request, call)) ?? COMPLETE;
     },
-    publishReport: async (run, ended, signal) => (await answers.publishReport?.(run, ended, signal)) ?? ended,
+    publishReport: async (run, ended, signal) =>
+      (await answers.publishReport?.(run, ended, signal)) ?? ended,
     catchUpWithStore: async () => undefined,
-    mergeSegments: async (runId, signal) => (await answers.mergeSegments?.(runId, signal)) ?? {},
+    mergeSegments: async (runId, signal) =>
+      (await answers.mergeSegments?.(runId, signal)) ?? {},
     tidy: async (signal) => answers.tidy?.(signal),
     sourceLatency: async () =>
-      (await answers.sourceLatency?.(new AbortController().signal)) ?? { lastMs: 1, medianMs: 1 },
+      (await answers.sourceLatency?.(new AbortController().signal)) ?? {
+        lastMs: 1,
+        medianMs: 1,
+      },
   };
   const deps: JobDeps = {
     db: warehouse.db,
@@ -122,7 +139,8 @@ export async function openJobWorld(
     warehouse,
     asked,
     work: () => {
-      for (const queue of QUEUE_NAMES) queues.work(queue, 2, (job, signal) => handleJob(job, deps, signal));
+      for (const queue of QUEUE_NAMES)
+        queues.work(queue, 2, (job, signal) => handleJob(job, deps, signal));
     },
     [Symbol.asyncDispose]: async () => {
       await queues.close(2_000);

@@ -21,12 +21,19 @@ function recording(changes: Partial<WorkRunDeps> = {}): {
   lines: ReturnType<typeof recordingLog>['lines'];
 } {
   const log = recordingLog();
-  const deaf = { ...world.deps.log, error: log.warn, debug: () => undefined, ...log } as unknown as Log;
+  const deaf = {
+    ...world.deps.log,
+    error: log.warn,
+    debug: () => undefined,
+    ...log,
+  } as unknown as Log;
   return { deps: { ...world.deps, log: deaf, ...changes }, lines: log.lines };
 }
 
 async function fresh(kind: Run['kind'] = 'load'): Promise<string> {
-  return (await runs.create({ kind, subject: 'test', params: { test: crypto.randomUUID() } })).runId;
+  return (
+    await runs.create({ kind, subject: 'test', params: { test: crypto.randomUUID() } })
+  ).runId;
 }
 
 describe('a run', () => {
@@ -36,14 +43,23 @@ describe('a run', () => {
       const { deps, lines } = recording({ tellEveryMs: 20 });
       const runId = await fresh(kind);
       await workRun(runId, deps, context, async () => {
-        progress.report(runId, [{ label: 'load', done: '7', total: '9', unit: 'rows', note: '2 segments' }]);
-        await waitFor(() => lines.filter(({ message }) => message === 'Run goes on').length >= 2, {
-          what: 'two lines',
-        });
+        progress.report(runId, [
+          { label: 'load', done: '7', total: '9', unit: 'rows', note: '2 segments' },
+        ]);
+        await waitFor(
+          () => lines.filter(({ message }) => message === 'Run goes on').length >= 2,
+          {
+            what: 'two lines',
+          },
+        );
         return COMPLETE;
       });
       const told = lines.findLast(({ message }) => message === 'Run goes on');
-      expect(told?.fields).toMatchObject({ runId, kind, progress: ['load: 7 of 9 rows, 2 segments'] });
+      expect(told?.fields).toMatchObject({
+        runId,
+        kind,
+        progress: ['load: 7 of 9 rows, 2 segments'],
+      });
       expect(told?.fields['tookMs']).toEqual(expect.any(Number));
     },
   );
@@ -55,7 +71,9 @@ describe('a run', () => {
     await startRunBefore(database.pool, runId, 120);
     await silenceRuns(database.pool, 60, runId);
     await workRun(runId, deps, context, async () => COMPLETE);
-    const told = lines.find(({ message }) => message === 'Run taken over, or tried again');
+    const told = lines.find(
+      ({ message }) => message === 'Run taken over, or tried again',
+    );
     expect(told?.fields).toMatchObject({ runId, kind: 'load', attempts: 2 });
     expect(Number(told?.fields['ageMs'])).toBeGreaterThanOrEqual(120_000);
   });
@@ -71,13 +89,17 @@ describe('a run', () => {
     });
     await expect(tried).rejects.toBe(busy);
     const told = lines.find(({ message }) => message === 'Run is tried again');
-    expect(Date.parse(String(told?.fields['notBefore']))).toBeGreaterThan(Date.now() + 80_000_000);
+    expect(Date.parse(String(told?.fields['notBefore']))).toBeGreaterThan(
+      Date.now() + 80_000_000,
+    );
   });
 
   it('is given back and tried again while a service is away, however often it was away before', async () => {
     const { deps, lines } = recording();
     const runId = await fresh('nightly');
-    const away = new UnreachableError('Cannot read: no connection', { code: 'DATABASE_UNREACHABLE' });
+    const away = new UnreachableError('Cannot read: no connection', {
+      code: 'DATABASE_UNREACHABLE',
+    });
     for (let attempt = 1; attempt <= 20; attempt += 1) {
       const tried = workRun(runId, deps, { ...context, attempt }, async () => {
         throw away;
@@ -89,7 +111,9 @@ describe('a run', () => {
         verdict: null,
       });
     }
-    expect(lines.filter(({ message }) => message === 'Run is tried again')).toHaveLength(20);
+    expect(lines.filter(({ message }) => message === 'Run is tried again')).toHaveLength(
+      20,
+    );
     await workRun(runId, deps, context, async () => COMPLETE);
     expect(await runs.get(runId)).toMatchObject({ state: 'done', verdict: 'complete' });
   });
@@ -100,7 +124,9 @@ describe('a run', () => {
       evidence: { ...outcome.evidence, report: 'runs/x.json' },
     });
     const broken: LastWords = async () => {
-      throw new UnreachableError('Cannot publish: no connection', { code: 'OBJECT_STORE_UNREACHABLE' });
+      throw new UnreachableError('Cannot publish: no connection', {
+        code: 'OBJECT_STORE_UNREACHABLE',
+      });
     };
     const { deps } = recording();
     const ended: unknown[] = [];
@@ -118,8 +144,14 @@ describe('a run', () => {
       ended.push(await runs.get(runId));
     }
     expect(ended).toMatchObject([
-      { verdict: 'incomplete', evidence: { error: { code: 'TEST' }, report: 'runs/x.json' } },
-      { verdict: 'incomplete', evidence: { reportProblem: { code: 'OBJECT_STORE_UNREACHABLE' } } },
+      {
+        verdict: 'incomplete',
+        evidence: { error: { code: 'TEST' }, report: 'runs/x.json' },
+      },
+      {
+        verdict: 'incomplete',
+        evidence: { reportProblem: { code: 'OBJECT_STORE_UNREACHABLE' } },
+      },
     ]);
   });
 });

@@ -11,7 +11,11 @@ export interface Reply {
   whole: boolean;
 }
 
-export function ask(sandbox: Sandbox, target: string, headers: Record<string, string> = {}): Promise<Reply> {
+export function ask(
+  sandbox: Sandbox,
+  target: string,
+  headers: Record<string, string> = {},
+): Promise<Reply> {
   return new Promise((resolve, reject) => {
     const request = get(`${sandbox.url}${target}`, { headers }, (response) => {
       const pieces: Buffer[] = [];
@@ -23,7 +27,12 @@ export function ask(sandbox: Sandbox, target: string, headers: Record<string, st
       response.on('error', () => {});
       response.on('close', () => {
         const body = Buffer.concat(pieces).toString('latin1');
-        resolve({ status: response.statusCode ?? 0, headers: lines, body, whole: response.complete });
+        resolve({
+          status: response.statusCode ?? 0,
+          headers: lines,
+          body,
+          whole: response.complete,
+        });
       });
     });
     request.on('error', reject);
@@ -40,8 +49,16 @@ export interface ListReply {
 }
 
 interface Edges {
-  edges: { node: { id?: string; hash?: string; atBlock?: string; blockHash?: string }; cursor: string }[];
-  pageInfo: { hasNextPage: boolean; hasPreviousPage: boolean; startCursor: string; endCursor: string };
+  edges: {
+    node: { id?: string; hash?: string; atBlock?: string; blockHash?: string };
+    cursor: string;
+  }[];
+  pageInfo: {
+    hasNextPage: boolean;
+    hasPreviousPage: boolean;
+    startCursor: string;
+    endCursor: string;
+  };
 }
 
 /** One page of a list; checkpoints are named by height and hash. */
@@ -56,7 +73,9 @@ export async function page(
   const json = JSON.parse(reply.body) as Record<string, Edges>;
   const { edges, pageInfo } = json[list]!;
   return {
-    ids: edges.map(({ node }) => node.id ?? `${node.atBlock} ${node.hash} ${node.blockHash}`),
+    ids: edges.map(
+      ({ node }) => node.id ?? `${node.atBlock} ${node.hash} ${node.blockHash}`,
+    ),
     cursors: edges.map((edge) => edge.cursor),
     next: pageInfo.hasNextPage,
     previous: pageInfo.hasPreviousPage,

@@ -50,7 +50,9 @@ describe('what an export holds', () => {
       const rows = rowsOf(body);
       expect(rows.toSorted()).toEqual([...sandbox.truth.rows(id)].toSorted());
       const digest = rows.reduce(
-        (sum, row) => (sum + BigInt(`0x${createHash('sha256').update(row).digest('hex')}`)) % 2n ** 256n,
+        (sum, row) =>
+          (sum + BigInt(`0x${createHash('sha256').update(row).digest('hex')}`)) %
+          2n ** 256n,
         0n,
       );
       expect(sandbox.truth.party(id)).toMatchObject({
@@ -81,17 +83,24 @@ describe('what an export holds', () => {
 
   it('comes in an order that changes from call to call', async () => {
     const orders = new Set<string>();
-    for (let call = 0; call < 4; call += 1) orders.add((await ask(sandbox, exportOf(whale))).body);
+    for (let call = 0; call < 4; call += 1)
+      orders.add((await ask(sandbox, exportOf(whale))).body);
     expect(orders.size).toBeGreaterThan(1);
-    expect(new Set([...orders].map((body) => rowsOf(body).toSorted().join('\n'))).size).toBe(1);
+    expect(
+      new Set([...orders].map((body) => rowsOf(body).toSorted().join('\n'))).size,
+    ).toBe(1);
   });
 
   it('can be one asset only, and assets add up', async () => {
     const parts: string[] = [];
     for (const assetId of sandbox.truth.assetIds()) {
-      const rows = rowsOf((await ask(sandbox, exportOf(whale, { assetId: assetId.toUpperCase() }))).body);
+      const rows = rowsOf(
+        (await ask(sandbox, exportOf(whale, { assetId: assetId.toUpperCase() }))).body,
+      );
       expect(rows.every((row) => row.split(',')[3] === `\\x${assetId}`)).toBe(true);
-      expect(rows.toSorted()).toEqual([...sandbox.truth.rows(whale, { assetId })].toSorted());
+      expect(rows.toSorted()).toEqual(
+        [...sandbox.truth.rows(whale, { assetId })].toSorted(),
+      );
       parts.push(...rows);
     }
     expect(parts.toSorted()).toEqual([...sandbox.truth.rows(whale)].toSorted());
@@ -108,7 +117,10 @@ describe('what an export holds', () => {
     const parts: string[] = [];
     for (const [nth, from] of bounds.slice(0, -1).entries()) {
       const to = bounds[nth + 1]!;
-      const query = { 'dateRange.startTimestamp': nanos(from), 'date_range.end_timestamp': nanos(to) };
+      const query = {
+        'dateRange.startTimestamp': nanos(from),
+        'date_range.end_timestamp': nanos(to),
+      };
       const rows = rowsOf((await ask(sandbox, exportOf(whale, query))).body);
       const second = (text: string): string => text.slice(0, 19).replace('T', ' ');
       expect(rows.every((row) => row >= second(from) && row < second(to))).toBe(true);
@@ -117,7 +129,10 @@ describe('what an export holds', () => {
     expect(parts.toSorted()).toEqual([...sandbox.truth.rows(whale)].toSorted());
     const after = { 'dateRange.startTimestamp': nanos('2023-05-02') };
     expect((await ask(sandbox, exportOf(whale, after))).body).toBe(HEADER);
-    const reversed = { 'dateRange.startTimestamp': nanos('2023-05-02'), 'dateRange.endTimestamp': '-5' };
+    const reversed = {
+      'dateRange.startTimestamp': nanos('2023-05-02'),
+      'dateRange.endTimestamp': '-5',
+    };
     expect((await ask(sandbox, exportOf(whale, reversed))).body).toBe(HEADER);
   });
 
@@ -131,20 +146,33 @@ describe('what an export holds', () => {
 
 describe('money', () => {
   it('is conserved: each movement shows the balances it leads to, and no account goes below zero', () => {
-    const network = openNetwork(new Settings({ parties: 60, historyMs: 6 * 3_600_000, entriesMean: 200 }));
+    const network = openNetwork(
+      new Settings({ parties: 60, historyMs: 6 * 3_600_000, entriesMean: 200 }),
+    );
     let movements = 0;
     for (let party = 0; party < 60; party += 2) {
-      const pair = [...network.movementsOfPair(party, { from: 1, to: network.head().block })];
+      const pair = [
+        ...network.movementsOfPair(party, { from: 1, to: network.head().block }),
+      ];
       const balances = new Map<string, bigint>();
       const wrong: string[] = [];
-      const post = (account: Account, asset: number, amount: bigint, shown: bigint): void => {
+      const post = (
+        account: Account,
+        asset: number,
+        amount: bigint,
+        shown: bigint,
+      ): void => {
         const key = `${account.owner} ${account.type} ${account.market} ${asset}`;
         const outside = account.type === 'EXTERNAL';
         const balance = outside ? 0n : (balances.get(key) ?? 0n) + amount;
         balances.set(key, balance);
-        if (balance < 0n || balance !== shown) wrong.push(`${key}: ${balance}, shown ${shown}`);
+        if (balance < 0n || balance !== shown)
+          wrong.push(`${key}: ${balance}, shown ${shown}`);
       };
-      for (const [nth, { block, from, to, asset, quantity, fromBalance, toBalance }] of pair.entries()) {
+      for (const [
+        nth,
+        { block, from, to, asset, quantity, fromBalance, toBalance },
+      ] of pair.entries()) {
         post(from, asset, -quantity, fromBalance);
         post(to, asset, quantity, toBalance);
         if (pair[nth + 1]?.block === block) continue;
@@ -174,13 +202,16 @@ describe('money', () => {
     const general = sandbox.truth
       .balances(whale)
       .filter(({ accountType }) => accountType === ACCOUNT_TYPE.GENERAL);
-    expect(general.map(({ assetId }) => assetId).toSorted()).toEqual(sandbox.truth.assetIds().toSorted());
+    expect(general.map(({ assetId }) => assetId).toSorted()).toEqual(
+      sandbox.truth.assetIds().toSorted(),
+    );
     expect(general.every(({ balance }) => balance > 0n)).toBe(true);
   });
 });
 
 describe('how an export is sent', () => {
-  const names = (headers: [string, string][]): Record<string, string> => Object.fromEntries(headers);
+  const names = (headers: [string, string][]): Record<string, string> =>
+    Object.fromEntries(headers);
 
   it('names the file, and carries none of the lists’ headers', async () => {
     const asset = sandbox.truth.assetIds()[0]!;
@@ -195,14 +226,20 @@ describe('how an export is sent', () => {
       'Content-Disposition': `attachment;filename=ledger_entries_${whale}_${asset}_2023-05-01T00_00_00Z-2023-05-02T00_00_00Z.csv`,
       'Transfer-Encoding': 'chunked',
     });
-    expect(Object.keys(names(headers)).filter((name) => /^(?:x-|ratelimit)/i.test(name))).toEqual([]);
+    expect(
+      Object.keys(names(headers)).filter((name) => /^(?:x-|ratelimit)/i.test(name)),
+    ).toEqual([]);
   });
 
   it('is compressed for whoever names gzip, even to refuse it', async () => {
-    const reply = await ask(sandbox, exportOf(others[0]!), { 'accept-encoding': 'gzip;q=0' });
+    const reply = await ask(sandbox, exportOf(others[0]!), {
+      'accept-encoding': 'gzip;q=0',
+    });
     expect(names(reply.headers)['Content-Encoding']).toBe('gzip');
     const plain = gunzipSync(Buffer.from(reply.body, 'latin1')).toString();
-    expect(rowsOf(plain).toSorted()).toEqual([...sandbox.truth.rows(others[0]!)].toSorted());
+    expect(rowsOf(plain).toSorted()).toEqual(
+      [...sandbox.truth.rows(others[0]!)].toSorted(),
+    );
   });
 
   it('comes in pieces that end on rows, or whole where it is small', async () => {
@@ -229,9 +266,17 @@ describe('how an export is sent', () => {
       pieces.push(data.length);
     }
     expect(pieces.length).toBeGreaterThan(1);
-    expect(pieces.slice(0, -1).every((bytes) => bytes >= 1_048_576 && bytes < 1_048_576 + 1024)).toBe(true);
-    const csv = parts.map((part) => Buffer.from(part['data']!, 'base64').toString()).join('');
-    expect(rowsOf(csv).toSorted()).toEqual([...messages.truth.rows(first!.id)].toSorted());
+    expect(
+      pieces
+        .slice(0, -1)
+        .every((bytes) => bytes >= 1_048_576 && bytes < 1_048_576 + 1024),
+    ).toBe(true);
+    const csv = parts
+      .map((part) => Buffer.from(part['data']!, 'base64').toString())
+      .join('');
+    expect(rowsOf(csv).toSorted()).toEqual(
+      [...messages.truth.rows(first!.id)].toSorted(),
+    );
   });
 });
 
@@ -253,7 +298,10 @@ describe('an export that fails', () => {
   });
 
   it('is refused without one, and with spaces, where the gateway cannot read it', async () => {
-    const reply = await ask(sandbox, exportOf(whale, { 'dateRange.startTimestamp': '1.5e9' }));
+    const reply = await ask(
+      sandbox,
+      exportOf(whale, { 'dateRange.startTimestamp': '1.5e9' }),
+    );
     expect(reply).toMatchObject({
       status: 400,
       body: String.raw`{"code":3, "message":"parsing field \"start_timestamp\": strconv.ParseInt: parsing \"1.5e9\": invalid syntax", "details":[]}`,
@@ -268,7 +316,9 @@ describe('an export that fails', () => {
       status: 400,
       body: detail(10017, 'missing asset ID'),
     });
-    expect(await ask(strict, exportOf(first!.id, { assetId: strict.truth.assetIds()[0]! }))).toMatchObject({
+    expect(
+      await ask(strict, exportOf(first!.id, { assetId: strict.truth.assetIds()[0]! })),
+    ).toMatchObject({
       status: 200,
     });
   });
@@ -294,21 +344,33 @@ describe('an export that fails', () => {
   );
 
   it('sends its error as the last message in the message form', async () => {
-    await using messages = await startSandbox({ parties: 4, whaleEntries: 100, form: 'messages' });
+    await using messages = await startSandbox({
+      parties: 4,
+      whaleEntries: 100,
+      form: 'messages',
+    });
     const [first] = [...messages.truth.parties()];
     messages.faults.once('export', { errorAfterBytes: 700 });
     const lines = (await ask(messages, exportOf(first!.id))).body.trimEnd().split('\n');
-    expect(lines.map((line) => Object.keys(JSON.parse(line)))).toEqual([['result'], ['error']]);
+    expect(lines.map((line) => Object.keys(JSON.parse(line)))).toEqual([
+      ['result'],
+      ['error'],
+    ]);
     messages.faults.once('export', { errorAfterBytes: 0 });
-    expect(JSON.parse((await ask(messages, exportOf(first!.id))).body)).toMatchObject({ code: 13 });
+    expect(JSON.parse((await ask(messages, exportOf(first!.id))).body)).toMatchObject({
+      code: 13,
+    });
   });
 
-  it.each(['identity', 'gzip'])('breaks off where it is told to (%s)', async (encoding) => {
-    sandbox.faults.once('export', { cutAfterBytes: 5000 });
-    const reply = await ask(sandbox, exportOf(whale), { 'accept-encoding': encoding });
-    expect(reply).toMatchObject({ status: 200, whole: false });
-    expect(reply.body.length > 0 && reply.body.length <= 5000).toBe(true);
-  });
+  it.each(['identity', 'gzip'])(
+    'breaks off where it is told to (%s)',
+    async (encoding) => {
+      sandbox.faults.once('export', { cutAfterBytes: 5000 });
+      const reply = await ask(sandbox, exportOf(whale), { 'accept-encoding': encoding });
+      expect(reply).toMatchObject({ status: 200, whole: false });
+      expect(reply.body.length > 0 && reply.body.length <= 5000).toBe(true);
+    },
+  );
 
   it('falls silent where it is told to, until the client goes away', async () => {
     sandbox.faults.once('export', { stallAfterBytes: 5000 });
@@ -330,7 +392,11 @@ describe('an export that fails', () => {
 
 describe('a large export', () => {
   it('costs no memory, and stops when the client goes away', async () => {
-    await using large = await startSandbox({ parties: 2, historyMs: 3_600_000, whaleEntries: 40_000_000 });
+    await using large = await startSandbox({
+      parties: 2,
+      historyMs: 3_600_000,
+      whaleEntries: 40_000_000,
+    });
     const [first] = [...large.truth.parties()];
     const late: number[] = [];
     await new Promise<void>((resolve) => {

@@ -3,14 +3,20 @@ import { openRateLimiter } from '../../src/sandbox/http/rate-limit.ts';
 import { startSandbox, type Sandbox } from '../support/sandbox.ts';
 import { ask, exportOf, page, rowsOf, readList } from './client.ts';
 
-const SMALL = { parties: 30, historyMs: 3_600_000, entriesMean: 30, rateLimit: 'none' } as const;
+const SMALL = {
+  parties: 30,
+  historyMs: 3_600_000,
+  entriesMean: 30,
+  rateLimit: 'none',
+} as const;
 
 /** All that can be asked, in one value. */
 async function everything(sandbox: Sandbox): Promise<unknown> {
   const parties = await readList(sandbox, 'parties', 10, true);
   const checkpoints = await readList(sandbox, 'checkpoints', 1000, false);
   const rows: string[][] = [];
-  for (const id of parties.slice(1)) rows.push(rowsOf((await ask(sandbox, exportOf(id))).body).toSorted());
+  for (const id of parties.slice(1))
+    rows.push(rowsOf((await ask(sandbox, exportOf(id))).body).toSorted());
   return { parties, checkpoints, rows };
 }
 
@@ -39,7 +45,9 @@ describe('the network', () => {
     const before = {
       parties: [...sandbox.truth.parties()],
       checkpoints: [...sandbox.truth.checkpoints()],
-      rows: new Map([...sandbox.truth.parties()].map(({ id }) => [id, [...sandbox.truth.rows(id)]])),
+      rows: new Map(
+        [...sandbox.truth.parties()].map(({ id }) => [id, [...sandbox.truth.rows(id)]]),
+      ),
       height: sandbox.truth.head().height,
     };
     sandbox.advance(1_800_000);
@@ -65,7 +73,9 @@ describe('the network', () => {
     await using sandbox = await startSandbox({ ...SMALL, clock: () => now });
     const height = async (): Promise<bigint> => {
       const headers = new Map((await ask(sandbox, '/api/v2/checkpoints')).headers);
-      expect(BigInt(headers.get('X-Block-Timestamp')!) / 1000n).toBeLessThanOrEqual(furthest);
+      expect(BigInt(headers.get('X-Block-Timestamp')!) / 1000n).toBeLessThanOrEqual(
+        furthest,
+      );
       return BigInt(headers.get('X-Block-Height')!);
     };
     const first = await height();
@@ -78,23 +88,39 @@ describe('the network', () => {
   it('gives a page that began before new parties came the same rows', async () => {
     await using sandbox = await startSandbox(SMALL);
     const first = await page(sandbox, 'parties', { 'pagination.first': '6' });
-    const second = await page(sandbox, 'parties', { 'pagination.first': '6', 'pagination.after': first.end });
+    const second = await page(sandbox, 'parties', {
+      'pagination.first': '6',
+      'pagination.after': first.end,
+    });
     sandbox.advance(3_600_000);
     expect(
-      await page(sandbox, 'parties', { 'pagination.first': '6', 'pagination.after': first.end }),
+      await page(sandbox, 'parties', {
+        'pagination.first': '6',
+        'pagination.after': first.end,
+      }),
     ).toEqual(second);
-    expect((await page(sandbox, 'parties', { 'pagination.first': '6' })).ids).not.toEqual(first.ids);
+    expect((await page(sandbox, 'parties', { 'pagination.first': '6' })).ids).not.toEqual(
+      first.ids,
+    );
   });
 
   it('is busy as a market is: most have little, a few have most', async () => {
-    await using sandbox = await startSandbox({ parties: 2000, historyMs: 86_400_000, entriesMean: 20 });
-    const counts = [...sandbox.truth.parties()].map(({ id }) => [...sandbox.truth.rows(id)].length);
+    await using sandbox = await startSandbox({
+      parties: 2000,
+      historyMs: 86_400_000,
+      entriesMean: 20,
+    });
+    const counts = [...sandbox.truth.parties()].map(
+      ({ id }) => [...sandbox.truth.rows(id)].length,
+    );
     const sorted = counts.toSorted((a, b) => b - a);
     const total = sorted.reduce((sum, count) => sum + count, 0);
     expect(total / counts.length).toBeGreaterThan(8);
     expect(total / counts.length).toBeLessThan(50);
     expect(sorted[1000]!).toBeLessThan(10);
-    expect(sorted.slice(0, 100).reduce((sum, count) => sum + count, 0)).toBeGreaterThan(total / 2);
+    expect(sorted.slice(0, 100).reduce((sum, count) => sum + count, 0)).toBeGreaterThan(
+      total / 2,
+    );
   });
 
   it('begins with no block, and no more parties than it may have', async () => {
@@ -115,7 +141,8 @@ describe('the rate limit', () => {
     let now = 0;
     const admit = openRateLimiter(limit, () => now);
     for (let call = 0; call < 100; call += 1) expect(admit('a').refused).toBeUndefined();
-    for (let call = 0; call < 100; call += 1) expect(admit('a').refused?.status).toBe(429);
+    for (let call = 0; call < 100; call += 1)
+      expect(admit('a').refused?.status).toBe(429);
     const banned = admit('a');
     expect(banned.refused?.status).toBe(403);
     expect(banned.headers).toMatchObject({ 'Ratelimit-Retry-After': '600' });
@@ -127,7 +154,10 @@ describe('the rate limit', () => {
   });
 
   it('says the whole seconds of a ban, whatever fraction the clock shows', () => {
-    const admit = openRateLimiter({ ...limit, burst: 0, banMs: 60_000 }, () => 83_171.547_552_808_81);
+    const admit = openRateLimiter(
+      { ...limit, burst: 0, banMs: 60_000 },
+      () => 83_171.547_552_808_81,
+    );
     expect(admit('a').headers).toMatchObject({ 'Ratelimit-Retry-After': '60' });
   });
 
@@ -187,7 +217,9 @@ describe('faults', () => {
     sandbox.faults.add(() => ({
       answer: { status: 503, body: '<html>', headers: { 'Content-Type': 'text/html' } },
     }));
-    expect((await page(sandbox, 'parties', { 'pagination.first': '3' })).next).toBe(false);
+    expect((await page(sandbox, 'parties', { 'pagination.first': '3' })).next).toBe(
+      false,
+    );
     const down = await ask(sandbox, '/api/v2/checkpoints');
     expect(down).toMatchObject({ status: 503, body: '<html>' });
     expect(down.headers).toContainEqual(['Content-Type', 'text/html']);

@@ -17,7 +17,12 @@ const FROM = '2023-05-01T01:00:00Z';
 const TO = '2023-05-01T03:00:00Z';
 
 function network(options: SandboxOptions): Promise<Sandbox> {
-  return startSandbox({ parties: 20, historyMs: 6 * 3_600_000, whaleEntries: 4000, ...options });
+  return startSandbox({
+    parties: 20,
+    historyMs: 6 * 3_600_000,
+    whaleEntries: 4000,
+    ...options,
+  });
 }
 
 function whaleOf(sandbox: Sandbox): string {
@@ -29,13 +34,17 @@ function nanos(text: string): string {
   return `${parseInstant(text)! * 1000n}`;
 }
 
-async function rows(sandbox: Sandbox, query: Record<string, string> = {}): Promise<string[]> {
+async function rows(
+  sandbox: Sandbox,
+  query: Record<string, string> = {},
+): Promise<string[]> {
   return rowsOf((await ask(sandbox, exportOf(whaleOf(sandbox), query))).body);
 }
 
 const isOutgoing = (row: string, party: string): boolean => row.split(',')[6] === party;
 const isIncoming = (row: string, party: string): boolean => row.split(',')[10] === party;
-const millis = (row: string): number => Date.parse(`${row.slice(0, 19).replace(' ', 'T')}Z`);
+const millis = (row: string): number =>
+  Date.parse(`${row.slice(0, 19).replace(' ', 'T')}Z`);
 
 describe.each(['0.71.6', '0.73'] as const)('release %s', (release) => {
   it('sends both sides in 13 columns, as its truth says', async () => {
@@ -84,23 +93,31 @@ describe('release 0.71.6 filters wrongly', () => {
   it('lets nothing that goes out pass a start and an end', async () => {
     await using sandbox = await network({ release: '0.71.6' });
     const party = whaleOf(sandbox);
-    const query = { 'dateRange.startTimestamp': nanos(FROM), 'dateRange.endTimestamp': nanos(TO) };
+    const query = {
+      'dateRange.startTimestamp': nanos(FROM),
+      'dateRange.endTimestamp': nanos(TO),
+    };
     const sent = await rows(sandbox, query);
     expect(sent.filter((row) => !isIncoming(row, party))).toEqual([]);
-    expect(sent).toHaveLength([...sandbox.truth.rows(party)].filter((row) => isIncoming(row, party)).length);
+    expect(sent).toHaveLength(
+      [...sandbox.truth.rows(party)].filter((row) => isIncoming(row, party)).length,
+    );
   });
 
-  it.each(['connection', 'crash'] as const)('dies of an end without a start: %s', async (onFatalQuestion) => {
-    await using sandbox = await network({ release: '0.71.6', onFatalQuestion });
-    const query = { 'dateRange.endTimestamp': nanos(TO) };
-    await expect(rows(sandbox, query)).rejects.toThrow(/hang up|ECONNRESET/);
-    expect(sandbox.fatalQuestions()).toBe(1);
-    const after = await rows(sandbox).then(
-      () => 'answers',
-      () => 'is gone',
-    );
-    expect(after).toBe(onFatalQuestion === 'crash' ? 'is gone' : 'answers');
-  });
+  it.each(['connection', 'crash'] as const)(
+    'dies of an end without a start: %s',
+    async (onFatalQuestion) => {
+      await using sandbox = await network({ release: '0.71.6', onFatalQuestion });
+      const query = { 'dateRange.endTimestamp': nanos(TO) };
+      await expect(rows(sandbox, query)).rejects.toThrow(/hang up|ECONNRESET/);
+      expect(sandbox.fatalQuestions()).toBe(1);
+      const after = await rows(sandbox).then(
+        () => 'answers',
+        () => 'is gone',
+      );
+      expect(after).toBe(onFatalQuestion === 'crash' ? 'is gone' : 'answers');
+    },
+  );
 });
 
 describe('release 0.73 filters by a time that it does not send', () => {
@@ -112,13 +129,18 @@ describe('release 0.73 filters by a time that it does not send', () => {
     const start = parseInstant('2023-05-01T00:00:00Z')!;
     // The last entry's own time may lie behind the last block's second.
     for (let minute = 0n; minute <= 361n; minute += 1n) {
-      const [from, to] = [start + minute * 60_000_000n, start + (minute + 1n) * 60_000_000n];
+      const from = start + minute * 60_000_000n;
+      const to = start + (minute + 1n) * 60_000_000n;
       const sent = await rows(sandbox, {
         'dateRange.startTimestamp': `${from * 1000n}`,
         'dateRange.endTimestamp': `${to * 1000n}`,
       });
       const second = Number(from / 1000n);
-      expect(sent.filter((row) => millis(row) < second - 1000 || millis(row) >= second + 60_000)).toEqual([]);
+      expect(
+        sent.filter(
+          (row) => millis(row) < second - 1000 || millis(row) >= second + 60_000,
+        ),
+      ).toEqual([]);
       strays += sent.filter((row) => millis(row) < second).length;
       pieces.push(...sent);
     }
@@ -131,9 +153,13 @@ describe('release 0.73 filters by a time that it does not send', () => {
     const parts: string[] = [];
     for (const assetId of sandbox.truth.assetIds()) {
       const sent = await rows(sandbox, { assetId });
-      expect(sent.toSorted()).toEqual([...sandbox.truth.rows(whaleOf(sandbox), { assetId })].toSorted());
+      expect(sent.toSorted()).toEqual(
+        [...sandbox.truth.rows(whaleOf(sandbox), { assetId })].toSorted(),
+      );
       parts.push(...sent);
     }
-    expect(parts.toSorted()).toEqual([...sandbox.truth.rows(whaleOf(sandbox))].toSorted());
+    expect(parts.toSorted()).toEqual(
+      [...sandbox.truth.rows(whaleOf(sandbox))].toSorted(),
+    );
   });
 });

@@ -24,7 +24,9 @@ const warehouse = openWarehouse({ url: database.url, onIdleError: () => undefine
 let analyst: Client;
 
 beforeAll(async () => {
-  await database.pool.query(`create role ${ROLE} login password 'only-reads' in role mirror_reader`);
+  await database.pool.query(
+    `create role ${ROLE} login password 'only-reads' in role mirror_reader`,
+  );
   const url = new URL(database.url);
   url.username = ROLE;
   url.password = 'only-reads';
@@ -32,7 +34,8 @@ beforeAll(async () => {
   await analyst.connect();
   await analyst.query('select pg_advisory_lock($1)', [KYSELY_KEY]);
   // As the keys were made until now: from the name alone.
-  for (const name of NAMES) await analyst.query('select pg_advisory_lock(hashtextextended($1, 0))', [name]);
+  for (const name of NAMES)
+    await analyst.query('select pg_advisory_lock(hashtextextended($1, 0))', [name]);
   await analyst.query('select pg_advisory_lock(7105112)');
 });
 

@@ -7,15 +7,25 @@ import { openHome, type MirrorHome } from '../cli/mirror-home.ts';
 import { freshDatabase } from '../support/database.ts';
 
 const SECRET = 'SRC-S3cret-9988';
-const FORMS = [SECRET, encodeURIComponent(SECRET), Buffer.from(SECRET).toString('base64').slice(0, 18)];
+const FORMS = [
+  SECRET,
+  encodeURIComponent(SECRET),
+  Buffer.from(SECRET).toString('base64').slice(0, 18),
+];
 
 /** Answers 401 with the header that it was sent, in every way that servers have of repeating it. */
 const server = createServer((request, response) => {
   const sent = request.headers.authorization ?? '';
   const bare = sent.replace(/^Bearer /, '');
   const message = `invalid header Authorization: ${sent}, that is ${bare} or ${btoa(bare)}`;
-  const body = { code: 16, message, details: [{ '@type': 'x', code: 1, message: bare, inner: sent }] };
-  response.writeHead(401, { 'content-type': 'application/json', 'x-echo': sent }).end(JSON.stringify(body));
+  const body = {
+    code: 16,
+    message,
+    details: [{ '@type': 'x', code: 1, message: bare, inner: sent }],
+  };
+  response
+    .writeHead(401, { 'content-type': 'application/json', 'x-echo': sent })
+    .end(JSON.stringify(body));
 });
 
 const database = await freshDatabase();

@@ -20,13 +20,19 @@ test('an install script of a dependency does not run', async () => {
     await cp(join(ROOT, '.npmrc'), join(folder, '.npmrc'));
     await mkdir(join(folder, 'evil'));
     const mark = join(folder, 'it-ran');
-    const scripts = { install: `node -e "require('fs').writeFileSync(process.env.MARK, '')"` };
+    const scripts = {
+      install: `node -e "require('fs').writeFileSync(process.env.MARK, '')"`,
+    };
     await writeFile(
       join(folder, 'evil/package.json'),
       JSON.stringify({ name: 'evil', version: '1.0.0', scripts }),
     );
     const npm = (args: readonly string[], cwd: string): number | null =>
-      spawnSync('npm', [...args], { cwd, env: { ...process.env, MARK: mark }, timeout: 60_000 }).status;
+      spawnSync('npm', [...args], {
+        cwd,
+        env: { ...process.env, MARK: mark },
+        timeout: 60_000,
+      }).status;
     expect(npm(['pack', '--pack-destination', folder], join(folder, 'evil'))).toBe(0);
     // As any version of npm would: `allowScripts` in package.json is known to npm 11 alone.
     await writeFile(
@@ -34,7 +40,9 @@ test('an install script of a dependency does not run', async () => {
       JSON.stringify({ name: 'host', dependencies: { evil: 'file:evil-1.0.0.tgz' } }),
     );
     expect(npm(['install', '--offline'], folder)).toBe(0);
-    expect(JSON.parse(await readFile(join(folder, 'node_modules/evil/package.json'), 'utf8'))).toMatchObject({
+    expect(
+      JSON.parse(await readFile(join(folder, 'node_modules/evil/package.json'), 'utf8')),
+    ).toMatchObject({
       name: 'evil',
     });
     await expect(readFile(mark)).rejects.toThrow('ENOENT');

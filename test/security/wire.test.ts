@@ -39,13 +39,31 @@ const GATE_SHUT = [400, 401, 404, 405, 413, 414, 417, 426, 431];
 
 describe('a request that two servers could read in two ways', () => {
   test.each([
-    ['both lengths', `${POST}Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n${SMUGGLED}`],
-    ['two lengths', `${POST}Content-Length: 2\r\nContent-Length: 60\r\n\r\n{}${SMUGGLED}`],
+    [
+      'both lengths',
+      `${POST}Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n${SMUGGLED}`,
+    ],
+    [
+      'two lengths',
+      `${POST}Content-Length: 2\r\nContent-Length: 60\r\n\r\n{}${SMUGGLED}`,
+    ],
     ['a negative length', `${POST}Content-Length: -1\r\n\r\n${SMUGGLED}`],
-    ['an unknown coding', `${POST}Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n${SMUGGLED}`],
-    ['a coding twice', `${POST}Transfer-Encoding: chunked, identity\r\n\r\n0\r\n\r\n${SMUGGLED}`],
-    ['a folded header', `${POST}X-One: a\r\n b\r\nContent-Length : 2\r\n\r\n{}${SMUGGLED}`],
-    ['a bare line feed', `POST /login HTTP/1.1\nHost: localhost\nContent-Length: 2\r\r\n\n{}${SMUGGLED}`],
+    [
+      'an unknown coding',
+      `${POST}Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n${SMUGGLED}`,
+    ],
+    [
+      'a coding twice',
+      `${POST}Transfer-Encoding: chunked, identity\r\n\r\n0\r\n\r\n${SMUGGLED}`,
+    ],
+    [
+      'a folded header',
+      `${POST}X-One: a\r\n b\r\nContent-Length : 2\r\n\r\n{}${SMUGGLED}`,
+    ],
+    [
+      'a bare line feed',
+      `POST /login HTTP/1.1\nHost: localhost\nContent-Length: 2\r\r\n\n{}${SMUGGLED}`,
+    ],
     ['a NUL in a header', `${POST}X-One: a\0b\r\nContent-Length: 2\r\n\r\n{}${SMUGGLED}`],
   ])('is refused, and what follows it is not read: %s', async (_name, bytes) => {
     const found = await statuses(bytes);
@@ -57,7 +75,9 @@ describe('a request that two servers could read in two ways', () => {
 describe('the access check', () => {
   test('stands before each request of a connection', async () => {
     const pipelined = [`/healthz`, `/metrics`, `/healthz`]
-      .map((path, index) => `GET ${path} HTTP/1.1\r\n${index === 2 ? CLOSE : `${HEAD}\r\n`}`)
+      .map(
+        (path, index) => `GET ${path} HTTP/1.1\r\n${index === 2 ? CLOSE : `${HEAD}\r\n`}`,
+      )
       .join('');
     expect(await statuses(pipelined)).toEqual([200, 401, 200]);
   });
@@ -97,11 +117,20 @@ describe('the access check', () => {
   });
 
   test.each([
-    ['an upgrade', `GET /mirror/status HTTP/1.1\r\n${HEAD}Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n`],
-    ['plain HTTP/2', `GET / HTTP/1.1\r\n${HEAD}Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n\r\n`],
+    [
+      'an upgrade',
+      `GET /mirror/status HTTP/1.1\r\n${HEAD}Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n`,
+    ],
+    [
+      'plain HTTP/2',
+      `GET / HTTP/1.1\r\n${HEAD}Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n\r\n`,
+    ],
     ['the preface of HTTP/2', 'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n'],
     ['a tunnel', `CONNECT metrics:80 HTTP/1.1\r\n${HEAD}\r\n`],
-    ['an expectation', `${POST}Expect: 200-maybe\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}`],
+    [
+      'an expectation',
+      `${POST}Expect: 200-maybe\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}`,
+    ],
   ])('opens no other way: %s', async (_name, bytes) => {
     const found = await statuses(bytes);
     expect(found.every((status) => GATE_SHUT.includes(status))).toBe(true);
@@ -117,7 +146,9 @@ describe('a request that is too large', () => {
   });
 
   test('is refused for its target', async () => {
-    const [status] = await statuses(`GET /healthz?${'a'.repeat(9_000)} HTTP/1.1\r\n${CLOSE}`);
+    const [status] = await statuses(
+      `GET /healthz?${'a'.repeat(9_000)} HTTP/1.1\r\n${CLOSE}`,
+    );
     expect([400, 414]).toContain(status);
   });
 });

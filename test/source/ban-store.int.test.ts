@@ -9,12 +9,15 @@ const warehouse = openWarehouse({ url: database.url, onIdleError: () => undefine
 afterAll(() => warehouse[Symbol.asyncDispose]());
 
 test('a ban is known to every worker, is never shortened, and ends by itself', async () => {
-  const [one, other] = [openBanStore(warehouse.db), openBanStore(warehouse.db)];
+  const one = openBanStore(warehouse.db);
+  const other = openBanStore(warehouse.db);
   expect(await one.get()).toBeUndefined();
   const until = nowMicros() + 60_000_123n;
   await one.set(until);
   await other.set(until - 30_000_000n);
   expect(await other.get()).toBe(until);
-  await database.pool.query(`update mirror.source_state set ban_until = clock_timestamp() - interval '1 ms'`);
+  await database.pool.query(
+    `update mirror.source_state set ban_until = clock_timestamp() - interval '1 ms'`,
+  );
   expect(await one.get()).toBeUndefined();
 });

@@ -17,9 +17,16 @@ export interface TestCertificates {
 }
 
 export function makeCertificates(): TestCertificates {
-  const [ca, server] = [keyPair(), keyPair()];
-  const isAuthority = extension(OID.basicConstraints, sequence(der(0x01, Buffer.from([0xff]))));
-  const isLocalhost = extension(OID.altName, sequence(der(0x87, Buffer.from([127, 0, 0, 1]))));
+  const ca = keyPair();
+  const server = keyPair();
+  const isAuthority = extension(
+    OID.basicConstraints,
+    sequence(der(0x01, Buffer.from([0xff]))),
+  );
+  const isLocalhost = extension(
+    OID.altName,
+    sequence(der(0x87, Buffer.from([127, 0, 0, 1]))),
+  );
   return {
     authority: certificate('test authority', ca.publicKey, isAuthority, ca.privateKey, 1),
     cert: certificate('127.0.0.1', server.publicKey, isLocalhost, ca.privateKey, 2),
@@ -60,11 +67,16 @@ function extension(id: string, value: Buffer): Buffer {
 }
 
 function name(commonName: string): Buffer {
-  return sequence(der(0x31, sequence(oid(OID.commonName), der(0x0c, Buffer.from(commonName)))));
+  return sequence(
+    der(0x31, sequence(oid(OID.commonName), der(0x0c, Buffer.from(commonName)))),
+  );
 }
 
 function utcTime(atMs: number): Buffer {
-  return der(0x17, Buffer.from(`${new Date(atMs).toISOString().replaceAll(/[-:T]/g, '').slice(2, 14)}Z`));
+  return der(
+    0x17,
+    Buffer.from(`${new Date(atMs).toISOString().replaceAll(/[-:T]/g, '').slice(2, 14)}Z`),
+  );
 }
 
 function oid(hex: string): Buffer {

@@ -4,12 +4,23 @@ import { CostMeter } from '../../src/source/observers.ts';
 import type { RequestReport, Route } from '../../src/source/ports.ts';
 
 function report(route: Route, more: Partial<RequestReport> = {}): RequestReport {
-  return { route, status: 200, durationMs: 1, bytes: 10, attempt: 1, errorCode: undefined, ...more };
+  return {
+    route,
+    status: 200,
+    durationMs: 1,
+    bytes: 10,
+    attempt: 1,
+    errorCode: undefined,
+    ...more,
+  };
 }
 
 test('the cost meter tells concurrent requests apart by their run, and passes all on to the next observer', async () => {
   const told: Route[] = [];
-  const meter = new CostMeter({ onRequest: ({ route }) => told.push(route), onWait: () => undefined });
+  const meter = new CostMeter({
+    onRequest: ({ route }) => told.push(route),
+    onWait: () => undefined,
+  });
   await Promise.all([
     meter.during('sync', async () => {
       await sleep(2);
@@ -33,7 +44,10 @@ test('the cost meter tells concurrent requests apart by their run, and passes al
     bytes: 20,
     waitedMs: 2,
   });
-  expect(costs['ledger']).toMatchObject({ requests: { lists: 0, exports: 1 }, failures: 1 });
+  expect(costs['ledger']).toMatchObject({
+    requests: { lists: 0, exports: 1 },
+    failures: 1,
+  });
   expect(meter.take()).toEqual([]);
 });
 

@@ -3,7 +3,15 @@ import { observeLatency } from '../../src/source/observers.ts';
 import type { RequestReport } from '../../src/source/ports.ts';
 
 function report(durationMs: number, more: Partial<RequestReport> = {}): RequestReport {
-  return { route: 'parties', status: 200, durationMs, bytes: 1, attempt: 1, errorCode: undefined, ...more };
+  return {
+    route: 'parties',
+    status: 200,
+    durationMs,
+    bytes: 1,
+    attempt: 1,
+    errorCode: undefined,
+    ...more,
+  };
 }
 
 test('the latency of the source is measured by good answers of lists only', () => {
@@ -24,6 +32,7 @@ test('the latency of the source is measured by good answers of lists only', () =
 
 test('the latency of the source forgets old answers', () => {
   const observer = observeLatency();
-  for (let nth = 0; nth < 1_000; nth += 1) observer.onRequest(report(nth < 900 ? 5_000 : 5));
+  for (let nth = 0; nth < 1_000; nth += 1)
+    observer.onRequest(report(nth < 900 ? 5_000 : 5));
   expect(observer.listLatency()).toEqual({ lastMs: 5, medianMs: 5 });
 });

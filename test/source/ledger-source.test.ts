@@ -4,7 +4,11 @@ import { PermanentError } from '../../src/core/errors.ts';
 import { parseInstant } from '../../src/core/time.ts';
 import type { WindowRequest } from '../../src/export/ports.ts';
 import type { Question, SourceCaller } from '../../src/source/caller.ts';
-import { exportUrl, type ExportConfig, openLedgerSource } from '../../src/source/ledger-source.ts';
+import {
+  exportUrl,
+  type ExportConfig,
+  openLedgerSource,
+} from '../../src/source/ledger-source.ts';
 import { sourceConfig } from '../support/source-config.ts';
 import { ASSET, failureOf, NEVER, PARTY, testSource, textOf } from './test-source.ts';
 import { errorJson, send, serve } from './wire/wire-server.ts';
@@ -50,15 +54,17 @@ describe('an export request', () => {
     expect(queryOf(question, { ...own, sourceExportTime: 'ms' })).toBe(
       `?p=${PARTY}&a=${ASSET}&f=1683676800000&t=1683763200000`,
     );
-    expect(queryOf({ partyId: PARTY, from: FROM }, { ...own, sourceExportTime: 's' })).toBe(
-      `?p=${PARTY}&f=1683676800`,
-    );
-    expect(queryOf({ partyId: PARTY, from: FROM }, { ...own, sourceExportTime: 'rfc3339' })).toBe(
-      `?p=${PARTY}&f=2023-05-10T00%3A00%3A00Z`,
-    );
+    expect(
+      queryOf({ partyId: PARTY, from: FROM }, { ...own, sourceExportTime: 's' }),
+    ).toBe(`?p=${PARTY}&f=1683676800`);
+    expect(
+      queryOf({ partyId: PARTY, from: FROM }, { ...own, sourceExportTime: 'rfc3339' }),
+    ).toBe(`?p=${PARTY}&f=2023-05-10T00%3A00%3A00Z`);
     expect(queryOf({ partyId: PARTY })).toBe(`?partyId=${PARTY}`);
     expect(queryOf({ partyId: '../x&y' })).toBe('?partyId=..%2Fx%26y');
-    expect(queryOf({ partyId: PARTY, from: 0n })).toBe(`?partyId=${PARTY}&dateRange.startTimestamp=0`);
+    expect(queryOf({ partyId: PARTY, from: 0n })).toBe(
+      `?partyId=${PARTY}&dateRange.startTimestamp=0`,
+    );
   });
 
   test.each([
@@ -86,7 +92,9 @@ describe('an export answer', () => {
     [
       'messages',
       'messages',
-      JSON.stringify({ result: { contentType: 'text/x', data: btoa(CSV), extensions: [1] } }),
+      JSON.stringify({
+        result: { contentType: 'text/x', data: btoa(CSV), extensions: [1] },
+      }),
       {},
     ],
     ['raw in gzip', 'csv', gzipSync(CSV), { 'content-encoding': 'gzip' }],
@@ -137,7 +145,10 @@ describe('an export answer', () => {
       response.writeHead(200).write(CSV);
     });
     const stop = new AbortController();
-    const answer = await testSource(server.url).ledger.ask({ partyId: PARTY }, stop.signal);
+    const answer = await testSource(server.url).ledger.ask(
+      { partyId: PARTY },
+      stop.signal,
+    );
     const reading = textOf(answer.chunks);
     stop.abort(new Error('stop'));
     await expect(reading).rejects.toThrow('stop');
@@ -151,7 +162,10 @@ describe('an export answer', () => {
       response.writeHead(200).write(CSV);
     });
     const stop = new AbortController();
-    const answer = await testSource(server.url).ledger.ask({ partyId: PARTY }, stop.signal);
+    const answer = await testSource(server.url).ledger.ask(
+      { partyId: PARTY },
+      stop.signal,
+    );
     stop.abort(new Error('stop'));
     await gone.promise;
     await expect(textOf(answer.chunks)).rejects.toThrow('stop');
@@ -162,20 +176,33 @@ describe('a refused export', () => {
   test.each([
     [
       'enveloped',
-      JSON.stringify({ error: JSON.parse(errorJson(3, 'InvalidArgument error', 10_038)) as unknown }),
+      JSON.stringify({
+        error: JSON.parse(errorJson(3, 'InvalidArgument error', 10_038)) as unknown,
+      }),
     ],
     ['bare', errorJson(3, 'InvalidArgument error', 10_038)],
-    ['spaced and in gzip', gzipSync(errorJson(3, 'InvalidArgument error', 10_038).replaceAll(':', ': '))],
+    [
+      'spaced and in gzip',
+      gzipSync(errorJson(3, 'InvalidArgument error', 10_038).replaceAll(':', ': ')),
+    ],
   ])('%s is permanent and says why', async (_, body) => {
     const headers = typeof body === 'string' ? {} : { 'content-encoding': 'gzip' };
-    const server = await serve((_request, response) => response.writeHead(400, headers).end(body));
+    const server = await serve((_request, response) =>
+      response.writeHead(400, headers).end(body),
+    );
     const error = await failureOf(
       testSource(server.url).ledger.ask({ partyId: PARTY, assetId: ASSET }, NEVER),
     );
     expect(error).toBeInstanceOf(PermanentError);
     expect(error).toMatchObject({
       code: 'EXPORT_REFUSED',
-      meta: { status: 400, code: 3, message: 'InvalidArgument error', detailCode: 10_038, inner: 'reason' },
+      meta: {
+        status: 400,
+        code: 3,
+        message: 'InvalidArgument error',
+        detailCode: 10_038,
+        inner: 'reason',
+      },
     });
   });
 
@@ -189,14 +216,20 @@ describe('a refused export', () => {
       code: 'ASSET_REQUIRED',
       message: expect.stringContaining('SOURCE_ASSETS') as string,
     });
-    expect(await failureOf(ledger.ask({ partyId: PARTY, assetId: ASSET }, NEVER))).toMatchObject({
+    expect(
+      await failureOf(ledger.ask({ partyId: PARTY, assetId: ASSET }, NEVER)),
+    ).toMatchObject({
       code: 'EXPORT_REFUSED',
     });
   });
 
   test('does not blame the party for a wrong path', async () => {
-    const server = await serve((_request, response) => send(response, 404, errorJson(5, 'Not Found')));
-    const error = await failureOf(testSource(server.url).ledger.ask({ partyId: PARTY }, NEVER));
+    const server = await serve((_request, response) =>
+      send(response, 404, errorJson(5, 'Not Found')),
+    );
+    const error = await failureOf(
+      testSource(server.url).ledger.ask({ partyId: PARTY }, NEVER),
+    );
     expect(error).toMatchObject({
       code: 'SOURCE_ABSENT',
       message: expect.stringContaining('SOURCE_EXPORT_PATH') as string,
@@ -205,15 +238,22 @@ describe('a refused export', () => {
 
   test('does not blame the party for a refused client', async () => {
     const server = await serve((_request, response) => send(response, 401, ''));
-    const error = await failureOf(testSource(server.url).ledger.ask({ partyId: PARTY }, NEVER));
+    const error = await failureOf(
+      testSource(server.url).ledger.ask({ partyId: PARTY }, NEVER),
+    );
     expect(error).toMatchObject({ code: 'SOURCE_UNAUTHORIZED' });
   });
 });
 
 describe('an export request is repeated', () => {
   test.each([429, 503])('where the source did no work: %i', async (status) => {
-    const server = await serve((_request, response, nth) => send(response, nth < 3 ? status : 200, CSV));
-    await using answer = await testSource(server.url).ledger.ask({ partyId: PARTY }, NEVER);
+    const server = await serve((_request, response, nth) =>
+      send(response, nth < 3 ? status : 200, CSV),
+    );
+    await using answer = await testSource(server.url).ledger.ask(
+      { partyId: PARTY },
+      NEVER,
+    );
     expect(await textOf(answer.chunks)).toBe(CSV);
     expect(server.asked).toHaveLength(3);
   });
@@ -222,7 +262,9 @@ describe('an export request is repeated', () => {
     const server = await serve((_request, response) =>
       send(response, status, errorJson(13, 'Internal error')),
     );
-    const error = await failureOf(testSource(server.url).ledger.ask({ partyId: PARTY }, NEVER));
+    const error = await failureOf(
+      testSource(server.url).ledger.ask({ partyId: PARTY }, NEVER),
+    );
     expect(error).toMatchObject({ code: 'SOURCE_STATUS', meta: { status, code: 13 } });
     expect(server.asked).toHaveLength(1);
   });

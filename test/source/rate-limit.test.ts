@@ -1,7 +1,11 @@
 import { describe, expect, test } from 'vitest';
 import { nowMicros } from '../../src/core/time.ts';
 import type { WaitReport } from '../../src/source/ports.ts';
-import { openRateLimiter, SYSTEM_CLOCK, WAIT_MAX_MS } from '../../src/source/rate-limit.ts';
+import {
+  openRateLimiter,
+  SYSTEM_CLOCK,
+  WAIT_MAX_MS,
+} from '../../src/source/rate-limit.ts';
 import { localBans, localRate } from '../support/source-config.ts';
 import { InstantClock, NEVER, PARTY, testSource } from './test-source.ts';
 import { pageJson, send, serve } from './wire/wire-server.ts';
@@ -17,7 +21,10 @@ function limiter(given: { waitMs?: number; banForMs?: number } = {}) {
       return Promise.resolve({ waitMs: given.waitMs ?? 0 });
     },
   };
-  const observer = { onRequest: () => undefined, onWait: (report: WaitReport) => void waits.push(report) };
+  const observer = {
+    onRequest: () => undefined,
+    onWait: (report: WaitReport) => void waits.push(report),
+  };
   const rate = openRateLimiter(7, { rate: state, bans, clock, observer });
   return { rate, clock, waits, bans, asked };
 }
@@ -63,7 +70,9 @@ describe('the rate limit', () => {
 
   test('takes no reservation for an aborted caller', async () => {
     const { rate, asked } = limiter();
-    await expect(rate.pass('parties', AbortSignal.abort(new Error('stop')))).rejects.toThrow('stop');
+    await expect(
+      rate.pass('parties', AbortSignal.abort(new Error('stop'))),
+    ).rejects.toThrow('stop');
     expect(asked).toEqual([]);
   });
 });
@@ -88,7 +97,8 @@ test('the rate limit spaces requests evenly without a shared store', async () =>
   const clock = new InstantClock();
   const rate = localRate(clock);
   const waits = [];
-  for (let count = 0; count < 4; count += 1) waits.push((await rate.reserve('source', 10)).waitMs);
+  for (let count = 0; count < 4; count += 1)
+    waits.push((await rate.reserve('source', 10)).waitMs);
   expect(waits).toEqual([0, 100, 200, 300]);
   await clock.sleep(1000, NEVER);
   expect(await rate.reserve('source', 10)).toEqual({ waitMs: 0 });

@@ -19,7 +19,10 @@ async function everyPage(source: TestSource, list: ListName): Promise<Page[]> {
   const pages: Page[] = [];
   let after: string | undefined;
   do {
-    const page: Page = await source.lists.page({ list, newestFirst: true, size: 50, after }, NEVER);
+    const page: Page = await source.lists.page(
+      { list, newestFirst: true, size: 50, after },
+      NEVER,
+    );
     pages.push(page);
     after = page.hasNextPage ? page.endCursor : undefined;
   } while (after !== undefined && pages.length < 100);
@@ -33,10 +36,14 @@ test('both lists of the sandbox are read with their height', async () => {
   expect(new Set(keys).size).toBe(keys.length);
   expect(keys).toContain('network');
   expect(keys).toHaveLength(121);
-  expect(pages.every((page) => page.blockHeight !== undefined && page.blockTime !== undefined)).toBe(true);
+  expect(
+    pages.every((page) => page.blockHeight !== undefined && page.blockTime !== undefined),
+  ).toBe(true);
   const [checkpoints] = await everyPage(source, 'checkpoints');
   expect(checkpoints?.rows).toHaveLength(50);
-  expect(checkpoints?.rows.every((row) => row.extra === undefined && /^\d+\//.test(row.key))).toBe(true);
+  expect(
+    checkpoints?.rows.every((row) => row.extra === undefined && /^\d+\//.test(row.key)),
+  ).toBe(true);
 });
 
 test('the lookup finds a party of the sandbox and no other', async () => {
@@ -52,7 +59,9 @@ test('an invalid cursor is reported as one, whatever status the sandbox answers'
   const { source } = await sandboxSource();
   for (const after of ['!', Buffer.from('not json').toString('base64')]) {
     const question = { list: 'checkpoints', newestFirst: true, size: 10, after } as const;
-    expect(await failureOf(source.lists.page(question, NEVER))).toMatchObject({ code: 'CURSOR_REFUSED' });
+    expect(await failureOf(source.lists.page(question, NEVER))).toMatchObject({
+      code: 'CURSOR_REFUSED',
+    });
   }
 });
 
@@ -86,11 +95,14 @@ test('requests wait for the sandbox’s rate limit instead of running against it
   const { sandbox, source } = await sandboxSource({
     rateLimit: { perSecond: 0.001, burst: 2, banMs: 60_000 },
   });
-  const ask = () => source.lists.page({ list: 'parties', newestFirst: true, size: 10 }, NEVER);
+  const ask = () =>
+    source.lists.page({ list: 'parties', newestFirst: true, size: 10 }, NEVER);
   for (let count = 0; count < 2; count += 1) await ask();
   const error = await failureOf(ask());
   // The bucket does not refill while it is asked: politeness shows in the waits.
-  expect(error).toMatchObject({ code: expect.stringMatching(/^SOURCE_(?:RATE_LIMITED|BANNED)$/) as string });
+  expect(error).toMatchObject({
+    code: expect.stringMatching(/^SOURCE_(?:RATE_LIMITED|BANNED)$/) as string,
+  });
   expect(source.clock.slept.some((waitMs) => waitMs >= 1000)).toBe(true);
   expect(sandbox.requests.of('parties')).toBeLessThan(12);
 });

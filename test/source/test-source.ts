@@ -1,7 +1,11 @@
 /** A source with the defaults of the configuration, limits short enough for tests, and a clock that need not run. */
 import { onTestFinished } from 'vitest';
 import { CostTally } from '../../src/source/observers.ts';
-import { EXPORT_LIMITS, LIST_LIMITS, type HttpLimits } from '../../src/source/wire/http.ts';
+import {
+  EXPORT_LIMITS,
+  LIST_LIMITS,
+  type HttpLimits,
+} from '../../src/source/wire/http.ts';
 import type { Clock, RequestReport, WaitReport } from '../../src/source/ports.ts';
 import {
   openSource,

@@ -30,7 +30,9 @@ test('expired values are removed by later writes, a bounded number of rows at a 
 
 test('a schedule from a clock that was set back does not stop the work', async () => {
   const state = openPostgresState(pool, 'p');
-  await pool.query(`insert into mirror.rate_budgets values ('p:old', now() + interval '1 year')`);
+  await pool.query(
+    `insert into mirror.rate_budgets values ('p:old', now() + interval '1 year')`,
+  );
   expect((await state.reserve('old', 1)).waitMs).toBeLessThanOrEqual(600_000);
 });
 
@@ -54,7 +56,9 @@ test('a statement that waits for ever ends as unreachable, and the pool serves o
   const client = await pool.connect();
   await client.query('begin');
   await client.query(`select from mirror.resume_state where key = 'p:held' for update`);
-  await expect(state.set('held', 2, 60_000)).rejects.toMatchObject({ code: 'STATE_UNREACHABLE' });
+  await expect(state.set('held', 2, 60_000)).rejects.toMatchObject({
+    code: 'STATE_UNREACHABLE',
+  });
   await client.query('rollback');
   client.release();
   // Given up here, it is still under way there, and may come after whatever follows.

@@ -7,7 +7,9 @@ export interface RecordedLine {
   readonly fields: Readonly<Record<string, unknown>>;
 }
 
-export function recordingLog(): Pick<Log, 'info' | 'warn'> & { readonly lines: RecordedLine[] } {
+export function recordingLog(): Pick<Log, 'info' | 'warn'> & {
+  readonly lines: RecordedLine[];
+} {
   const lines: RecordedLine[] = [];
   const record =
     (level: RecordedLine['level']) =>

@@ -13,7 +13,9 @@ const ignore = (): undefined => undefined;
 /** A few seconds, and what a busy machine adds: not the minute that a client's own limits would let it wait. */
 const SECONDS_MS = 25_000;
 
-resumeStateContract('Redis', (prefix) => openRedisState(redis.url, `${redis.prefix}:${prefix}`, ignore));
+resumeStateContract('Redis', (prefix) =>
+  openRedisState(redis.url, `${redis.prefix}:${prefix}`, ignore),
+);
 
 test('a Redis that is away is unreachable soon, and is used again when it is back', async () => {
   await using own = await startOwnRedis();
@@ -26,7 +28,9 @@ test('a Redis that is away is unreachable soon, and is used again when it is bac
     state.set('k', 2, 60_000),
     state.reserve('b', 10),
   ]);
-  expect(outcomes.map((outcome) => outcome.status === 'rejected' && outcome.reason)).toEqual(
+  expect(
+    outcomes.map((outcome) => outcome.status === 'rejected' && outcome.reason),
+  ).toEqual(
     Array.from({ length: 3 }, () =>
       expect.objectContaining({ name: 'UnreachableError', code: 'STATE_UNREACHABLE' }),
     ),
@@ -54,7 +58,9 @@ test('a Redis that says nothing is given up in seconds, and heard again when it 
   await expect(state.get('k')).rejects.toMatchObject({ code: 'STATE_UNREACHABLE' });
   expect(performance.now() - startedMs).toBeLessThan(SECONDS_MS);
   own.thaw();
-  const heard = await waitFor(() => state.get('k').catch(() => undefined), { what: 'Redis heard again' });
+  const heard = await waitFor(() => state.get('k').catch(() => undefined), {
+    what: 'Redis heard again',
+  });
   expect(heard).toBe(1);
   await state.close();
 });
@@ -95,10 +101,13 @@ test('syncs go on through an outage of Redis, which is logged once', async () =>
   expect(await state.get('k')).toBeUndefined();
   await state.set('k', 2, 60_000);
   const waits = [];
-  for (let index = 0; index < 5; index += 1) waits.push((await state.reserve('b', 40)).waitMs);
+  for (let index = 0; index < 5; index += 1)
+    waits.push((await state.reserve('b', 40)).waitMs);
   // A quarter of the rate, on a clock that stands.
   expect(waits).toEqual([0, 100, 200, 300, 400]);
-  expect(log.lines.map(({ message }) => message)).toEqual(['Resume state is away, work goes on without it']);
+  expect(log.lines.map(({ message }) => message)).toEqual([
+    'Resume state is away, work goes on without it',
+  ]);
   await own.start();
   await waitFor(
     async () => {

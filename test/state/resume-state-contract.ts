@@ -7,12 +7,17 @@ import { waitFor } from '../support/wait-for.ts';
 const MINUTE_MS = 60_000;
 
 /** @param open a new client of the same store; clients with other prefixes must not see each other */
-export function resumeStateContract(name: string, open: (prefix: string) => ResumeState): void {
+export function resumeStateContract(
+  name: string,
+  open: (prefix: string) => ResumeState,
+): void {
   describe(`resume state in ${name}`, () => {
     const state = open('one');
     const sameState = open('one');
     const otherState = open('two');
-    afterAll(() => Promise.all([state, sameState, otherState].map((each) => each.close())));
+    afterAll(() =>
+      Promise.all([state, sameState, otherState].map((each) => each.close())),
+    );
 
     test('a value comes back from every process until it is replaced', async () => {
       const value = { plan: ['2023-05-10T00:00:00Z', null], rows: 12, text: `"ü\n'—` };
@@ -46,8 +51,12 @@ export function resumeStateContract(name: string, open: (prefix: string) => Resu
     });
 
     test('a value that is no JSON or too large is refused before it is sent', async () => {
-      await expect(state.set('k', undefined, MINUTE_MS)).rejects.toMatchObject({ code: 'STATE_VALUE' });
-      await expect(state.set('k', 'v'.repeat(VALUE_CHARS_MAX), MINUTE_MS)).rejects.toMatchObject({
+      await expect(state.set('k', undefined, MINUTE_MS)).rejects.toMatchObject({
+        code: 'STATE_VALUE',
+      });
+      await expect(
+        state.set('k', 'v'.repeat(VALUE_CHARS_MAX), MINUTE_MS),
+      ).rejects.toMatchObject({
         code: 'STATE_VALUE',
       });
     });
@@ -59,7 +68,10 @@ export function resumeStateContract(name: string, open: (prefix: string) => Resu
       const waitsMs: number[] = [];
       const sendTimesMs = await Promise.all(
         Array.from({ length: count }, async (_, index) => {
-          const { waitMs } = await (index % 2 === 0 ? state : sameState).reserve('shared', ratePerSecond);
+          const { waitMs } = await (index % 2 === 0 ? state : sameState).reserve(
+            'shared',
+            ratePerSecond,
+          );
           waitsMs.push(waitMs);
           return performance.now() + waitMs;
         }),
@@ -69,9 +81,13 @@ export function resumeStateContract(name: string, open: (prefix: string) => Resu
       // All but the first wait their turn; the burst lets a quarter of a second's worth go ahead.
       expect(spanMs).toBeGreaterThan((count - 1) * intervalMs - 250 - intervalMs);
       expect(Math.max(...waitsMs)).toBeLessThanOrEqual(count * intervalMs);
-      const immediate = sendTimesMs.filter((timeMs) => timeMs - startedMs < intervalMs / 2).length;
+      const immediate = sendTimesMs.filter(
+        (timeMs) => timeMs - startedMs < intervalMs / 2,
+      ).length;
       expect(immediate).toBeLessThanOrEqual(ratePerSecond);
-      const inFirstSecond = sendTimesMs.filter((timeMs) => timeMs - startedMs < 1000).length;
+      const inFirstSecond = sendTimesMs.filter(
+        (timeMs) => timeMs - startedMs < 1000,
+      ).length;
       expect(inFirstSecond).toBeLessThanOrEqual(ratePerSecond * 1.25 + 2);
     });
 
@@ -79,12 +95,16 @@ export function resumeStateContract(name: string, open: (prefix: string) => Resu
       for (let index = 0; index < 3; index += 1) await state.reserve('idle', 100);
       await sleep(1_000); // The subject is the passing of time itself.
       const startedMs = performance.now();
-      const waits = await Promise.all(Array.from({ length: 100 }, () => state.reserve('idle', 100)));
+      const waits = await Promise.all(
+        Array.from({ length: 100 }, () => state.reserve('idle', 100)),
+      );
       const tookMs = performance.now() - startedMs;
       // A quarter of a second's worth may go ahead, and what fell due while they were asked for.
       const immediate = waits.filter(({ waitMs }) => waitMs === 0).length;
       expect(immediate).toBeLessThanOrEqual((250 + tookMs) / 10 + 2);
-      expect(Math.max(...waits.map(({ waitMs }) => waitMs))).toBeGreaterThan(1_000 - 250 - tookMs - 20);
+      expect(Math.max(...waits.map(({ waitMs }) => waitMs))).toBeGreaterThan(
+        1_000 - 250 - tookMs - 20,
+      );
     });
   });
 }

@@ -39,7 +39,8 @@ test('the tolerant state asks once a second in an outage, logs it once and notic
   let nowMs = 1000;
   const state = tolerateOutages(store, log, () => nowMs);
   store.error = AWAY;
-  for (let count = 0; count < 10; count += 1) expect(await state.get('k')).toBeUndefined();
+  for (let count = 0; count < 10; count += 1)
+    expect(await state.get('k')).toBeUndefined();
   expect(store.asked).toBe(1);
   nowMs += 1000;
   await state.set('k', 1, 1);
@@ -50,7 +51,10 @@ test('the tolerant state asks once a second in an outage, logs it once and notic
   nowMs += 1000;
   expect(await state.get('k')).toBe('hint');
   expect(await state.get('k')).toBe('hint');
-  expect(log.lines.map(({ fields }) => fields)).toEqual([{ err: AWAY }, { awayMs: 2000 }]);
+  expect(log.lines.map(({ fields }) => fields)).toEqual([
+    { err: AWAY },
+    { awayMs: 2000 },
+  ]);
 });
 
 test('the tolerant state grants a quarter of the rate without a burst in an outage', async () => {
@@ -59,7 +63,8 @@ test('the tolerant state grants a quarter of the rate without a burst in an outa
   const state = tolerateOutages(store, recordingLog(), () => nowMs);
   store.error = AWAY;
   const waits = [];
-  for (let count = 0; count < 4; count += 1) waits.push((await state.reserve('b', 4)).waitMs);
+  for (let count = 0; count < 4; count += 1)
+    waits.push((await state.reserve('b', 4)).waitMs);
   expect(waits).toEqual([0, 1000, 2000, 3000]);
   nowMs = 10_000;
   expect(await state.reserve('b', 4)).toEqual({ waitMs: 0 });
@@ -67,7 +72,9 @@ test('the tolerant state grants a quarter of the rate without a burst in an outa
 
 test('the tolerant state throws what its store refuses for good', async () => {
   const store = switchable();
-  store.error = new PermanentError('Cannot read: refused', { code: 'STATE_REDIS_NOPERM' });
+  store.error = new PermanentError('Cannot read: refused', {
+    code: 'STATE_REDIS_NOPERM',
+  });
   const state = tolerateOutages(store, recordingLog());
   await expect(state.get('k')).rejects.toBe(store.error);
   await expect(state.get('k')).rejects.toBe(store.error);

@@ -3,7 +3,10 @@ import { createHash, randomBytes } from 'node:crypto';
 import { writeFile } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { buffer } from 'node:stream/consumers';
-import { CreateMultipartUploadCommand, ListMultipartUploadsCommand } from '@aws-sdk/client-s3';
+import {
+  CreateMultipartUploadCommand,
+  ListMultipartUploadsCommand,
+} from '@aws-sdk/client-s3';
 import { describe, expect, test } from 'vitest';
 import type { ObjectStore } from '../../src/objects/object-store.ts';
 import { makeCertificates } from '../source/certificate.ts';
@@ -36,17 +39,27 @@ async function sha256Of(store: ObjectStore, key: string): Promise<string> {
 }
 
 /** Keys of uploads that are not finished, below the store's prefix. */
-async function uploadsOf(server: RealStore, store: ObjectStore): Promise<readonly string[]> {
+async function uploadsOf(
+  server: RealStore,
+  store: ObjectStore,
+): Promise<readonly string[]> {
   const client = rawClient(server);
   const prefix = new URL(store.url).pathname.slice(1);
-  const command = new ListMultipartUploadsCommand({ Bucket: server.bucket, Prefix: `${prefix}/` });
+  const command = new ListMultipartUploadsCommand({
+    Bucket: server.bucket,
+    Prefix: `${prefix}/`,
+  });
   const { Uploads: uploads = [] } = await client.send(command);
   client.destroy();
   return uploads.map(({ Key }) => Key ?? '');
 }
 
 /** The first calls that fit have the mishap, as often as said. */
-function mishaps(mishap: Mishap, times: number, fits: (call: Passing) => boolean): (call: Passing) => Mishap {
+function mishaps(
+  mishap: Mishap,
+  times: number,
+  fits: (call: Passing) => boolean,
+): (call: Passing) => Mishap {
   let left = times;
   return (call) => {
     if (left === 0 || !fits(call)) return undefined;
@@ -56,7 +69,8 @@ function mishaps(mishap: Mishap, times: number, fits: (call: Passing) => boolean
 }
 
 const isPut = ({ method }: Passing): boolean => method === 'PUT';
-const isComplete = ({ method, path }: Passing): boolean => method === 'POST' && path.includes('uploadId=');
+const isComplete = ({ method, path }: Passing): boolean =>
+  method === 'POST' && path.includes('uploadId=');
 
 export function describeRefusals(running: StoreUnderTest): void {
   describe('a refusal of the store', () => {
@@ -67,18 +81,26 @@ export function describeRefusals(running: StoreUnderTest): void {
         code: 'OBJECT_STORE_CREDENTIALS',
         message: expect.stringContaining('SignatureDoesNotMatch') as string,
       };
-      await expect(store.publishBytes('a', Buffer.from('x'), signal)).rejects.toMatchObject(refused);
+      await expect(
+        store.publishBytes('a', Buffer.from('x'), signal),
+      ).rejects.toMatchObject(refused);
       await expect(store.head('a', signal)).rejects.toMatchObject(refused);
-      await expect(store.list('', signal)[Symbol.asyncIterator]().next()).rejects.toMatchObject(refused);
+      await expect(
+        store.list('', signal)[Symbol.asyncIterator]().next(),
+      ).rejects.toMatchObject(refused);
       await expect(store.tryOut(signal)).rejects.toMatchObject(refused);
     });
 
     test('of an unknown key is about the credentials', async () => {
       const keys = { ...running().keys, accessKeyId: 'nobody:here' };
       await using store = openStoreOn(running(), { keys });
-      await expect(store.publishBytes('a', Buffer.from('x'), signal)).rejects.toMatchObject({
+      await expect(
+        store.publishBytes('a', Buffer.from('x'), signal),
+      ).rejects.toMatchObject({
         code: 'OBJECT_STORE_CREDENTIALS',
-        message: expect.stringMatching(/InvalidAccessKeyId|SignatureDoesNotMatch/) as string,
+        message: expect.stringMatching(
+          /InvalidAccessKeyId|SignatureDoesNotMatch/,
+        ) as string,
       });
     });
 
@@ -86,19 +108,30 @@ export function describeRefusals(running: StoreUnderTest): void {
       const prefix = randomBytes(8).toString('hex');
       await using owner = openStoreOn(running(), { prefix });
       await owner.publishBytes('a', Buffer.from('content'), signal);
-      await using reader = openStoreOn(running(), { prefix, keys: running().readOnlyKeys });
+      await using reader = openStoreOn(running(), {
+        prefix,
+        keys: running().readOnlyKeys,
+      });
       const refused = {
         code: 'OBJECT_STORE_REFUSED',
         message: expect.stringContaining('AccessDenied') as string,
       };
-      await expect(reader.publishBytes('b', Buffer.from('x'), signal)).rejects.toMatchObject(refused);
+      await expect(
+        reader.publishBytes('b', Buffer.from('x'), signal),
+      ).rejects.toMatchObject(refused);
       await expect(reader.tryOut(signal)).rejects.toMatchObject(refused);
       expect((await buffer(await reader.read('a', signal))).toString()).toBe('content');
     });
 
     test('of a bucket that is not there is told', async () => {
-      await using store = openStoreOn({ ...running(), bucket: 'nowhere', endpoint: running().endpoint });
-      await expect(store.publishBytes('a', Buffer.from('x'), signal)).rejects.toMatchObject({
+      await using store = openStoreOn({
+        ...running(),
+        bucket: 'nowhere',
+        endpoint: running().endpoint,
+      });
+      await expect(
+        store.publishBytes('a', Buffer.from('x'), signal),
+      ).rejects.toMatchObject({
         code: 'OBJECT_STORE_REFUSED',
         message: expect.stringContaining('NoSuchBucket') as string,
       });
@@ -146,7 +179,9 @@ export function describeMishaps(running: StoreUnderTest): void {
       await using proxy = await StoreProxy.before(running().endpoint);
       await using store = openStoreOn(running(), { endpoint: proxy.endpoint });
       proxy.judge = (call) => (isPut(call) ? 'flip' : undefined);
-      await expect(store.publishBytes('a', Buffer.from('content'), signal)).rejects.toMatchObject({
+      await expect(
+        store.publishBytes('a', Buffer.from('content'), signal),
+      ).rejects.toMatchObject({
         name: 'RetryableError',
         code: 'OBJECT_STORE_DAMAGED',
       });
@@ -182,7 +217,9 @@ export function describeOutages(running: StoreUnderTest): void {
       await using store = openStoreOn(server, { patienceMs: 500 });
       await server.killGateway();
       try {
-        await expect(store.publishBytes('a', Buffer.from('x'), signal)).rejects.toMatchObject({
+        await expect(
+          store.publishBytes('a', Buffer.from('x'), signal),
+        ).rejects.toMatchObject({
           name: 'UnreachableError',
           code: 'OBJECT_STORE_UNREACHABLE',
           message: expect.stringContaining('ECONNREFUSED') as string,

@@ -32,18 +32,25 @@ class Warehouse extends WarehouseDouble {
     return this.#register.decidedCommits(store);
   }
 
-  override decideCommit(...given: Parameters<LakeStore['decideCommit']>): Promise<boolean> {
+  override decideCommit(
+    ...given: Parameters<LakeStore['decideCommit']>
+  ): Promise<boolean> {
     return this.#register.decideCommit(...given);
   }
 
-  override forgetContent(...given: Parameters<LakeStore['forgetContent']>): Promise<void> {
+  override forgetContent(
+    ...given: Parameters<LakeStore['forgetContent']>
+  ): Promise<void> {
     return this.#register.forgetContent(...given);
   }
 }
 
 function segments(count: number): readonly SegmentRows[] {
   const rows = [entry({ party_id: PARTY, account_from_party_id: PARTY })];
-  return Array.from({ length: count }, (_, index) => ({ segmentId: BigInt(index + 1), rows }));
+  return Array.from({ length: count }, (_, index) => ({
+    segmentId: BigInt(index + 1),
+    rows,
+  }));
 }
 
 /** As a process that dies there: neither this write nor any later one arrives. */
@@ -55,7 +62,8 @@ function dyingBefore(objects: ObjectStore, nth: number): ObjectStore {
       if (typeof own !== 'function') return own;
       return (...given: readonly unknown[]): unknown => {
         if (WRITES.has(String(name))) writes += 1;
-        if (writes >= nth && (WRITES.has(String(name)) || name === 'remove')) throw new Error('died');
+        if (writes >= nth && (WRITES.has(String(name)) || name === 'remove'))
+          throw new Error('died');
         return Reflect.apply(own, store, given);
       };
     },
@@ -76,14 +84,21 @@ async function openWorld(running: StoreUnderTest): Promise<World> {
   const warehouse = new Warehouse(database.pool);
   const prefix = randomUUID();
   const objects = stack.use(openStoreOn(running(), { prefix }));
-  const deps = { repository: warehouse, objects, scratchDir, retentionMs: 7 * 86_400_000 };
+  const deps = {
+    repository: warehouse,
+    objects,
+    scratchDir,
+    retentionMs: 7 * 86_400_000,
+  };
   const owned = stack.move();
   return { warehouse, prefix, deps, [Symbol.asyncDispose]: () => owned.disposeAsync() };
 }
 
 async function rowsOf(deps: LakeDeps): Promise<number> {
   await using lake = await openLake({ ...deps, sql: 'ledger_entries' }, signal);
-  const result = await lake.connection.runAndReadAll('select count(*) from ledger_entries');
+  const result = await lake.connection.runAndReadAll(
+    'select count(*) from ledger_entries',
+  );
   return Number(result.getRowsJson()[0]?.[0]);
 }
 
@@ -99,7 +114,10 @@ export function describeLake(running: StoreUnderTest, everyNth: number): void {
       for (let nth = 1, hasDied = true; hasDied; nth += everyNth) {
         count += 1;
         warehouse.segments = segments(count);
-        hasDied = await buildLake({ ...deps, objects: dyingBefore(deps.objects, nth) }, signal).then(
+        hasDied = await buildLake(
+          { ...deps, objects: dyingBefore(deps.objects, nth) },
+          signal,
+        ).then(
           () => false,
           (error: Error) => error.message === 'died',
         );
@@ -128,7 +146,9 @@ export function describeLake(running: StoreUnderTest, everyNth: number): void {
       const codes = ends.flatMap((end) =>
         end.status === 'rejected' ? [end.reason as { code: string }] : [],
       );
-      expect(codes.map(({ code }) => code)).toEqual(codes.map(() => 'LAKE_SECOND_WRITER'));
+      expect(codes.map(({ code }) => code)).toEqual(
+        codes.map(() => 'LAKE_SECOND_WRITER'),
+      );
       expect(codes.length).toBeLessThan(2);
       await buildLake(deps, signal);
       expect(await rowsOf(deps)).toBe(3);

@@ -10,7 +10,12 @@ import { type Sandbox, startSandbox } from '../support/sandbox.ts';
 import { expectLedgers } from '../cli/expect-truth.ts';
 import { type Document, type MirrorHome, openHome } from '../cli/mirror-home.ts';
 import { type FreshDatabase, openFreshDatabase } from '../support/database.ts';
-import { awsVariables, rawClient, type RealStore, storeUrl } from '../support/stores/real-store.ts';
+import {
+  awsVariables,
+  rawClient,
+  type RealStore,
+  storeUrl,
+} from '../support/stores/real-store.ts';
 import { waitFor } from '../support/wait-for.ts';
 import { openStoreOn, type StoreUnderTest } from './store-under-test.ts';
 import { loadedRows, publishedSegments } from '../support/mirror-state.ts';
@@ -51,7 +56,13 @@ async function openWorld(server: RealStore, whaleEntries = 0): Promise<World> {
     }),
   );
   const owned = stack.move();
-  return { sandbox, database, home, prefix, [Symbol.asyncDispose]: () => owned.disposeAsync() };
+  return {
+    sandbox,
+    database,
+    home,
+    prefix,
+    [Symbol.asyncDispose]: () => owned.disposeAsync(),
+  };
 }
 
 /** Brings the ledgers' objects into the home's folder, and compares all with the truth. */
@@ -72,13 +83,22 @@ async function expectWhole(
 
 async function isUploading(server: RealStore, prefix: string): Promise<boolean> {
   const client = rawClient(server);
-  const command = new ListMultipartUploadsCommand({ Bucket: server.bucket, Prefix: `${prefix}/ledger/` });
+  const command = new ListMultipartUploadsCommand({
+    Bucket: server.bucket,
+    Prefix: `${prefix}/ledger/`,
+  });
   const { Uploads: uploads = [] } = await client.send(command);
   client.destroy();
   return uploads.length > 0;
 }
 
-function expectComplete({ code, document }: { code: number | null; document: Document }): void {
+function expectComplete({
+  code,
+  document,
+}: {
+  code: number | null;
+  document: Document;
+}): void {
   const evidence = document.verdict === 'complete' ? '' : JSON.stringify(document);
   expect({ code, verdict: document.verdict, evidence }).toEqual({
     code: 0,
@@ -99,7 +119,9 @@ export function describeNights(running: StoreUnderTest): void {
       const second = await home.json(['nightly']);
       expectComplete(second);
       await expectWhole(server, world, database);
-      const sizes = (await publishedSegments(database.pool)).map(({ objectBytes }) => objectBytes);
+      const sizes = (await publishedSegments(database.pool)).map(
+        ({ objectBytes }) => objectBytes,
+      );
       expect(Math.max(...sizes)).toBeGreaterThan(PART_BYTES);
       const verified = await home.json(['verify', '--deep']);
       expect([verified.code, verified.document.verdict]).toEqual([0, 'complete']);
@@ -109,7 +131,10 @@ export function describeNights(running: StoreUnderTest): void {
         '--format',
         'csv',
       ]);
-      expect(counted.stdout.trim().split(/\s+/)).toEqual(['n', String(await loadedRows(database.pool))]);
+      expect(counted.stdout.trim().split(/\s+/)).toEqual([
+        'n',
+        String(await loadedRows(database.pool)),
+      ]);
       await using empty = await openFreshDatabase();
       const again = { DATABASE_URL: empty.url, SOURCE_URL: undefined };
       const rebuilt = await home.json(['load', '--all'], again);
@@ -125,7 +150,8 @@ export function describeNights(running: StoreUnderTest): void {
       const killed = home.start(['nightly']);
       await waitFor(
         () => {
-          if (!killed.isRunning) throw new Error(`the run ended before an upload:\n${killed.stderr}`);
+          if (!killed.isRunning)
+            throw new Error(`the run ended before an upload:\n${killed.stderr}`);
           return isUploading(server, prefix);
         },
         { what: 'an upload on its way' },
@@ -135,7 +161,10 @@ export function describeNights(running: StoreUnderTest): void {
       expectComplete(next);
       const asked = sandbox.requests.all().filter(({ route }) => route === 'export');
       const bytesAsked = asked.reduce((sum, { bytes }) => sum + bytes, 0);
-      const bytes = (await publishedSegments(database.pool)).reduce((sum, segment) => sum + segment.bytes, 0);
+      const bytes = (await publishedSegments(database.pool)).reduce(
+        (sum, segment) => sum + segment.bytes,
+        0,
+      );
       // What had been received was not asked for again.
       expect(bytesAsked).toBeLessThan(bytes * 1.25);
       await expectWhole(server, world, database);
@@ -148,7 +177,9 @@ export function describeNights(running: StoreUnderTest): void {
       await using world = await openWorld(server);
       const { home, sandbox, database } = world;
       const night = home.start(['nightly', '--json']);
-      await waitFor(() => sandbox.requests.of('export') > 2, { what: 'exports on their way' });
+      await waitFor(() => sandbox.requests.of('export') > 2, {
+        what: 'exports on their way',
+      });
       await server.killGateway();
       await sleep(10_000);
       await server.startGateway();
@@ -161,11 +192,15 @@ export function describeNights(running: StoreUnderTest): void {
     test('asks the source for nothing with a wrong secret', async () => {
       await using world = await openWorld(running());
       const { home, sandbox } = world;
-      const night = await home.json(['nightly'], { AWS_SECRET_ACCESS_KEY: 'of-nobody-at-all' });
+      const night = await home.json(['nightly'], {
+        AWS_SECRET_ACCESS_KEY: 'of-nobody-at-all',
+      });
       expect([night.code, night.document.verdict]).toEqual([2, 'failed']);
       expect(JSON.stringify(night.document.evidence)).toContain('SignatureDoesNotMatch');
       expect(sandbox.requests.of()).toBe(0);
-      const found = await home.run(['doctor'], { AWS_SECRET_ACCESS_KEY: 'of-nobody-at-all' });
+      const found = await home.run(['doctor'], {
+        AWS_SECRET_ACCESS_KEY: 'of-nobody-at-all',
+      });
       expect(found.stdout).toMatch(/WRONG +object store: .*SignatureDoesNotMatch/);
     });
   });

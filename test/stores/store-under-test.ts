@@ -46,7 +46,12 @@ export async function fillStore(
 }
 
 export function openStoreOn(server: RealStore, options: OpenOptions = {}): ObjectStore {
-  const { keys = server.keys, prefix = randomUUID(), patienceMs, endpoint = server.endpoint } = options;
+  const {
+    keys = server.keys,
+    prefix = randomUUID(),
+    patienceMs,
+    endpoint = server.endpoint,
+  } = options;
   return openS3Store({
     url: storeUrl({ bucket: server.bucket, endpoint }, prefix),
     spoolDir: join(tmpdir(), 'ledger-mirror-stores', randomUUID()),

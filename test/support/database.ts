@@ -20,7 +20,9 @@ export interface DatabaseOptions {
 const POOL_MAX = 4;
 
 /** Call it at the top level of a test file (`await freshDatabase()`): it is dropped after the file. */
-export async function freshDatabase(options: DatabaseOptions = {}): Promise<FreshDatabase> {
+export async function freshDatabase(
+  options: DatabaseOptions = {},
+): Promise<FreshDatabase> {
   const database = await openFreshDatabase(options);
   afterAll(() => database[Symbol.asyncDispose]());
   return database;
@@ -36,7 +38,8 @@ export async function openFreshDatabase({
   const url = new URL(serverUrl);
   url.pathname = `/${name}`;
   const pool = openTestPool({ connectionString: url.href, max: POOL_MAX });
-  if (isMigrated) await migrate(new Kysely<unknown>({ dialect: new PostgresDialect({ pool }) }));
+  if (isMigrated)
+    await migrate(new Kysely<unknown>({ dialect: new PostgresDialect({ pool }) }));
   return {
     url: url.href,
     pool,

@@ -24,7 +24,9 @@ export interface Module {
  * @throws Error where a file does not parse
  */
 export function readImportGraph(root: string, folders: readonly string[]): Module[] {
-  const paths = folders.flatMap((folder) => globSync(`${folder}/**/*.ts`, { cwd: root })).toSorted();
+  const paths = folders
+    .flatMap((folder) => globSync(`${folder}/**/*.ts`, { cwd: root }))
+    .toSorted();
   return paths.map((path) => readModule(root, path));
 }
 
@@ -54,12 +56,20 @@ function readModule(root: string, path: string): Module {
   return { path, imports, computed };
 }
 
-function resolveImport(root: string, from: string, specifier: string, isType: boolean): Import {
+function resolveImport(
+  root: string,
+  from: string,
+  specifier: string,
+  isType: boolean,
+): Import {
   if (!specifier.startsWith('.')) {
     const packageName = specifier.startsWith('node:') ? specifier : packageOf(specifier);
     return { target: packageName, isOwn: false, isType };
   }
-  const target = relative(root, join(root, dirname(from), specifier)).replaceAll('\\', '/');
+  const target = relative(root, join(root, dirname(from), specifier)).replaceAll(
+    '\\',
+    '/',
+  );
   return { target, isOwn: true, isType };
 }
 
@@ -82,7 +92,8 @@ export function findCycles(graph: readonly Module[], withTypes: boolean): string
     for (const { target, isOwn, isType } of module.imports) {
       const next = isOwn && (withTypes || !isType) ? byPath.get(target) : undefined;
       if (next === undefined) continue;
-      if (state.get(next.path) === 'open') cycles.push([...trail.slice(trail.indexOf(next.path)), next.path]);
+      if (state.get(next.path) === 'open')
+        cycles.push([...trail.slice(trail.indexOf(next.path)), next.path]);
       if (state.get(next.path) === undefined) visit(next);
     }
     trail.pop();

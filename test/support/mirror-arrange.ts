@@ -24,7 +24,11 @@ async function add(pool: Pool, table: string, rows: readonly Row[]): Promise<voi
 }
 
 /** In the list's order. With an epoch, each has a place in that list, all but the network's own party. */
-export async function addParties(pool: Pool, ids: readonly string[], epoch?: number): Promise<void> {
+export async function addParties(
+  pool: Pool,
+  ids: readonly string[],
+  epoch?: number,
+): Promise<void> {
   await pool.query(
     `insert into mirror.parties (party_id, first_epoch, epoch, pos)
      select id, 1, case when id <> 'network' then $2::int end, case when id <> 'network' and $2 is not null then place * 1024 end
@@ -60,7 +64,14 @@ export interface Generation {
 }
 
 export async function addGeneration(pool: Pool, generation: Generation): Promise<void> {
-  const { list, epoch = 1, kind = 'current', height, time, isClaimed = false } = generation;
+  const {
+    list,
+    epoch = 1,
+    kind = 'current',
+    height,
+    time,
+    isClaimed = false,
+  } = generation;
   await pool.query(
     `insert into mirror.generations (list, epoch, kind, claimed_at, head_height, head_time)
      values ($1, $2, $3, case when $4 then now() end, $5, $6)`,
@@ -136,8 +147,15 @@ export async function removeParty(pool: Pool, partyId: string): Promise<void> {
 }
 
 /** Known since the same moment, by another id. */
-export async function renameParty(pool: Pool, partyId: string, newId: string): Promise<void> {
-  await pool.query('update mirror.parties set party_id = $2 where party_id = $1', [partyId, newId]);
+export async function renameParty(
+  pool: Pool,
+  partyId: string,
+  newId: string,
+): Promise<void> {
+  await pool.query('update mirror.parties set party_id = $2 where party_id = $1', [
+    partyId,
+    newId,
+  ]);
 }
 
 export async function removeSegmentsOf(pool: Pool, partyId: string): Promise<void> {
@@ -168,8 +186,15 @@ export async function quarantineLedger(pool: Pool, partyId: string): Promise<voi
 }
 
 /** The list of a later epoch names these parties too. */
-export async function listAgain(pool: Pool, ids: readonly string[], epoch: number): Promise<void> {
-  await pool.query('update mirror.parties set epoch = $2 where party_id = any ($1)', [ids, epoch]);
+export async function listAgain(
+  pool: Pool,
+  ids: readonly string[],
+  epoch: number,
+): Promise<void> {
+  await pool.query('update mirror.parties set epoch = $2 where party_id = any ($1)', [
+    ids,
+    epoch,
+  ]);
 }
 
 /** As old as a mirror must be for a scheduled time to count as missed. */
@@ -183,7 +208,11 @@ export async function setSourceProfile(pool: Pool, profile: object): Promise<voi
 }
 
 /** Their process has said nothing for so long: that of one run, or of all. */
-export async function silenceRuns(pool: Pool, seconds: number, runId?: string): Promise<void> {
+export async function silenceRuns(
+  pool: Pool,
+  seconds: number,
+  runId?: string,
+): Promise<void> {
   await pool.query(
     `update mirror.runs set heartbeat_at = clock_timestamp() - make_interval(secs => $1)
      where $2::uuid is null or run_id = $2`,
@@ -191,7 +220,11 @@ export async function silenceRuns(pool: Pool, seconds: number, runId?: string): 
   );
 }
 
-export async function startRunBefore(pool: Pool, runId: string, seconds: number): Promise<void> {
+export async function startRunBefore(
+  pool: Pool,
+  runId: string,
+  seconds: number,
+): Promise<void> {
   await pool.query(
     'update mirror.runs set started_at = clock_timestamp() - make_interval(secs => $2) where run_id = $1',
     [runId, seconds],
@@ -199,11 +232,15 @@ export async function startRunBefore(pool: Pool, runId: string, seconds: number)
 }
 
 /** It was queued, and ended, so many days ago. */
-export async function ageFinishedRun(pool: Pool, runId: string, days: number): Promise<void> {
-  await pool.query('update mirror.runs set finished_at = $2, queued_at = $2 where run_id = $1', [
-    runId,
-    daysAgo(days),
-  ]);
+export async function ageFinishedRun(
+  pool: Pool,
+  runId: string,
+  days: number,
+): Promise<void> {
+  await pool.query(
+    'update mirror.runs set finished_at = $2, queued_at = $2 where run_id = $1',
+    [runId, daysAgo(days)],
+  );
 }
 
 export async function removeRuns(pool: Pool, runIds: readonly string[]): Promise<void> {
@@ -241,29 +278,45 @@ export async function emptyLake(pool: Pool): Promise<void> {
 
 /** A dead worker's leases, as they are once they have run out. */
 export async function endExportLeases(pool: Pool): Promise<void> {
-  await pool.query(`update mirror.exports set lease_until = '2000-01-01' where lease_until is not null`);
+  await pool.query(
+    `update mirror.exports set lease_until = '2000-01-01' where lease_until is not null`,
+  );
 }
 
 export async function endListLeases(pool: Pool): Promise<void> {
-  await pool.query(`update mirror.list_leases set lease_until = now() - interval '1 second'`);
+  await pool.query(
+    `update mirror.list_leases set lease_until = now() - interval '1 second'`,
+  );
 }
 
 /** Another process has taken the lease. */
 export async function takeOverExport(pool: Pool, partyId: string): Promise<void> {
-  await pool.query('update mirror.exports set lease_token = gen_random_uuid() where party_id = $1', [
-    partyId,
-  ]);
+  await pool.query(
+    'update mirror.exports set lease_token = gen_random_uuid() where party_id = $1',
+    [partyId],
+  );
 }
 
-export async function quarantineExport(pool: Pool, partyId: string, reason: object): Promise<void> {
+export async function quarantineExport(
+  pool: Pool,
+  partyId: string,
+  reason: object,
+): Promise<void> {
   await pool.query(
     'update mirror.exports set quarantined_at = now(), attempts = 5, quarantine_reason = $2 where party_id = $1',
     [partyId, reason],
   );
 }
 
-export async function changePublications(pool: Pool, from: string, to: string): Promise<void> {
-  await pool.query('update mirror.publications set state = $2 where state = $1', [from, to]);
+export async function changePublications(
+  pool: Pool,
+  from: string,
+  to: string,
+): Promise<void> {
+  await pool.query('update mirror.publications set state = $2 where state = $1', [
+    from,
+    to,
+  ]);
 }
 
 export async function replacePublicationPlans(pool: Pool, plan: object): Promise<void> {
@@ -272,7 +325,9 @@ export async function replacePublicationPlans(pool: Pool, plan: object): Promise
 
 /** As if load or verify had found every object missing. */
 export async function quarantineSegments(pool: Pool): Promise<void> {
-  await pool.query(`update mirror.segments set quarantine_reason = '{"code": "OBJECT_MISSING"}'`);
+  await pool.query(
+    `update mirror.segments set quarantine_reason = '{"code": "OBJECT_MISSING"}'`,
+  );
 }
 
 export async function markSegmentsLoaded(pool: Pool): Promise<void> {
@@ -281,11 +336,16 @@ export async function markSegmentsLoaded(pool: Pool): Promise<void> {
 
 /** Their rows are gone from the table, and they count as not loaded. */
 export async function unloadSegments(pool: Pool): Promise<void> {
-  await pool.query('delete from mirror.ledger_entries; update mirror.segments set loaded_at = null');
+  await pool.query(
+    'delete from mirror.ledger_entries; update mirror.segments set loaded_at = null',
+  );
 }
 
 export async function supersedeSegments(pool: Pool, at: string): Promise<void> {
-  await pool.query(`update mirror.segments set status = 'superseded', superseded_at = $1`, [at]);
+  await pool.query(
+    `update mirror.segments set status = 'superseded', superseded_at = $1`,
+    [at],
+  );
 }
 
 /** When closed segments were last compared with the source. */
@@ -294,5 +354,8 @@ export async function setCoverageCheckedAt(pool: Pool, at: string): Promise<void
 }
 
 export async function ageCoverageChecks(pool: Pool, days: number): Promise<void> {
-  await pool.query('update mirror.coverage set checked_at = checked_at - make_interval(days => $1)', [days]);
+  await pool.query(
+    'update mirror.coverage set checked_at = checked_at - make_interval(days => $1)',
+    [days],
+  );
 }

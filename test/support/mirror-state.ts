@@ -3,7 +3,10 @@ import type { Pool } from 'pg';
 
 /** Everybody the source has listed, in the list's order; the network's own party has no place in it. */
 export async function listedParties(pool: Pool): Promise<string[]> {
-  return column(pool, 'select party_id from mirror.parties where pos is not null order by epoch, pos');
+  return column(
+    pool,
+    'select party_id from mirror.parties where pos is not null order by epoch, pos',
+  );
 }
 
 export async function knownParties(pool: Pool): Promise<string[]> {
@@ -75,8 +78,13 @@ export async function coveredRanges(pool: Pool): Promise<HeldRange[]> {
 }
 
 /** Assets of which such a range is known, each once. */
-export async function coveredAssets(pool: Pool, isMeant: (range: HeldRange) => boolean): Promise<string[]> {
-  const assets = (await coveredRanges(pool)).filter(isMeant).flatMap(({ assetId }) => assetId ?? []);
+export async function coveredAssets(
+  pool: Pool,
+  isMeant: (range: HeldRange) => boolean,
+): Promise<string[]> {
+  const assets = (await coveredRanges(pool))
+    .filter(isMeant)
+    .flatMap(({ assetId }) => assetId ?? []);
   return [...new Set(assets)].toSorted();
 }
 
@@ -117,7 +125,9 @@ export async function recordedExports(pool: Pool): Promise<HeldExport[]> {
 
 /** Why exports are quarantined: the code of each. */
 export async function quarantineCodes(pool: Pool): Promise<(string | undefined)[]> {
-  const quarantined = (await recordedExports(pool)).filter(({ isQuarantined }) => isQuarantined);
+  const quarantined = (await recordedExports(pool)).filter(
+    ({ isQuarantined }) => isQuarantined,
+  );
   return quarantined.map(({ reason }) => reason?.code);
 }
 
@@ -147,17 +157,24 @@ export async function recordedRuns(pool: Pool, kind?: string): Promise<HeldRun[]
 }
 
 export async function unfinishedRuns(pool: Pool, kind?: string): Promise<HeldRun[]> {
-  return (await recordedRuns(pool, kind)).filter(({ state }) => state === 'queued' || state === 'running');
+  return (await recordedRuns(pool, kind)).filter(
+    ({ state }) => state === 'queued' || state === 'running',
+  );
 }
 
-export async function verdictOf(pool: Pool, runId: string): Promise<string | null | undefined> {
+export async function verdictOf(
+  pool: Pool,
+  runId: string,
+): Promise<string | null | undefined> {
   return (await recordedRuns(pool)).find((run) => run.runId === runId)?.verdict;
 }
 
 /** What became of each ledger of the nightly runs. */
 export async function nightlyLedgers(
   pool: Pool,
-): Promise<{ partyId: string; state: string; outcome: Readonly<Record<string, unknown>> | null }[]> {
+): Promise<
+  { partyId: string; state: string; outcome: Readonly<Record<string, unknown>> | null }[]
+> {
   const { rows } = await pool.query<{
     partyId: string;
     state: string;
@@ -168,7 +185,9 @@ export async function nightlyLedgers(
   return rows;
 }
 
-export async function loadedRowsByParty(pool: Pool): Promise<ReadonlyMap<string, number>> {
+export async function loadedRowsByParty(
+  pool: Pool,
+): Promise<ReadonlyMap<string, number>> {
   const { rows } = await pool.query<{ party_id: string; entries: number }>(
     'select party_id, count(*)::int as entries from mirror.ledger_entries group by 1 order by 1',
   );
@@ -181,7 +200,10 @@ export async function loadedRows(pool: Pool): Promise<number> {
 
 /** In the order of their times. */
 export async function loadedQuantities(pool: Pool): Promise<string[]> {
-  return column(pool, 'select quantity::text from mirror.ledger_entries order by vega_time, quantity');
+  return column(
+    pool,
+    'select quantity::text from mirror.ledger_entries order by vega_time, quantity',
+  );
 }
 
 /** The source that this mirror is of, once one was asked. */
@@ -191,13 +213,18 @@ export async function recordedSourceUrl(pool: Pool): Promise<string | null | und
 
 /** Of a table that only has to be as long as expected. */
 export async function countRows(pool: Pool, table: string): Promise<number> {
-  return (await column<number>(pool, `select count(*)::int from mirror.${table}`))[0] ?? 0;
+  return (
+    (await column<number>(pool, `select count(*)::int from mirror.${table}`))[0] ?? 0
+  );
 }
 
 /** Without the rows that an audit no longer found. */
 export async function presentParties(pool: Pool): Promise<string[]> {
   return (
-    await column<string>(pool, 'select party_id from mirror.parties where gone_since is null')
+    await column<string>(
+      pool,
+      'select party_id from mirror.parties where gone_since is null',
+    )
   ).toSorted();
 }
 
@@ -216,12 +243,19 @@ export async function publishingRuns(pool: Pool): Promise<string[]> {
 }
 
 export async function publicationSeq(pool: Pool): Promise<bigint> {
-  return BigInt((await column<string>(pool, 'select publication_seq from mirror.identity'))[0] ?? 0);
+  return BigInt(
+    (await column<string>(pool, 'select publication_seq from mirror.identity'))[0] ?? 0,
+  );
 }
 
 /** Each with all of its columns: to see that nothing has changed. */
-export async function recordedGenerations(pool: Pool): Promise<Record<string, unknown>[]> {
-  return column(pool, 'select to_jsonb(g) from mirror.generations g order by generation_id');
+export async function recordedGenerations(
+  pool: Pool,
+): Promise<Record<string, unknown>[]> {
+  return column(
+    pool,
+    'select to_jsonb(g) from mirror.generations g order by generation_id',
+  );
 }
 
 /** Where the sync of the only list that was begun goes on. */
@@ -229,7 +263,15 @@ export async function storedResumePoint(pool: Pool): Promise<unknown> {
   return (await column(pool, 'select resume_point from mirror.generations'))[0];
 }
 
-async function column<Value>(pool: Pool, statement: string, values: unknown[] = []): Promise<Value[]> {
-  const { rows } = await pool.query<[Value]>({ text: statement, values, rowMode: 'array' });
+async function column<Value>(
+  pool: Pool,
+  statement: string,
+  values: unknown[] = [],
+): Promise<Value[]> {
+  const { rows } = await pool.query<[Value]>({
+    text: statement,
+    values,
+    rowMode: 'array',
+  });
   return rows.map(([value]) => value);
 }

@@ -12,7 +12,14 @@ export async function printed(...argv: readonly string[]): Promise<string> {
     },
   });
   const { signal } = new AbortController();
-  await runCli({ argv, env: {}, cwd: import.meta.dirname, stdout: stream, stderr: stream, signal });
+  await runCli({
+    argv,
+    env: {},
+    cwd: import.meta.dirname,
+    stdout: stream,
+    stderr: stream,
+    signal,
+  });
   return written.join('');
 }
 

@@ -59,7 +59,9 @@ export class Child implements AsyncDisposable {
 
   get isRunning(): boolean {
     return (
-      this.#process.pid !== undefined && this.#process.exitCode === null && this.#process.signalCode === null
+      this.#process.pid !== undefined &&
+      this.#process.exitCode === null &&
+      this.#process.signalCode === null
     );
   }
 
@@ -72,7 +74,9 @@ export class Child implements AsyncDisposable {
       () => {
         const match = pattern.exec(this.#stdout);
         if (match === null && !this.isRunning) {
-          throw new Error(`Child ended before ${String(pattern)}:\n${this.#stdout}\n${this.#stderr}`);
+          throw new Error(
+            `Child ended before ${String(pattern)}:\n${this.#stdout}\n${this.#stderr}`,
+          );
         }
         return match;
       },
@@ -104,6 +108,10 @@ export class Child implements AsyncDisposable {
 }
 
 /** Runs a TypeScript or JavaScript file with this Node. */
-export function runScript(path: string, args: readonly string[] = [], options: SpawnOptions = {}): Child {
+export function runScript(
+  path: string,
+  args: readonly string[] = [],
+  options: SpawnOptions = {},
+): Child {
   return new Child(process.execPath, [path, ...args], options);
 }

@@ -67,7 +67,10 @@ const ASSET_MISSING = new ServiceError('InvalidArgument', {
 });
 
 /** @param nths how many requests each route had so far; this one is counted */
-export function readRequest(request: IncomingMessage, nths: Map<Route, number>): SandboxRequest {
+export function readRequest(
+  request: IncomingMessage,
+  nths: Map<Route, number>,
+): SandboxRequest {
   const [path = '/', ...rest] = (request.url ?? '/').split('?');
   const queryText = rest.join('?');
   const route = ROUTES.get(path) ?? 'other';
@@ -75,18 +78,32 @@ export function readRequest(request: IncomingMessage, nths: Map<Route, number>):
   nths.set(route, nth);
   const { method = 'GET', headers } = request;
   const query = new URLSearchParams(queryText);
-  return { route, method, path, queryText, query, nth, authorization: headers.authorization };
+  return {
+    route,
+    method,
+    path,
+    queryText,
+    query,
+    nth,
+    authorization: headers.authorization,
+  };
 }
 
 /** Waits as long as the fault says. @throws once the client is gone */
-export async function holdBack({ delayMs = 0, until }: Misbehaviour, signal: AbortSignal): Promise<void> {
+export async function holdBack(
+  { delayMs = 0, until }: Misbehaviour,
+  signal: AbortSignal,
+): Promise<void> {
   if (delayMs > 0) await sleep(delayMs, undefined, { signal });
   if (until !== undefined) await Promise.race([until, once(signal, 'abort')]);
   signal.throwIfAborted();
 }
 
 /** The list's answer, with its JSON rewritten. */
-export function rewritten(answer: Answer, { rewrite = (json) => json }: Misbehaviour): Answer {
+export function rewritten(
+  answer: Answer,
+  { rewrite = (json) => json }: Misbehaviour,
+): Answer {
   return answer.status === 200 && typeof answer.body === 'string'
     ? { ...answer, body: rewrite(answer.body) }
     : answer;
@@ -108,14 +125,21 @@ export function spoiltExport(
   const isServed = answer === undefined || answer.status === 200;
   const hasAsset = query.has('assetId') || query.has('asset_id');
   if (assetRequired && isServed && !hasAsset) return refuse(ASSET_MISSING);
-  if (answer === undefined || answer.status !== 200 || typeof answer.body === 'string') return answer;
+  if (answer === undefined || answer.status !== 200 || typeof answer.body === 'string')
+    return answer;
   const { 'Content-Type': _type, ...named } = answer.headers;
   // Before the first byte an error has a status of its own.
   if (errorAfterBytes === 0) return refuse(FAILURE, named);
-  const whole = errorAfterBytes === undefined ? answer.body : piecesUpTo(answer.body, errorAfterBytes);
+  const whole =
+    errorAfterBytes === undefined
+      ? answer.body
+      : piecesUpTo(answer.body, errorAfterBytes);
   const sent = isInMessages ? asMessages(whole) : whole;
-  const body = errorAfterBytes === undefined ? sent : endingInError(sent, isInMessages ? '\n' : '');
-  return isInMessages ? { ...answer, headers: { ...named, ...JSON_TYPE }, body } : { ...answer, body };
+  const body =
+    errorAfterBytes === undefined ? sent : endingInError(sent, isInMessages ? '\n' : '');
+  return isInMessages
+    ? { ...answer, headers: { ...named, ...JSON_TYPE }, body }
+    : { ...answer, body };
 }
 
 function* piecesUpTo(pieces: Iterable<Buffer>, atByte: number): Generator<Buffer> {
@@ -130,10 +154,14 @@ function* piecesUpTo(pieces: Iterable<Buffer>, atByte: number): Generator<Buffer
 
 /** The pieces as messages, one a line; the first one carries the response's metadata. */
 function* asMessages(pieces: Iterable<Buffer>): Generator<Buffer> {
-  let extensions = ',"extensions":[{"@type":"type.googleapis.com/google.protobuf.Empty"}]';
+  let extensions =
+    ',"extensions":[{"@type":"type.googleapis.com/google.protobuf.Empty"}]';
   for (const piece of pieces) {
     const data = piece.toString('base64');
-    yield Buffer.from(`{"result":{"contentType":"text/csv","data":"${data}"${extensions}}}\n`, 'latin1');
+    yield Buffer.from(
+      `{"result":{"contentType":"text/csv","data":"${data}"${extensions}}}\n`,
+      'latin1',
+    );
     extensions = '';
   }
 }
@@ -164,7 +192,8 @@ export async function sendBroken(
     response.setHeader('Content-Encoding', 'gzip');
     gzip.pipe(response);
     signal.addEventListener('abort', () => gzip.destroy(), { once: true });
-  } else if (typeof body === 'string') response.setHeader('Content-Length', Buffer.byteLength(body));
+  } else if (typeof body === 'string')
+    response.setHeader('Content-Length', Buffer.byteLength(body));
   const out = gzip ?? response;
 
   let leftBytes = Math.min(cutAfterBytes, stallAfterBytes);
@@ -175,7 +204,9 @@ export async function sendBroken(
     if (leftBytes > 0) continue;
     // What was written reaches the client first.
     if (gzip !== undefined) await new Promise<void>((resolve) => gzip.flush(resolve));
-    await new Promise<void>((resolve) => response.write(Buffer.alloc(0), () => resolve()));
+    await new Promise<void>((resolve) =>
+      response.write(Buffer.alloc(0), () => resolve()),
+    );
     if (cutAfterBytes !== Infinity) response.destroy();
     else if (!signal.aborted) await once(signal, 'abort');
     return;

@@ -71,13 +71,15 @@ export class Truth {
 
   /** Every party but `network`, in the list's order, oldest first. */
   *parties(): Generator<{ id: string; firstSeen: Micros }> {
-    for (const { id, firstSeen } of this.#network.parties.rows(0, this.partyCount())) yield { id, firstSeen };
+    for (const { id, firstSeen } of this.#network.parties.rows(0, this.partyCount()))
+      yield { id, firstSeen };
   }
 
   /** Every checkpoint that is served, oldest first, each as often as it is listed. */
   *checkpoints(): Generator<CheckpointRow> {
     const { from, to } = this.#network.checkpoints.visible(this.#network.head());
-    for (let position = from; position < to; position += 1) yield this.#network.checkpoints.row(position);
+    for (let position = from; position < to; position += 1)
+      yield this.#network.checkpoints.row(position);
   }
 
   /** The assets of the network. */
@@ -88,7 +90,8 @@ export class Truth {
   /** The CSV rows of a party, without line ends, in the order in which they happened. */
   *rows(partyId: string, window: TruthWindow = {}): Generator<string> {
     const write = this.#writerFor(partyId);
-    for (const movement of this.#exported(partyId, window)) yield write(movement).slice(0, -1);
+    for (const movement of this.#exported(partyId, window))
+      yield write(movement).slice(0, -1);
   }
 
   /** Count, digest and sums of what a party's export holds. */
@@ -99,11 +102,17 @@ export class Truth {
     let digest = 0n;
     for (const movement of this.#exported(partyId, window)) {
       entries += 1;
-      const hash = createHash('sha256').update(write(movement).slice(0, -1)).digest('hex');
+      const hash = createHash('sha256')
+        .update(write(movement).slice(0, -1))
+        .digest('hex');
       digest = (digest + BigInt(`0x${hash}`)) & DIGEST_MASK;
       this.#add(sums, movement);
     }
-    return { entries, digest: digest.toString(16).padStart(64, '0'), sums: [...sums.values()] };
+    return {
+      entries,
+      digest: digest.toString(16).padStart(64, '0'),
+      sums: [...sums.values()],
+    };
   }
 
   /** A party's balances after everything that has happened, replayed from its beginning. */
@@ -119,7 +128,10 @@ export class Truth {
       balances.set(key, balance);
     };
     const blocks = { from: 1, to: this.#network.head().block };
-    for (const { from, to, asset, quantity } of this.#network.movementsOfPair(party, blocks)) {
+    for (const { from, to, asset, quantity } of this.#network.movementsOfPair(
+      party,
+      blocks,
+    )) {
       post(from, asset, -quantity);
       post(to, asset, quantity);
     }
@@ -134,7 +146,9 @@ export class Truth {
     const party = this.#indexOf(partyId);
     if (party === undefined) return;
     const asset =
-      window.assetId === undefined ? undefined : this.#network.ids.indexOf(KIND.asset, window.assetId);
+      window.assetId === undefined
+        ? undefined
+        : this.#network.ids.indexOf(KIND.asset, window.assetId);
     if (window.assetId !== undefined && asset === undefined) return;
     const { chain } = this.#network;
     const { block: head } = this.#network.head();
@@ -144,7 +158,8 @@ export class Truth {
     };
     for (const movement of this.#network.movementsOfPair(party, blocks)) {
       // 0.71.4 means to export what leaves the party, later releases what comes in as well.
-      const isMeant = this.#network.settings.release !== '0.71.4' && movement.to.owner === party;
+      const isMeant =
+        this.#network.settings.release !== '0.71.4' && movement.to.owner === party;
       if (movement.from.owner !== party && !isMeant) continue;
       if (asset === undefined || movement.asset === asset) yield movement;
     }
@@ -169,7 +184,8 @@ export class Truth {
     const { ids } = this.#network;
     return {
       assetId: ids.id(KIND.asset, asset),
-      marketId: account.market === NO_MARKET ? undefined : ids.id(KIND.market, account.market),
+      marketId:
+        account.market === NO_MARKET ? undefined : ids.id(KIND.market, account.market),
       accountType: ACCOUNT_TYPE[account.type],
       balance: 0n,
     };

@@ -1,6 +1,10 @@
 /** The sandbox as tests have it: with its truth, what was asked of it, and faults on demand. */
 import type { Answer } from '../../src/sandbox/http/errors.ts';
-import { sendAnswer, startSandbox as serve, type Sandbox as Served } from '../../src/sandbox/http/server.ts';
+import {
+  sendAnswer,
+  startSandbox as serve,
+  type Sandbox as Served,
+} from '../../src/sandbox/http/server.ts';
 import type { SandboxOptions as ServedOptions } from '../../src/sandbox/options.ts';
 import {
   holdBack,
@@ -35,7 +39,12 @@ export interface Sandbox extends Served {
 }
 
 export async function startSandbox(options: SandboxOptions = {}): Promise<Sandbox> {
-  const { form = 'csv', assetRequired = false, onFatalQuestion, ...servedOptions } = options;
+  const {
+    form = 'csv',
+    assetRequired = false,
+    onFatalQuestion,
+    ...servedOptions
+  } = options;
   const requests = new RequestCounts();
   const faults = new Faults();
   const nths = new Map<Route, number>();
@@ -46,14 +55,22 @@ export async function startSandbox(options: SandboxOptions = {}): Promise<Sandbo
     const gone = new AbortController();
     response.once('close', () => {
       gone.abort();
-      requests.record(asked.route, response.statusCode, request.socket.bytesWritten - bytesBefore);
+      requests.record(
+        asked.route,
+        response.statusCode,
+        request.socket.bytesWritten - bytesBefore,
+      );
     });
     response.on('error', () => gone.abort());
     const misbehaviour = faults.judge(asked);
 
     function answerSpoilt(): Answer | undefined {
       if (misbehaviour.answer !== undefined) {
-        const { status, body, headers = { 'Content-Type': 'application/json' } } = misbehaviour.answer;
+        const {
+          status,
+          body,
+          headers = { 'Content-Type': 'application/json' },
+        } = misbehaviour.answer;
         return { status, headers, body };
       }
       const answer = answerTo();
@@ -70,7 +87,10 @@ export async function startSandbox(options: SandboxOptions = {}): Promise<Sandbo
       await holdBack(misbehaviour, gone.signal);
       const answer = answerSpoilt();
       const { cutAfterBytes, stallAfterBytes } = misbehaviour;
-      if (answer === undefined || (cutAfterBytes === undefined && stallAfterBytes === undefined)) {
+      if (
+        answer === undefined ||
+        (cutAfterBytes === undefined && stallAfterBytes === undefined)
+      ) {
         await sendAnswer(request, response, () => answer);
       } else await sendBroken(request, response, answer, misbehaviour, gone.signal);
     } catch (error) {
@@ -79,7 +99,14 @@ export async function startSandbox(options: SandboxOptions = {}): Promise<Sandbo
   });
   const truth = new Truth(served.network);
   const { advance } = served.network;
-  return { ...served, advance, truth, requests, faults, fatalQuestions: () => fatalQuestions };
+  return {
+    ...served,
+    advance,
+    truth,
+    requests,
+    faults,
+    fatalQuestions: () => fatalQuestions,
+  };
 }
 
 /** Asked in the order they were added; the first answer counts. */
@@ -138,7 +165,9 @@ export class RequestCounts {
   /** How many requests ended, of one route or of all, with one status or any. */
   of(route?: Route, status?: number): number {
     const matching = this.all().filter(
-      (count) => (route ?? count.route) === count.route && (status ?? count.status) === count.status,
+      (count) =>
+        (route ?? count.route) === count.route &&
+        (status ?? count.status) === count.status,
     );
     return matching.reduce((sum, count) => sum + count.requests, 0);
   }

@@ -46,6 +46,8 @@ export function localBans(): BanStore {
 }
 
 /** What workers share, of one process. */
-export function localState(clock: Clock = SYSTEM_CLOCK): Pick<SourceDeps, 'rate' | 'bans'> {
+export function localState(
+  clock: Clock = SYSTEM_CLOCK,
+): Pick<SourceDeps, 'rate' | 'bans'> {
   return { rate: localRate(clock), bans: localBans() };
 }

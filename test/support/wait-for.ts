@@ -17,7 +17,8 @@ export async function waitFor<Value>(
   for (;;) {
     const value = await condition();
     if (value) return value;
-    if (performance.now() > deadlineMs) throw new Error(`Waited ${timeoutMs} ms in vain: ${what}`);
+    if (performance.now() > deadlineMs)
+      throw new Error(`Waited ${timeoutMs} ms in vain: ${what}`);
     await sleep(POLL_MS);
   }
 }

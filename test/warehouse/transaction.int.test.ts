@@ -3,14 +3,20 @@ import { afterAll, beforeEach, describe, expect, it } from 'vitest';
 import { sql } from 'kysely';
 import { openWarehouse } from '../../src/postgres/database.ts';
 import { databaseError, inTransaction } from '../../src/postgres/transaction.ts';
-import { PermanentError, RetryableError, UnreachableError } from '../../src/core/errors.ts';
+import {
+  PermanentError,
+  RetryableError,
+  UnreachableError,
+} from '../../src/core/errors.ts';
 import { freshDatabase } from '../support/database.ts';
 
 const database = await freshDatabase();
 const warehouse = openWarehouse({ url: database.url, onIdleError: () => undefined });
 const { db } = warehouse;
 
-await database.pool.query('create table public.tally (id int primary key, n int not null)');
+await database.pool.query(
+  'create table public.tally (id int primary key, n int not null)',
+);
 afterAll(() => warehouse[Symbol.asyncDispose]());
 beforeEach(async () => {
   await database.pool.query('truncate public.tally');
@@ -18,7 +24,9 @@ beforeEach(async () => {
 });
 
 async function tallies(): Promise<number[]> {
-  const { rows } = await database.pool.query<{ n: number }>('select n from public.tally order by id');
+  const { rows } = await database.pool.query<{ n: number }>(
+    'select n from public.tally order by id',
+  );
   return rows.map(({ n }) => n);
 }
 
@@ -28,10 +36,15 @@ describe('a transaction that Postgres ended', () => {
     await inTransaction(db, { action: 'count' }, async (tx) => {
       attempts += 1;
       await sql`set transaction isolation level repeatable read`.execute(tx);
-      const read = await sql<{ n: number }>`select n from public.tally where id = 1`.execute(tx);
+      const read = await sql<{
+        n: number;
+      }>`select n from public.tally where id = 1`.execute(tx);
       // Somebody else counts in between, the first time.
-      if (attempts === 1) await database.pool.query('update public.tally set n = n + 1 where id = 1');
-      await sql`update public.tally set n = ${(read.rows[0]?.n ?? 0) + 1} where id = 1`.execute(tx);
+      if (attempts === 1)
+        await database.pool.query('update public.tally set n = n + 1 where id = 1');
+      await sql`update public.tally set n = ${(read.rows[0]?.n ?? 0) + 1} where id = 1`.execute(
+        tx,
+      );
     });
     expect([attempts, await tallies()]).toEqual([2, [2, 0]]);
   });
@@ -82,7 +95,9 @@ describe('a transaction that Postgres ended', () => {
   it('with its connection (57P01) has left nothing', async () => {
     const work = inTransaction(db, { action: 'count' }, async (tx) => {
       await sql`update public.tally set n = 9`.execute(tx);
-      const { rows } = await sql<{ pid: number }>`select pg_backend_pid() as pid`.execute(tx);
+      const { rows } = await sql<{ pid: number }>`select pg_backend_pid() as pid`.execute(
+        tx,
+      );
       await database.pool.query('select pg_terminate_backend($1)', [rows[0]?.pid]);
       await sql`select 1`.execute(tx);
     });
@@ -101,7 +116,10 @@ it.each([
   ['25006', RetryableError],
   ['42501', PermanentError],
 ])('SQLSTATE %s is a %o', (code, kind) => {
-  const cause = Object.assign(new Error('as Postgres says it'), { code, severity: 'ERROR' });
+  const cause = Object.assign(new Error('as Postgres says it'), {
+    code,
+    severity: 'ERROR',
+  });
   const error = databaseError('count', cause);
   expect([error.constructor, error.cause]).toEqual([kind, cause]);
 });

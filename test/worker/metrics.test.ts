@@ -20,5 +20,7 @@ it('says in the log what was not measured', async () => {
     log: { debug: ({ what }: { what?: string }) => told.push(what) } as unknown as Log,
   });
   await registry.metrics();
-  expect(new Set(told)).toEqual(new Set(['export', 'load', 'nightly', 'objects', 'runs', 'sync']));
+  expect(new Set(told)).toEqual(
+    new Set(['export', 'load', 'nightly', 'objects', 'runs', 'sync']),
+  );
 });

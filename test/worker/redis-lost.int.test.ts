@@ -20,7 +20,12 @@ let first: RealApp;
 let second: RealApp;
 
 beforeAll(async () => {
-  sandbox = await startSandbox({ parties: 3, entriesMean: 3, rateLimit: 'none', seed: 'redis-lost' });
+  sandbox = await startSandbox({
+    parties: 3,
+    entriesMean: 3,
+    rateLimit: 'none',
+    seed: 'redis-lost',
+  });
   const env = { SOURCE_URL: sandbox.url, REDIS_URL: redis.url };
   first = await startRealApp(env, { isWorking: false });
   second = await startRealApp(env, { isWorking: false });
@@ -57,10 +62,16 @@ describe('a Redis that was flushed', () => {
 
   it('has a changed schedule replaced, not doubled', async () => {
     const { queues, jobs } = first.app;
-    const changed = { ...schedules, nightly: { pattern: '30 3 1 1 *', tz: 'Europe/Berlin' } };
+    const changed = {
+      ...schedules,
+      nightly: { pattern: '30 3 1 1 *', tz: 'Europe/Berlin' },
+    };
     await keepSchedules({ queues, jobs, schedules: changed });
     const [key = ''] = await client.keys('*:repeat:nightly');
-    expect(await client.hgetall(key)).toMatchObject({ pattern: '30 3 1 1 *', tz: 'Europe/Berlin' });
+    expect(await client.hgetall(key)).toMatchObject({
+      pattern: '30 3 1 1 *',
+      tz: 'Europe/Berlin',
+    });
     expect(await scheduled()).toEqual(['audit-checkpoints', 'audit-parties', 'nightly']);
   });
 
@@ -68,7 +79,9 @@ describe('a Redis that was flushed', () => {
     const { jobs, queues, warehouse } = second.app;
     const run = await jobs.runs.create({ kind: 'sync', subject: 'checkpoints' });
     await enqueueRun(run, jobs);
-    await warehouse.pool.query(`update mirror.runs set queued_at = queued_at - interval '1 minute'`);
+    await warehouse.pool.query(
+      `update mirror.runs set queued_at = queued_at - interval '1 minute'`,
+    );
     await reconcileRuns(jobs);
     expect(await queues.open('sync')).toBe(1);
     await client.flushall();

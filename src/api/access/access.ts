@@ -18,16 +18,28 @@ import { bearerOf, isSame, openTokenCheck, type Role, type Tokens } from './toke
 
 /** They tell nothing, and whoever watches the process must not need a name or a token for them. */
 const HEALTH_PATHS: ReadonlySet<string> = new Set(['/healthz', '/readyz']);
-const OPEN_PATHS = new Set(['/login', '/logout', '/assets/console.css', '/assets/icon.svg']);
+const OPEN_PATHS = new Set([
+  '/login',
+  '/logout',
+  '/assets/console.css',
+  '/assets/icon.svg',
+]);
 const READING = new Set(['GET', 'HEAD']);
 const LOGIN = z.strictObject({ token: z.string().max(1_024) });
 const FORM = 'application/x-www-form-urlencoded';
 const SESSION_SECONDS = 12 * 60 * 60;
 const COOKIE_PREFIX = 'ledger_mirror_';
-const derive = promisify(scrypt) as (password: string, salt: Buffer, bytes: number) => Promise<Buffer>;
+const derive = promisify(scrypt) as (
+  password: string,
+  salt: Buffer,
+  bytes: number,
+) => Promise<Buffer>;
 
 /** Without a token only loopback names are answered. */
-export type AccessSettings = Pick<Config, 'apiToken' | 'apiReadToken' | 'apiHosts' | 'apiHost'>;
+export type AccessSettings = Pick<
+  Config,
+  'apiToken' | 'apiReadToken' | 'apiHosts' | 'apiHost'
+>;
 
 export function isHealthPath(request: FastifyRequest): boolean {
   return HEALTH_PATHS.has(pathOf(request));
@@ -49,22 +61,32 @@ export async function addAccess(
     ...openSessions(tokens, rows),
     checkToken: await openTokenCheck(server, tokens, log),
   };
-  const rules = { names: [...apiHosts, apiHost.toLowerCase()], hasToken: locks !== undefined };
+  const rules = {
+    names: [...apiHosts, apiHost.toLowerCase()],
+    hasToken: locks !== undefined,
+  };
   server.addHook('onRequest', async (request, reply) => {
     if (isHealthPath(request)) return undefined;
     refuseForeign(request, rules);
     if (locks === undefined || isOpenPath(request)) return undefined;
     const { authorization, cookie, accept = '' } = request.headers;
     const bearer = bearerOf(authorization);
-    const role = await (bearer === undefined ? locks.roleOf(cookie) : locks.checkToken(request, bearer));
-    if (role === 'write' || (role === 'read' && READING.has(request.method))) return undefined;
+    const role = await (bearer === undefined
+      ? locks.roleOf(cookie)
+      : locks.checkToken(request, bearer));
+    if (role === 'write' || (role === 'read' && READING.has(request.method)))
+      return undefined;
     if (role === 'read') {
       const allowed = 'API_READ_TOKEN may read everything, and start or cancel nothing';
       throw new StatusError('permissionDenied', allowed);
     }
-    if (request.method === 'GET' && accept.includes('text/html')) return reply.redirect('/login', 303);
+    if (request.method === 'GET' && accept.includes('text/html'))
+      return reply.redirect('/login', 303);
     reply.header('www-authenticate', 'Bearer');
-    throw new StatusError('unauthenticated', 'a token is needed: send it as a bearer, or log in at /login');
+    throw new StatusError(
+      'unauthenticated',
+      'a token is needed: send it as a bearer, or log in at /login',
+    );
   });
   // In a scope of its own: only a login may come as a form.
   server.register(async (scope) => {
@@ -75,15 +97,23 @@ export async function addAccess(
     add('POST /login', { body: LOGIN }, async (request, reply) => {
       if (locks !== undefined) {
         const role = await locks.checkToken(request, request.body.token);
-        if (role === undefined && isForm(request)) return reply.redirect('/login#wrong', 303);
-        if (role === undefined) throw new StatusError('unauthenticated', 'that is not the token');
-        reply.header('set-cookie', cookieOf(request, await locks.open(role), SESSION_SECONDS));
+        if (role === undefined && isForm(request))
+          return reply.redirect('/login#wrong', 303);
+        if (role === undefined)
+          throw new StatusError('unauthenticated', 'that is not the token');
+        reply.header(
+          'set-cookie',
+          cookieOf(request, await locks.open(role), SESSION_SECONDS),
+        );
       }
       return isForm(request) ? reply.redirect('/', 303) : reply.code(204).send();
     });
     add('POST /logout', {}, async (request, reply) => {
       if (locks !== undefined)
-        reply.header('set-cookie', cookieOf(request, await locks.close(request.headers.cookie), 0));
+        reply.header(
+          'set-cookie',
+          cookieOf(request, await locks.close(request.headers.cookie), 0),
+        );
       return isForm(request) ? reply.redirect('/login', 303) : reply.code(204).send();
     });
   });
@@ -94,7 +124,11 @@ function isForm({ headers }: Pick<FastifyRequest, 'headers'>): boolean {
 }
 
 /** @param pair `name=value` */
-function cookieOf({ headers }: Pick<FastifyRequest, 'headers'>, pair: string, seconds: number): string {
+function cookieOf(
+  { headers }: Pick<FastifyRequest, 'headers'>,
+  pair: string,
+  seconds: number,
+): string {
   // Believing a proxy's word costs nothing here: it can only make the cookie stricter.
   const secure = headers['x-forwarded-proto'] === 'https' ? '; Secure' : '';
   return `${pair}; Path=/; Max-Age=${seconds}; HttpOnly; SameSite=Strict${secure}`;
@@ -103,7 +137,9 @@ function cookieOf({ headers }: Pick<FastifyRequest, 'headers'>, pair: string, se
 /** The sessions of a mirror, as one process knows them; all of its processes share which were ended. */
 function openSessions({ write, read = '' }: Tokens, rows: Rows) {
   /** Another token, or another mirror with the same one, has another key: its sessions are none of ours. */
-  const readKey = sharedLoad(async () => derive(`${write}\n${read}`, await readSessionSecret(rows), 32));
+  const readKey = sharedLoad(async () =>
+    derive(`${write}\n${read}`, await readSessionSecret(rows), 32),
+  );
   const sign = async (text: string) =>
     createHmac('sha256', await readKey())
       .update(`session v2 ${text}`)
@@ -113,8 +149,11 @@ function openSessions({ write, read = '' }: Tokens, rows: Rows) {
   const find = async (cookies: string) => {
     const name = await cookieName();
     const pair = cookies.split('; ').find((one) => one.startsWith(`${name}=`));
-    const [end = '', role = '', id = '', mac = '', rest] = (pair ?? '').slice(name.length + 1).split('.');
-    if (rest !== undefined || !isSame(mac, await sign(`${end}.${role}.${id}`))) return undefined;
+    const [end = '', role = '', id = '', mac = '', rest] = (pair ?? '')
+      .slice(name.length + 1)
+      .split('.');
+    if (rest !== undefined || !isSame(mac, await sign(`${end}.${role}.${id}`)))
+      return undefined;
     const endMs = Number(end);
     if (endMs <= Date.now() || (role !== 'read' && role !== 'write')) return undefined;
     return { id, endMs, role } as const;
@@ -128,13 +167,15 @@ function openSessions({ write, read = '' }: Tokens, rows: Rows) {
     /** @param cookies the request's Cookie header */
     roleOf: async (cookies = '') => {
       const session = cookies.includes(COOKIE_PREFIX) ? await find(cookies) : undefined;
-      const ended = session && (await rows('look up a session', ENDED_SESSION, [session.id]));
+      const ended =
+        session && (await rows('look up a session', ENDED_SESSION, [session.id]));
       return ended?.length === 0 ? session?.role : undefined;
     },
     /** @returns the cookie to set in its place */
     close: async (cookies = '') => {
       const session = await find(cookies);
-      if (session !== undefined) await rows('end a session', END_SESSION, [session.id, `${session.endMs}`]);
+      if (session !== undefined)
+        await rows('end a session', END_SESSION, [session.id, `${session.endMs}`]);
       return `${await cookieName()}=`;
     },
   };

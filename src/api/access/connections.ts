@@ -25,7 +25,9 @@ export function addBounds(server: FastifyInstance): void {
     strangers.set(socket, socket.remoteAddress);
     socket.once('close', () => strangers.delete(socket));
     const all = [...strangers.keys()];
-    const neighbours = all.filter((other) => strangers.get(other) === socket.remoteAddress);
+    const neighbours = all.filter(
+      (other) => strangers.get(other) === socket.remoteAddress,
+    );
     const isOneTooMany = neighbours.length > STRANGERS_PER_ADDRESS_MAX;
     const oldest = isOneTooMany ? neighbours[0] : all[0];
     if (oldest === undefined || !(isOneTooMany || all.length > STRANGERS_MAX)) return;

@@ -7,7 +7,15 @@ import type { FastifyRequest } from 'fastify';
 import { UsageError } from '../../core/errors.ts';
 import { StatusError } from '../http/status-error.ts';
 
-const PAGE_PATHS = new Set(['/', '/data', '/runs', '/settings', '/login', '/queues', '/queues/']);
+const PAGE_PATHS = new Set([
+  '/',
+  '/data',
+  '/runs',
+  '/settings',
+  '/login',
+  '/queues',
+  '/queues/',
+]);
 /** What proxies add. Without a token a proxy would open the mirror to whoever reaches the proxy. */
 const PROXY_HEADERS = [
   'forwarded',
@@ -21,7 +29,9 @@ const PROXY_HEADERS = [
 /** Does the name or address mean this machine only? Names are not looked up: what DNS says can change. */
 export function isLoopback(host: string): boolean {
   const name = bare(host);
-  return name === 'localhost' || name === '::1' || (isIPv4(name) && name.startsWith('127.'));
+  return (
+    name === 'localhost' || name === '::1' || (isIPv4(name) && name.startsWith('127.'))
+  );
 }
 
 /** Was a process that asks for no token asked under a name of this machine? A browser always names one. */
@@ -49,17 +59,25 @@ export interface HostRules {
 export function refuseForeign(request: FastifyRequest, rules: HostRules): void {
   const { headers } = request;
   if (!rules.hasToken && PROXY_HEADERS.some((name) => headers[name] !== undefined))
-    throw refused('without API_TOKEN nothing is answered that came through a proxy; set API_TOKEN');
+    throw refused(
+      'without API_TOKEN nothing is answered that came through a proxy; set API_TOKEN',
+    );
   if (!isOurName(request, rules)) {
-    const way = rules.hasToken ? 'add the name to API_HOSTS' : 'without API_TOKEN only loopback names are';
+    const way = rules.hasToken
+      ? 'add the name to API_HOSTS'
+      : 'without API_TOKEN only loopback names are';
     throw refused(`requests for this host are not answered; ${way}`);
   }
-  if (!isOurOrigin(request)) throw refused('requests from a browser of another origin are not answered');
+  if (!isOurOrigin(request))
+    throw refused('requests from a browser of another origin are not answered');
 }
 
 function isOurOrigin(request: FastifyRequest): boolean {
   const { host, origin, 'sec-fetch-site': site = 'none' } = request.headers;
-  if (origin !== undefined && (!URL.canParse(origin) || new URL(origin).host !== host?.toLowerCase()))
+  if (
+    origin !== undefined &&
+    (!URL.canParse(origin) || new URL(origin).host !== host?.toLowerCase())
+  )
     return false;
   if (site === 'same-origin' || site === 'none') return true;
   // Following a link to a page from elsewhere is harmless: the page does nothing by itself.
@@ -84,7 +102,9 @@ function isOurName(request: FastifyRequest, { names, hasToken }: HostRules): boo
   // A probe or scraper that asks for the very address it connects to: no name was resolved, none rebound.
   const ownAddress = request.raw.socket.localAddress?.replace(/^::ffff:/, '');
   if (isIP(name) !== 0 && name === ownAddress) return true;
-  return names.some((known) => (known.startsWith('*.') ? name.endsWith(known.slice(1)) : name === known));
+  return names.some((known) =>
+    known.startsWith('*.') ? name.endsWith(known.slice(1)) : name === known,
+  );
 }
 
 function hostName(host: string | undefined): string | undefined {

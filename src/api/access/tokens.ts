@@ -38,16 +38,30 @@ export function roleOfToken(token: string, { write, read }: Tokens): Role | unde
 
 /** Compares hashes in constant time: the texts may have any length. */
 export function isSame(text: string, expected: string): boolean {
-  return timingSafeEqual(hash('sha256', text, 'buffer'), hash('sha256', expected, 'buffer'));
+  return timingSafeEqual(
+    hash('sha256', text, 'buffer'),
+    hash('sha256', expected, 'buffer'),
+  );
 }
 
 /** @throws StatusError 429, after a pause where many were wrong; in crowds at once, and then nothing is compared */
-export type TokenCheck = (request: FastifyRequest, token: string) => Promise<Role | undefined>;
+export type TokenCheck = (
+  request: FastifyRequest,
+  token: string,
+) => Promise<Role | undefined>;
 
-export async function openTokenCheck(server: FastifyInstance, tokens: Tokens, log: Log): Promise<TokenCheck> {
+export async function openTokenCheck(
+  server: FastifyInstance,
+  tokens: Tokens,
+  log: Log,
+): Promise<TokenCheck> {
   await server.register(rateLimit, { global: false });
-  const limit = server.createRateLimit({ max: WRONG_PER_MINUTE_MAX, timeWindow: MINUTE_MS });
-  const tooMany = () => new StatusError('resourceExhausted', 'too many wrong tokens; try again in a minute');
+  const limit = server.createRateLimit({
+    max: WRONG_PER_MINUTE_MAX,
+    timeWindow: MINUTE_MS,
+  });
+  const tooMany = () =>
+    new StatusError('resourceExhausted', 'too many wrong tokens; try again in a minute');
   /** The addresses of those whose answer waits. */
   const waiting: string[] = [];
   return async (request, token) => {
@@ -58,7 +72,10 @@ export async function openTokenCheck(server: FastifyInstance, tokens: Tokens, lo
     if (role !== undefined) return role;
     const found = await limit(request);
     if (found.isAllowed || !found.isExceeded) {
-      log.warn({ address, method, route: request.routeOptions.url }, 'A wrong token was refused');
+      log.warn(
+        { address, method, route: request.routeOptions.url },
+        'A wrong token was refused',
+      );
       return undefined;
     }
     log.debug({ address, method }, 'Wrong tokens are slowed');

@@ -21,7 +21,10 @@ const ASKED_FILE = { body: QUESTION, querystring: FILE };
 const QUARANTINED_QUESTION = z.strictObject({ limit: z.int().min(1).max(1_000) });
 
 /** Adds the routes. What a statement to the lake may do is decided where it runs: it reads the lake and nothing else. */
-export function addConsoleData(server: FastifyInstance, { rows, console: parts }: ApiDeps): void {
+export function addConsoleData(
+  server: FastifyInstance,
+  { rows, console: parts }: ApiDeps,
+): void {
   const { lake } = parts;
   const add = openRoutes(server);
   const history = sharedLoad(async () => {
@@ -31,31 +34,44 @@ export function addConsoleData(server: FastifyInstance, { rows, console: parts }
     ]);
     return { growth, nightlyRuns };
   }, HISTORY_MAX_AGE_MS);
-  const lines = sharedLoad(() => rows('read the time lines of ledgers', work.LINES), LINES_MAX_AGE_MS);
+  const lines = sharedLoad(
+    () => rows('read the time lines of ledgers', work.LINES),
+    LINES_MAX_AGE_MS,
+  );
   add('GET /console/history', {}, () => history());
   add('GET /console/lines', {}, async () => ({ lines: await lines() }));
   add('GET /console/settings', {}, () => ({ settings: parts.settings }));
   add('GET /console/preview', {}, () => parts.preview());
-  add('GET /console/quarantined', { querystring: QUARANTINED_QUESTION }, async ({ query: { limit } }) => ({
-    exports: await rows('list what was quarantined', work.QUARANTINED, [limit]),
-  }));
+  add(
+    'GET /console/quarantined',
+    { querystring: QUARANTINED_QUESTION },
+    async ({ query: { limit } }) => ({
+      exports: await rows('list what was quarantined', work.QUARANTINED, [limit]),
+    }),
+  );
   add('GET /console/runs/:id/costs', { params: BY_ID }, async ({ params }) => ({
     stages: await work.readCosts(rows, params.id),
   }));
   add('GET /console/tables', {}, async () => ({ tables: await lake.tables() }));
   add('GET /console/questions', {}, () => ({ questions: lake.questions }));
-  add('POST /console/query', { body: QUESTION }, ({ body }, reply) => lake.ask(body, goneSignal(reply)));
-  add('POST /console/query/file', ASKED_FILE, async ({ body, query: { format } }, reply) => {
-    const file = await lake.file(body, format, goneSignal(reply));
-    // What was asked, and the day of the answer.
-    const asked = 'question' in body ? body.question : 'query';
-    const fileName = `${asked}-${new Date().toISOString().slice(0, 10)}.${format}`;
-    reply.headers({
-      'content-type': FILE_TYPES[format],
-      'content-disposition': `attachment; filename="${fileName}"`,
-    });
-    return reply.send(file);
-  });
+  add('POST /console/query', { body: QUESTION }, ({ body }, reply) =>
+    lake.ask(body, goneSignal(reply)),
+  );
+  add(
+    'POST /console/query/file',
+    ASKED_FILE,
+    async ({ body, query: { format } }, reply) => {
+      const file = await lake.file(body, format, goneSignal(reply));
+      // What was asked, and the day of the answer.
+      const asked = 'question' in body ? body.question : 'query';
+      const fileName = `${asked}-${new Date().toISOString().slice(0, 10)}.${format}`;
+      reply.headers({
+        'content-type': FILE_TYPES[format],
+        'content-disposition': `attachment; filename="${fileName}"`,
+      });
+      return reply.send(file);
+    },
+  );
 }
 
 /** Adds `/console/events`: one snapshot of what moves for all who look, sent to each whenever it changed. */
@@ -66,9 +82,15 @@ export function addConsoleFeed(
 ): void {
   const { everyMs = EVERY_MS } = parts;
   const snapshot = sharedLoad(async () => {
-    const [facts, known, upkeep] = await Promise.all([work.readLive(rows), status(), parts.upkeep()]);
+    const [facts, known, upkeep] = await Promise.all([
+      work.readLive(rows),
+      status(),
+      parts.upkeep(),
+    ]);
     const { openRuns, inFlight, ...others } = facts;
-    const own = [idleAttention(facts), diskAttention(upkeep)].filter((one) => one !== null);
+    const own = [idleAttention(facts), diskAttention(upkeep)].filter(
+      (one) => one !== null,
+    );
     const live = openRuns.map(async (run) => ({
       ...run,
       progress: run.state === 'running' ? await progress.read(run.runId) : [],
@@ -106,7 +128,9 @@ function diskAttention({ diskFreeBytes, diskBytes }: Upkeep): Attention | null {
 
 /** Work that waits for nobody is what a person must know of first; a queue that is only long is not. */
 function idleAttention({ workers, openRuns }: work.LiveFacts): Attention | null {
-  const waiting = openRuns.filter((run) => run.state === 'queued' && run.parentRunId === null).length;
+  const waiting = openRuns.filter(
+    (run) => run.state === 'queued' && run.parentRunId === null,
+  ).length;
   if (workers > 0 || waiting === 0) return null;
   return {
     what: `${waiting} ${waiting === 1 ? 'run waits' : 'runs wait'} and no worker is running`,

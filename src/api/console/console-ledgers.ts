@@ -23,8 +23,14 @@ const PARTIES = z.strictObject({
   after: z.string().max(PARTY_ID_BYTES_MAX).optional(),
 });
 const params = z.strictObject({ id: z.string().max(PARTY_ID_BYTES_MAX) });
-const FLOWS = { params, querystring: z.strictObject({ asset: ID, zone: WORD.default('UTC') }) };
-const BALANCE = { params, querystring: z.strictObject({ asset: ID, type: WORD, market: ID.optional() }) };
+const FLOWS = {
+  params,
+  querystring: z.strictObject({ asset: ID, zone: WORD.default('UTC') }),
+};
+const BALANCE = {
+  params,
+  querystring: z.strictObject({ asset: ID, type: WORD, market: ID.optional() }),
+};
 const ENTRIES = {
   params,
   querystring: z.strictObject({
@@ -44,18 +50,28 @@ type RowWith<Column extends string> = PlainRow & Readonly<Record<Column, string>
 /** Adds the routes; no page costs more than the first. */
 export function addConsoleLedgers(server: FastifyInstance, rows: Rows): void {
   const add = openRoutes(server);
-  add('GET /console/parties', { querystring: PARTIES }, async ({ query: { view, search, after } }) => {
-    if (view !== 'id' && !/^\d{1,18}$/.test(after ?? '0'))
-      throw new StatusError('invalidArgument', 'after: no such page');
-    const { prefix, suffix } = splitCutId(toListed(search));
-    const values =
-      view === 'id' ? [prefix, after ?? '', PARTIES_PAGE + 1, suffix] : [after, PARTIES_PAGE + 1];
-    const found = await rows<RowWith<'partyId' | 'key'>>('list parties', statements.PARTIES[view], values);
-    const shown = found.slice(0, PARTIES_PAGE);
-    // A party whose assets are asked one by one has an export for each.
-    const parties = [...new Map(shown.map((party) => [party.partyId, party])).values()];
-    return { parties, next: found.length > PARTIES_PAGE ? shown.at(-1)?.key : null };
-  });
+  add(
+    'GET /console/parties',
+    { querystring: PARTIES },
+    async ({ query: { view, search, after } }) => {
+      if (view !== 'id' && !/^\d{1,18}$/.test(after ?? '0'))
+        throw new StatusError('invalidArgument', 'after: no such page');
+      const { prefix, suffix } = splitCutId(toListed(search));
+      const values =
+        view === 'id'
+          ? [prefix, after ?? '', PARTIES_PAGE + 1, suffix]
+          : [after, PARTIES_PAGE + 1];
+      const found = await rows<RowWith<'partyId' | 'key'>>(
+        'list parties',
+        statements.PARTIES[view],
+        values,
+      );
+      const shown = found.slice(0, PARTIES_PAGE);
+      // A party whose assets are asked one by one has an export for each.
+      const parties = [...new Map(shown.map((party) => [party.partyId, party])).values()];
+      return { parties, next: found.length > PARTIES_PAGE ? shown.at(-1)?.key : null };
+    },
+  );
   add('GET /console/parties/:id', { params }, async ({ params: { id } }) => {
     const values = [readPartyId(id)];
     const [[party = unknownParty()], accounts, types] = await Promise.all([
@@ -63,30 +79,47 @@ export function addConsoleLedgers(server: FastifyInstance, rows: Rows): void {
       rows("list a party's accounts", statements.ACCOUNTS, values),
       rows("list a party's transfer types", statements.TYPES, values),
     ]);
-    return { ...party, summedMax: SUMMED_MAX, accounts, transferTypes: types.map(({ type }) => type) };
+    return {
+      ...party,
+      summedMax: SUMMED_MAX,
+      accounts,
+      transferTypes: types.map(({ type }) => type),
+    };
   });
-  add('GET /console/parties/:id/flows', FLOWS, async ({ params: { id }, query: { asset, zone } }) => {
-    if (timeZone.parse(zone) === undefined)
-      throw new StatusError('invalidArgument', `zone: give ${timeZone.accepted}`);
-    const values = [readPartyId(id), asset, zone];
-    return { days: await rows("sum up a ledger's flows", statements.FLOWS, values) };
-  });
+  add(
+    'GET /console/parties/:id/flows',
+    FLOWS,
+    async ({ params: { id }, query: { asset, zone } }) => {
+      if (timeZone.parse(zone) === undefined)
+        throw new StatusError('invalidArgument', `zone: give ${timeZone.accepted}`);
+      const values = [readPartyId(id), asset, zone];
+      return { days: await rows("sum up a ledger's flows", statements.FLOWS, values) };
+    },
+  );
   add('GET /console/parties/:id/balance', BALANCE, async ({ params: { id }, query }) => {
     const values = [readPartyId(id), query.asset, query.type, query.market];
-    return { points: await rows("read an account's balance", statements.BALANCE, values) };
+    return {
+      points: await rows("read an account's balance", statements.BALANCE, values),
+    };
   });
   // Newest first.
   add('GET /console/parties/:id/entries', ENTRIES, async ({ params: { id }, query }) => {
     const { asset, type, since, until, after } = query;
     const [from, seenBefore = '0'] = after?.split('~') ?? [];
     const values = [readPartyId(id), asset, type, since, until, from, seenBefore];
-    const found = await rows<RowWith<'at'>>("list a party's entries", statements.ENTRIES, values);
+    const found = await rows<RowWith<'at'>>(
+      "list a party's entries",
+      statements.ENTRIES,
+      values,
+    );
     const entries = found.slice(0, ENTRIES_PAGE);
     const last = entries.at(-1);
-    if (found.length <= ENTRIES_PAGE || last === undefined) return { entries, next: null };
+    if (found.length <= ENTRIES_PAGE || last === undefined)
+      return { entries, next: null };
     const seen = entries.filter(({ at }) => at === last.at).length;
     // A page that is all of one instant goes on within it.
-    const before = entries[0]?.at === last.at && from === last.at ? Number(seenBefore) : 0;
+    const before =
+      entries[0]?.at === last.at && from === last.at ? Number(seenBefore) : 0;
     return { entries, next: `${last.at}~${before + seen}` };
   });
 }

@@ -39,8 +39,14 @@ export async function addConsole(server: FastifyInstance): Promise<void> {
     for (const path of paths) {
       add(`GET ${path}`, {}, (request, reply) => {
         // Kept by the browser, and asked for again each time: a new version shows at once.
-        reply.headers({ 'cache-control': 'private, no-cache', etag, 'content-type': type });
-        return request.headers['if-none-match'] === etag ? reply.code(304).send() : reply.send(content);
+        reply.headers({
+          'cache-control': 'private, no-cache',
+          etag,
+          'content-type': type,
+        });
+        return request.headers['if-none-match'] === etag
+          ? reply.code(304).send()
+          : reply.send(content);
       });
     }
   };

@@ -19,14 +19,19 @@ export const QUESTION = z.union([
   z.strictObject({ sql: z.string().min(1).max(12_000) }),
   z.strictObject({
     question: z.string().regex(/^[a-z][a-z-]{1,40}$/),
-    options: z.strictObject({ since: OPTION, until: OPTION, party: OPTION, asset: OPTION }).optional(),
+    options: z
+      .strictObject({ since: OPTION, until: OPTION, party: OPTION, asset: OPTION })
+      .optional(),
   }),
 ]);
 export type LakeQuestion = z.infer<typeof QUESTION>;
 
 /** As what a result is downloaded. */
 export const FILE = z.strictObject({ format: z.enum(['csv', 'parquet']) });
-export const FILE_TYPES = { csv: 'text/csv; charset=utf-8', parquet: 'application/vnd.apache.parquet' };
+export const FILE_TYPES = {
+  csv: 'text/csv; charset=utf-8',
+  parquet: 'application/vnd.apache.parquet',
+};
 
 /** Rows as JSON has them; amounts are text. */
 export interface LakeAnswer {
@@ -43,7 +48,11 @@ export interface LakeQueries {
   /** This and `file` throw a StatusError with what was wrong, or where too many are asked at once. */
   ask(question: LakeQuestion, signal: AbortSignal): Promise<LakeAnswer>;
   /** The stream fails where the statement does after its first bytes. */
-  file(question: LakeQuestion, format: keyof typeof FILE_TYPES, signal: AbortSignal): Promise<Readable>;
+  file(
+    question: LakeQuestion,
+    format: keyof typeof FILE_TYPES,
+    signal: AbortSignal,
+  ): Promise<Readable>;
 }
 
 const AT_ONCE_MAX = 2;
@@ -76,10 +85,16 @@ export function openQueryRunner(
   };
   const query = (question: LakeQuestion, format: string, signal: AbortSignal) => {
     if (running >= AT_ONCE_MAX)
-      throw new StatusError('unavailable', 'the lake answers others right now; try again in a moment');
+      throw new StatusError(
+        'unavailable',
+        'the lake answers others right now; try again in a moment',
+      );
     running += 1;
-    const [asked, options] = 'sql' in question ? [question.sql] : [question.question, question.options];
-    const given = Object.entries(options ?? {}).map(([name, value]) => `--${name}=${value}`);
+    const [asked, options] =
+      'sql' in question ? [question.sql] : [question.question, question.options];
+    const given = Object.entries(options ?? {}).map(
+      ([name, value]) => `--${name}=${value}`,
+    );
     const bounds = [`--format=${format}`, `--timeout=${TIMEOUT_SECONDS}`, '--quiet'];
     const started = run(['query', ...given, ...bounds, '--', asked], signal);
     started.child.once('close', () => (running -= 1));
@@ -120,7 +135,9 @@ export function openQueryRunner(
 }
 
 /** @throws StatusError with what it said on stderr where it failed */
-async function untilEnded(child: ChildProcessByStdio<null, Readable, Readable>): Promise<void> {
+async function untilEnded(
+  child: ChildProcessByStdio<null, Readable, Readable>,
+): Promise<void> {
   let said = '';
   child.stderr.setEncoding('utf8').on('data', (text: string) => {
     said = (said + text).slice(0, SAID_CHARACTERS_MAX);
@@ -129,5 +146,6 @@ async function untilEnded(child: ChildProcessByStdio<null, Readable, Readable>):
   const code = await new Promise((resolve) => child.once('close', resolve));
   // The page has fields where the command line has options.
   const message = said.trim().replaceAll(/^ledger-mirror: (?:--)?/gm, '');
-  if (code !== 0) throw new StatusError('invalidArgument', message || 'the statement was ended');
+  if (code !== 0)
+    throw new StatusError('invalidArgument', message || 'the statement was ended');
 }

@@ -23,12 +23,17 @@ const DESCRIPTIONS = {
  * Adds the board behind the checks that stand before every route.
  * @param isReadOnly where nobody shows a token, nobody may retry, promote or clear jobs
  */
-export function addQueueBoard(server: FastifyInstance, queues: Queues, isReadOnly: boolean): void {
+export function addQueueBoard(
+  server: FastifyInstance,
+  queues: Queues,
+  isReadOnly: boolean,
+): void {
   const adapter = new FastifyAdapter().setBasePath(BASE);
   createBullBoard({
     serverAdapter: adapter,
     queues: queues.forBoard().map(([name, queue]) => {
-      if (!(queue instanceof Queue)) throw new TypeError(`the queue ${name} is none of BullMQ's`);
+      if (!(queue instanceof Queue))
+        throw new TypeError(`the queue ${name} is none of BullMQ's`);
       return new BullMQAdapter(queue, {
         readOnlyMode: isReadOnly,
         displayName: name,
@@ -56,7 +61,9 @@ export function addQueueBoard(server: FastifyInstance, queues: Queues, isReadOnl
     });
     scope.addHook('onSend', async (_request, reply, payload: unknown) => {
       const isPage = String(reply.getHeader('content-type')).startsWith('text/html');
-      return isPage && typeof payload === 'string' ? payload.replaceAll(FOREIGN_LINK, '') : payload;
+      return isPage && typeof payload === 'string'
+        ? payload.replaceAll(FOREIGN_LINK, '')
+        : payload;
     });
     await scope.register(adapter.registerPlugin(), { prefix: BASE });
   });

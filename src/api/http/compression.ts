@@ -17,16 +17,22 @@ export function addCompression(server: FastifyInstance): void {
   server.addHook('onSend', async (request, reply, payload: unknown) => {
     if (!TYPES.test(String(reply.getHeader('content-type')))) return payload;
     const vary = reply.getHeader('vary');
-    reply.header('vary', vary === undefined ? 'Accept-Encoding' : `${String(vary)}, Accept-Encoding`);
+    reply.header(
+      'vary',
+      vary === undefined ? 'Accept-Encoding' : `${String(vary)}, Accept-Encoding`,
+    );
     const isStream = payload instanceof Readable;
     const isLong =
-      (typeof payload === 'string' || Buffer.isBuffer(payload)) && Buffer.byteLength(payload) >= BYTES_MIN;
+      (typeof payload === 'string' || Buffer.isBuffer(payload)) &&
+      Buffer.byteLength(payload) >= BYTES_MIN;
     const { 'accept-encoding': accepted } = request.headers;
     const takesGzip = ['gzip', 'x-gzip'].some((coding) => weightOf(accepted, coding) > 0);
     if (!takesGzip || !(isStream || isLong)) return payload;
     reply.removeHeader('content-length').header('content-encoding', 'gzip');
     // Where either end breaks off, the other is let go; what was wrong is the framework's to tell.
-    return isStream ? pipeline(payload, createGzip(OPTIONS), () => undefined) : compress(payload, OPTIONS);
+    return isStream
+      ? pipeline(payload, createGzip(OPTIONS), () => undefined)
+      : compress(payload, OPTIONS);
   });
 }
 
@@ -35,7 +41,9 @@ export function weightOf(accept: string | undefined, name: string): number {
   for (const range of (accept ?? '').toLowerCase().split(',')) {
     const [named, ...parameters] = range.split(';').map((part) => part.trim());
     if (named !== name) continue;
-    const weight = Number(parameters.find((parameter) => parameter.startsWith('q='))?.slice(2) ?? 1);
+    const weight = Number(
+      parameters.find((parameter) => parameter.startsWith('q='))?.slice(2) ?? 1,
+    );
     return Number.isFinite(weight) ? weight : 0;
   }
   return 0;

@@ -42,14 +42,20 @@ interface Following<Told> {
 /** What `read` gives now, then each change, until it was the last, the signal aborts or there is none. */
 export async function* followChanges<Told>(
   read: () => Promise<Told | undefined>,
-  { everyMs, textOf = JSON.stringify, silentMsMax = Infinity, isLast = () => false }: Following<Told>,
+  {
+    everyMs,
+    textOf = JSON.stringify,
+    silentMsMax = Infinity,
+    isLast = () => false,
+  }: Following<Told>,
   signal: AbortSignal,
 ): AsyncGenerator<Told> {
   let last = { text: '', atMs: 0 };
   while (!signal.aborted) {
     const now = await read();
     if (now === undefined) return;
-    const [text, atMs] = [textOf(now), performance.now()];
+    const text = textOf(now);
+    const atMs = performance.now();
     if (text !== last.text || atMs - last.atMs > silentMsMax) {
       yield now;
       last = { text, atMs };
@@ -76,12 +82,20 @@ export async function followEvents<Told>(
   // What is wrong is told before the stream is open, with a status that a client can read.
   const first = await values.next();
   if (!mayOpen(reply))
-    throw new StatusError('resourceExhausted', `more than ${STREAMS_MAX} event streams are open`);
+    throw new StatusError(
+      'resourceExhausted',
+      `more than ${STREAMS_MAX} event streams are open`,
+    );
   const body = new PassThrough();
-  const heartbeat = setInterval(() => body.writable && body.write(': alive\n\n'), HEARTBEAT_MS);
+  const heartbeat = setInterval(
+    () => body.writable && body.write(': alive\n\n'),
+    HEARTBEAT_MS,
+  );
   reply.raw.once('close', () => clearInterval(heartbeat));
   pipeline(eventTexts(first, values, signal), body, () => undefined);
-  return reply.headers({ 'content-type': 'text/event-stream', 'x-accel-buffering': 'no' }).send(body);
+  return reply
+    .headers({ 'content-type': 'text/event-stream', 'x-accel-buffering': 'no' })
+    .send(body);
 }
 
 /** Ends with an `end` event where the values do; without one the client is to come again. */

@@ -18,16 +18,29 @@ const PROBED_MAX_AGE_MS = 1_000;
 
 const ALIVE = z.object({ status: z.string() });
 const LIVENESS = { summary: 'The process lives', response: { 200: ALIVE } };
-const READY = z.object({ ready: z.boolean(), parts: z.record(z.string(), z.enum(['ok', 'failed'])) });
-const READINESS = { summary: 'The process can do its work', response: { 200: READY, 503: READY } };
+const READY = z.object({
+  ready: z.boolean(),
+  parts: z.record(z.string(), z.enum(['ok', 'failed'])),
+});
+const READINESS = {
+  summary: 'The process can do its work',
+  response: { 200: READY, 503: READY },
+};
 const METRICS = { summary: 'Prometheus metrics', produces: ['text/plain'] };
 
 const SECONDS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300];
 /** One series for all files of the console. */
 const ASSETS = '/assets/';
 
-type Sample = readonly [value: number | string | boolean, labels?: Readonly<Record<string, string>>];
-type Gauge = readonly [help: string, labels: readonly string[], read: (status: MirrorStatus) => Sample[]];
+type Sample = readonly [
+  value: number | string | boolean,
+  labels?: Readonly<Record<string, string>>,
+];
+type Gauge = readonly [
+  help: string,
+  labels: readonly string[],
+  read: (status: MirrorStatus) => Sample[],
+];
 
 const AS_OF: Gauge = [
   'The instant up to which it is mirrored, since 1970',
@@ -46,10 +59,26 @@ const GAUGES: Readonly<Record<string, Gauge>> = {
     [],
     ({ whole }) => [[whole]],
   ],
-  complete: ['1 where what is configured is proven complete', [], ({ complete }) => [[complete]]],
-  open_doubts: ['Durable reasons not to say complete', [], ({ coverage }) => [[coverage.openDoubts]]],
-  ledger_bytes: ['Plain CSV in the current segments', [], ({ ledger }) => [[ledger.bytes]]],
-  ledger_set_aside: ['Ledgers whose export was quarantined', [], ({ ledger }) => [[ledger.quarantined]]],
+  complete: [
+    '1 where what is configured is proven complete',
+    [],
+    ({ complete }) => [[complete]],
+  ],
+  open_doubts: [
+    'Durable reasons not to say complete',
+    [],
+    ({ coverage }) => [[coverage.openDoubts]],
+  ],
+  ledger_bytes: [
+    'Plain CSV in the current segments',
+    [],
+    ({ ledger }) => [[ledger.bytes]],
+  ],
+  ledger_set_aside: [
+    'Ledgers whose export was quarantined',
+    [],
+    ({ ledger }) => [[ledger.quarantined]],
+  ],
   ledger_segments_not_loaded: [
     'Published segments that the warehouse does not hold yet',
     [],
@@ -59,7 +88,11 @@ const GAUGES: Readonly<Record<string, Gauge>> = {
   ledgers: [
     'Ledgers listed, wanted by the configuration, and covered',
     ['state'],
-    ({ coverage }) => (['listed', 'wanted', 'covered'] as const).map((state) => [coverage[state], { state }]),
+    ({ coverage }) =>
+      (['listed', 'wanted', 'covered'] as const).map((state) => [
+        coverage[state],
+        { state },
+      ]),
   ],
   stream_verdict: [
     "1 for the verdict of the stream's last run",
@@ -88,17 +121,22 @@ export function addHealth(
   status: () => Promise<MirrorStatus>,
 ): void {
   const tryOut = async (probe: Probe) => {
-    const tell = (error: unknown) => log.warn({ err: error, part: probe.name }, 'Part is not ready');
+    const tell = (error: unknown) =>
+      log.warn({ err: error, part: probe.name }, 'Part is not ready');
     const isReady = await isAnswered((signal) => probe.check(signal), tell);
     return [probe.name, isReady ? 'ok' : 'failed'] as const;
   };
   const readiness = sharedLoad(async () => {
     const results = await Promise.all(probes.map(tryOut));
-    return { ready: results.every(([, result]) => result === 'ok'), parts: Object.fromEntries(results) };
+    return {
+      ready: results.every(([, result]) => result === 'ok'),
+      parts: Object.fromEntries(results),
+    };
   }, PROBED_MAX_AGE_MS);
   const gauges = Object.entries(GAUGES).map(([name, [help, labels, read]]) => {
     const gauge = registry.gauge(name, help, ...labels);
-    return (now: MirrorStatus) => read(now).map(([value, of = {}]) => gauge.set(of, Number(value)));
+    return (now: MirrorStatus) =>
+      read(now).map(([value, of = {}]) => gauge.set(of, Number(value)));
   });
   registry.beforeRead(async () => {
     try {
@@ -109,7 +147,13 @@ export function addHealth(
       log.warn({ err: error }, 'Metrics without the state of the mirror');
     }
   });
-  const requests = registry.counter('http_requests', 'Requests answered', 'route', 'method', 'status');
+  const requests = registry.counter(
+    'http_requests',
+    'Requests answered',
+    'route',
+    'method',
+    'status',
+  );
   const help = 'From the request to the end of its answer';
   const duration = registry.histogram('http_request_seconds', help, SECONDS, 'route');
   server.addHook('onResponse', async ({ routeOptions, method }, reply) => {

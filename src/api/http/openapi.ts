@@ -21,7 +21,10 @@ export async function addOpenApi(server: FastifyInstance): Promise<void> {
         title: 'ledger-mirror',
         version: version(),
         description: 'A mirror of a ledger network’s query service.',
-        license: { name: 'Apache-2.0', url: 'https://www.apache.org/licenses/LICENSE-2.0' },
+        license: {
+          name: 'Apache-2.0',
+          url: 'https://www.apache.org/licenses/LICENSE-2.0',
+        },
       },
       servers: [{ url: '/', description: 'The mirror that this document comes from' }],
       tags: [
@@ -32,7 +35,11 @@ export async function addOpenApi(server: FastifyInstance): Promise<void> {
       ],
       components: {
         securitySchemes: {
-          token: { type: 'http', scheme: 'bearer', description: 'API_TOKEN, where it is set' },
+          token: {
+            type: 'http',
+            scheme: 'bearer',
+            description: 'API_TOKEN, where it is set',
+          },
         },
       },
       security: [{ token: [] }],
@@ -42,7 +49,10 @@ export async function addOpenApi(server: FastifyInstance): Promise<void> {
         typeof $id === 'string' ? $id : `def-${index}`,
     },
     hideUntagged: true,
-    transform: ({ schema, url, route }) => ({ url, schema: describe(url, String(route.method), schema) }),
+    transform: ({ schema, url, route }) => ({
+      url,
+      schema: describe(url, String(route.method), schema),
+    }),
   });
   server.get('/openapi.json', () => server.swagger());
 }
@@ -54,12 +64,21 @@ function describe(
 ): FastifySchema {
   // What is no JSON is told of here alone: nothing serializes it.
   const types = produces?.map((type) => [type, { schema: { type: 'string' } }] as const);
-  const text = types && { 200: { description: 'Success', content: Object.fromEntries(types) } };
-  const refused = { '4XX': REFUSED, '5XX': { ...REFUSED, description: 'Failed; try again' } };
+  const text = types && {
+    200: { description: 'Success', content: Object.fromEntries(types) },
+  };
+  const refused = {
+    '4XX': REFUSED,
+    '5XX': { ...REFUSED, description: 'Failed; try again' },
+  };
   // `GET /mirror/runs/:id` is `getMirrorRunsById`.
   const operationId = `${method.toLowerCase()}${url.replaceAll('/:', '/by/')}`.replaceAll(
     /\/(\w)/g,
     (_match, letter: string) => letter.toUpperCase(),
   );
-  return { operationId, ...schema, response: { ...text, ...(response as object), ...refused } };
+  return {
+    operationId,
+    ...schema,
+    response: { ...text, ...(response as object), ...refused },
+  };
 }

@@ -18,23 +18,36 @@ const LIST = z.enum(['parties', 'checkpoints']);
 
 const STREAM = z.object({
   name: z.enum([...LIST.options, 'ledger']),
-  verdict: z.enum(VERDICTS).nullable().describe('Of the last run that ended; null where none has.'),
+  verdict: z
+    .enum(VERDICTS)
+    .nullable()
+    .describe('Of the last run that ended; null where none has.'),
   checkedAt: TEXT_OR_NULL,
-  asOfBlock: TEXT_OR_NULL.describe('The source’s block that the stream is proven up to; decimal text.'),
-  asOfTime: TEXT_OR_NULL.describe('All of it is proven up to then; null where a part of it is not.'),
-  rows: z.string().describe('Distinct rows of a list, entries of the ledger; decimal text.'),
+  asOfBlock: TEXT_OR_NULL.describe(
+    'The source’s block that the stream is proven up to; decimal text.',
+  ),
+  asOfTime: TEXT_OR_NULL.describe(
+    'All of it is proven up to then; null where a part of it is not.',
+  ),
+  rows: z
+    .string()
+    .describe('Distinct rows of a list, entries of the ledger; decimal text.'),
 });
 
 const LIST_FACTS = z
   .object({
     list: LIST,
-    doubts: z.array(z.object({ code: z.string(), message: z.string(), since: z.string() })),
+    doubts: z.array(
+      z.object({ code: z.string(), message: z.string(), since: z.string() }),
+    ),
     gaps: z.array(
       z.object({
         belowKey: z.string(),
         aboveKey: z.string(),
         foundAt: z.string(),
-        isConfirmed: z.boolean().describe('An audit has found that the source does not serve the rows.'),
+        isConfirmed: z
+          .boolean()
+          .describe('An audit has found that the source does not serve the rows.'),
       }),
     ),
     lastAuditAt: TEXT_OR_NULL.describe('Null before the first complete reading.'),
@@ -45,7 +58,9 @@ const WORK = z
   .object({
     workers: z.int32().describe('Long-lived processes that work jobs.'),
     nextSlot: TEXT_OR_NULL.describe('Null where nobody is there to begin it.'),
-    missedSlot: TEXT_OR_NULL.describe('A nightly run that never began; a worker makes it up.'),
+    missedSlot: TEXT_OR_NULL.describe(
+      'A nightly run that never began; a worker makes it up.',
+    ),
   })
   .describe('How the work stands.');
 
@@ -68,21 +83,31 @@ const MIRROR_FACTS = z.object({
   lists: z.array(LIST_FACTS),
   work: WORK,
   openRuns: z.string(),
-  openNightlyRun: TEXT_OR_NULL.describe('The id of the nightly run that is queued or under way.'),
+  openNightlyRun: TEXT_OR_NULL.describe(
+    'The id of the nightly run that is queued or under way.',
+  ),
   lastVerify: z
     .object({ verdict: z.enum(VERDICTS), at: z.string(), runId: z.string() })
     .nullable()
     .describe('Of the last verification that somebody ordered.'),
   lakeCommitsDecidedBy: z
     .enum(['store', 'database'])
-    .describe('The database where the object store would let two writers put one commit.'),
+    .describe(
+      'The database where the object store would let two writers put one commit.',
+    ),
 });
 
 /** The same, with what is concluded from it. */
 export const MIRROR_STATUS = MIRROR_FACTS.extend({
-  whole: z.boolean().describe('Both lists, and the ledger of every listed party, are proven complete.'),
-  complete: z.boolean().describe('The same for the configured parties, and no more is claimed.'),
-  hasNetwork: z.boolean().describe('`network`, a party without a ledger, is one of the listed parties.'),
+  whole: z
+    .boolean()
+    .describe('Both lists, and the ledger of every listed party, are proven complete.'),
+  complete: z
+    .boolean()
+    .describe('The same for the configured parties, and no more is claimed.'),
+  hasNetwork: z
+    .boolean()
+    .describe('`network`, a party without a ledger, is one of the listed parties.'),
   sentence: z.string(),
   attention: z.array(z.looseObject({})),
 });

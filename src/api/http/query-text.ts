@@ -40,10 +40,14 @@ export function readQuery<F extends Fields>(url: string, fields: F): Given<F> {
     if (name === undefined) continue;
     const last = name.slice(name.lastIndexOf('.') + 1);
     const kind = fields[name];
-    if (Object.hasOwn(given, name)) throw refuse(`field already set for oneof "_${last}"`);
-    if (values.length > 1) throw refuse(`too many values for field "${last}": ${values.join(', ')}`);
+    if (Object.hasOwn(given, name))
+      throw refuse(`field already set for oneof "_${last}"`);
+    if (values.length > 1)
+      throw refuse(`too many values for field "${last}": ${values.join(', ')}`);
     if (kind === undefined) {
-      throw refuse(`parsing field "${last}": unsupported message type: "${MESSAGES.get(name) ?? name}"`);
+      throw refuse(
+        `parsing field "${last}": unsupported message type: "${MESSAGES.get(name) ?? name}"`,
+      );
     }
     given[name] = readValue(last, kind, values[0] ?? '');
   }
@@ -54,7 +58,8 @@ export function readQuery<F extends Fields>(url: string, fields: F): Given<F> {
 function parameters(url: string): Map<string, string[]> {
   const start = url.indexOf('?');
   const pairs = start < 0 ? [] : url.slice(start + 1).split('&', PARAMETERS_MAX + 1);
-  if (pairs.length > PARAMETERS_MAX) throw refuse(`too many parameters: at most ${PARAMETERS_MAX} are read`);
+  if (pairs.length > PARAMETERS_MAX)
+    throw refuse(`too many parameters: at most ${PARAMETERS_MAX} are read`);
   const found = new Map<string, string[]>();
   for (const pair of pairs) {
     if (pair === '') continue;
@@ -84,15 +89,21 @@ function fieldName(key: string, fields: Fields): string | undefined {
   const name = key
     .split('.')
     .map((part) =>
-      part.includes('_') ? part : part.replaceAll(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`),
+      part.includes('_')
+        ? part
+        : part.replaceAll(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`),
     )
     .join('.');
   const known = Object.keys(fields);
   const parent = known.find((field) => name.startsWith(`${field}.`));
   if (parent !== undefined) {
-    throw refuse(`invalid path: "${parent.slice(parent.lastIndexOf('.') + 1)}" is not a message`);
+    throw refuse(
+      `invalid path: "${parent.slice(parent.lastIndexOf('.') + 1)}" is not a message`,
+    );
   }
-  return known.some((field) => field === name || field.startsWith(`${name}.`)) ? name : undefined;
+  return known.some((field) => field === name || field.startsWith(`${name}.`))
+    ? name
+    : undefined;
 }
 
 function readValue(field: string, kind: FieldKind, text: string): Values[FieldKind] {
@@ -102,15 +113,24 @@ function readValue(field: string, kind: FieldKind, text: string): Values[FieldKi
     if (isTrue || FALSE.test(text)) return isTrue;
     throw parseError(field, 'ParseBool', text, 'invalid syntax');
   }
-  if (!/^[+-]?\d+$/.test(text)) throw parseError(field, 'ParseInt', text, 'invalid syntax');
+  if (!/^[+-]?\d+$/.test(text))
+    throw parseError(field, 'ParseInt', text, 'invalid syntax');
   const value = BigInt(text.replace(/^\+/, ''));
   const end = 2n ** INT_BITS[kind];
-  if (value < -end || value >= end) throw parseError(field, 'ParseInt', text, 'value out of range');
+  if (value < -end || value >= end)
+    throw parseError(field, 'ParseInt', text, 'value out of range');
   return kind === 'int32' ? Number(value) : value;
 }
 
-function parseError(field: string, parser: string, text: string, problem: string): StatusError {
-  return refuse(`parsing field "${field}": strconv.${parser}: parsing ${JSON.stringify(text)}: ${problem}`);
+function parseError(
+  field: string,
+  parser: string,
+  text: string,
+  problem: string,
+): StatusError {
+  return refuse(
+    `parsing field "${field}": strconv.${parser}: parsing ${JSON.stringify(text)}: ${problem}`,
+  );
 }
 
 function refuse(message: string): StatusError {

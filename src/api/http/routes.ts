@@ -1,5 +1,10 @@
 /** How routes are added: their schemas validate, serialize, and are what OpenAPI tells of them. */
-import type { FastifyInstance, FastifyReply, FastifyRequest, FastifySchema } from 'fastify';
+import type {
+  FastifyInstance,
+  FastifyReply,
+  FastifyRequest,
+  FastifySchema,
+} from 'fastify';
 import { z } from 'zod';
 
 /** By its pattern: the format alone lets `urn:uuid:` pass, which Postgres does not know. */
@@ -19,7 +24,10 @@ interface RouteParts<Params, Query, Body> extends Pick<
 }
 
 /** @param tag under which OpenAPI tells of the routes; those of the console's page have none, and are not told of */
-export function openRoutes(server: FastifyInstance, tag?: 'service' | 'exports' | 'mirror' | 'health') {
+export function openRoutes(
+  server: FastifyInstance,
+  tag?: 'service' | 'exports' | 'mirror' | 'health',
+) {
   return <Params, Querystring, Body>(
     /** `GET /path` */
     route: string,
@@ -30,9 +38,15 @@ export function openRoutes(server: FastifyInstance, tag?: 'service' | 'exports' 
     ) => unknown,
   ): void => {
     const [method = '', url = ''] = route.split(' ');
-    const schema = { ...(tag && { tags: [tag] }), ...toJson(parts), response: toJson(response) };
+    const schema = {
+      ...(tag && { tags: [tag] }),
+      ...toJson(parts),
+      response: toJson(response),
+    };
     // What the service is asked is read by its gateway's rules, in the handler.
-    const rules = url.startsWith('/api/v2/') ? { validatorCompiler: () => () => true } : {};
+    const rules = url.startsWith('/api/v2/')
+      ? { validatorCompiler: () => () => true }
+      : {};
     server.route<{ Params: Params; Querystring: Querystring; Body: Body }>({
       method,
       url,
@@ -49,14 +63,20 @@ export function named<Value = unknown>(name: string): z.ZodType<Value> {
 }
 
 /** Lets routes refer to schemas by their names. */
-export function nameSchemas(server: FastifyInstance, schemas: Readonly<Record<string, z.ZodType>>): void {
+export function nameSchemas(
+  server: FastifyInstance,
+  schemas: Readonly<Record<string, z.ZodType>>,
+): void {
   for (const [name, schema] of Object.entries(schemas))
     server.addSchema({ $id: name, ...toJsonSchema(schema) });
 }
 
 function toJsonSchema(schema: z.ZodType): Readonly<Record<string, unknown>> {
   // Fastify's validator knows no dialect but its own.
-  const { $schema: _dialect, ...json } = z.toJSONSchema(schema, { io: 'input', target: 'draft-7' });
+  const { $schema: _dialect, ...json } = z.toJSONSchema(schema, {
+    io: 'input',
+    target: 'draft-7',
+  });
   return json;
 }
 

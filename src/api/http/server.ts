@@ -1,6 +1,10 @@
 /** The read API and the console as one Fastify server, and its port; everything it needs is handed in. */
 import type { AddressInfo } from 'node:net';
-import Fastify, { type FastifyError, type FastifyInstance, type FastifyReply } from 'fastify';
+import Fastify, {
+  type FastifyError,
+  type FastifyInstance,
+  type FastifyReply,
+} from 'fastify';
 import { errorCode, PermanentError, UnreachableError } from '../../core/errors.ts';
 import { addAccess, type AccessSettings } from '../access/access.ts';
 import { addBounds } from '../access/connections.ts';
@@ -24,14 +28,22 @@ export interface ApiOptions extends AccessSettings {
   readonly timeouts?: Partial<typeof TIMEOUTS> | undefined;
 }
 
-const SERVICE_PATHS = new Set(['/api/v2/parties', '/api/v2/checkpoints', '/api/v2/ledgerentry/export']);
+const SERVICE_PATHS = new Set([
+  '/api/v2/parties',
+  '/api/v2/checkpoints',
+  '/api/v2/ledgerentry/export',
+]);
 const BODY_BYTES_MAX = 16 * 1_024;
 /**
  * To the end of a request's headers, from the connection or the end of the last answer; to the end of its body; and
  * between two looks for connections that are over either; in milliseconds. Node takes the first two for each other where the first is
  * the larger.
  */
-const TIMEOUTS = { headersTimeout: 10_000, requestTimeout: 15_000, connectionsCheckingInterval: 1_000 };
+const TIMEOUTS = {
+  headersTimeout: 10_000,
+  requestTimeout: 15_000,
+  connectionsCheckingInterval: 1_000,
+};
 /** Nothing moved in either direction; event streams send a heartbeat long before. */
 const IDLE_TIMEOUT_MS = 120_000;
 const KEEP_ALIVE_MS = 60_000;
@@ -60,25 +72,41 @@ const WHY_UNUSABLE: Readonly<Record<string, string>> = {
   EADDRINUSE:
     'another program uses the port; set API_PORT to another, such as 8081, or to 0 for any that is free',
   EACCES: 'this user may not use the port; set API_PORT to one above 1023',
-  EADDRNOTAVAIL: 'this machine does not have the address; set API_HOST to one that it has',
+  EADDRNOTAVAIL:
+    'this machine does not have the address; set API_HOST to one that it has',
 };
 const CLOSE_GRACE_MS = 2_000;
 
 /** Opens nothing: `listen` does. More routes may be registered until then, behind the same checks. */
-export async function buildServer(deps: ApiDeps, options: ApiOptions): Promise<FastifyInstance> {
+export async function buildServer(
+  deps: ApiDeps,
+  options: ApiOptions,
+): Promise<FastifyInstance> {
   const { log, rows } = deps;
   const server = openServer({ ...TIMEOUTS, ...options.timeouts });
   server.removeContentTypeParser('text/plain');
   // What no handler answered itself. Nothing of the inside gets out: that goes to the log.
   server.setErrorHandler<FastifyError>((error, { routeOptions, method }, reply) => {
     // Of the stream that failed before its first bytes were out.
-    for (const name of ['content-encoding', 'content-disposition', 'vary']) reply.removeHeader(name);
+    for (const name of ['content-encoding', 'content-disposition', 'vary'])
+      reply.removeHeader(name);
     if (error instanceof StatusError) return sendError(reply, error);
     const status = typeof error.statusCode === 'number' ? error.statusCode : 500;
-    if (status < 500) return sendJson(reply.code(status), { code: 3, message: error.message, details: [] });
+    if (status < 500)
+      return sendJson(reply.code(status), {
+        code: 3,
+        message: error.message,
+        details: [],
+      });
     log.error({ err: error, route: routeOptions.url, method }, 'Request failed');
     return error instanceof UnreachableError
-      ? sendError(reply, new StatusError('unavailable', 'the mirror cannot reach its database; try again'))
+      ? sendError(
+          reply,
+          new StatusError(
+            'unavailable',
+            'the mirror cannot reach its database; try again',
+          ),
+        )
       : sendError(reply, new StatusError('internal', 'Internal error'));
   });
   // A known path with another method is 501 in the service, whatever the method.
@@ -118,7 +146,9 @@ function openServer(timeouts: typeof TIMEOUTS): FastifyInstance {
     routerOptions: { maxParamLength: PARAMETER_CHARACTERS_MAX },
     // What does not fit is refused, not trimmed or unpacked until it does.
     // Nor does an infinite number slip past the bounds that are only asked of finite ones.
-    ajv: { customOptions: { removeAdditional: false, coerceTypes: true, strictNumbers: false } },
+    ajv: {
+      customOptions: { removeAdditional: false, coerceTypes: true, strictNumbers: false },
+    },
     frameworkErrors: (_error, _request, reply) => {
       sendError(reply, new StatusError('invalidArgument', 'malformed request target'));
     },
@@ -127,7 +157,8 @@ function openServer(timeouts: typeof TIMEOUTS): FastifyInstance {
 
 function sendError(reply: FastifyReply, error: StatusError): FastifyReply {
   const isBusy = error.statusCode === 429 || error.statusCode === 503;
-  if (isBusy && !reply.hasHeader('retry-after')) reply.header('retry-after', `${RETRY_AFTER_SECONDS}`);
+  if (isBusy && !reply.hasHeader('retry-after'))
+    reply.header('retry-after', `${RETRY_AFTER_SECONDS}`);
   return sendJson(reply.code(error.statusCode), hideSecretsIn(error.body));
 }
 
@@ -136,11 +167,17 @@ function addSafety(server: FastifyInstance): void {
   server.addHook('onRequest', async (request, reply) => {
     reply.headers(HEADERS);
     if (request.url.length > URL_CHARACTERS_MAX) {
-      throw new StatusError('invalidArgument', `the URL is longer than ${URL_CHARACTERS_MAX} characters`);
+      throw new StatusError(
+        'invalidArgument',
+        `the URL is longer than ${URL_CHARACTERS_MAX} characters`,
+      );
     }
     // The service's own lists say in their own words what is wrong with a parameter.
     if (!request.url.startsWith('/api/v2/') && !isText(request.url)) {
-      throw new StatusError('invalidArgument', 'the URL holds a broken escape or a NUL character');
+      throw new StatusError(
+        'invalidArgument',
+        'the URL holds a broken escape or a NUL character',
+      );
     }
   });
 }
@@ -165,13 +202,19 @@ export interface Listening extends AsyncDisposable {
  */
 export async function listen(
   server: FastifyInstance,
-  { host, port, token }: { readonly host: string; readonly port: number; readonly token: string | undefined },
+  {
+    host,
+    port,
+    token,
+  }: { readonly host: string; readonly port: number; readonly token: string | undefined },
 ): Promise<Listening> {
   refuseOpenListening(host, token);
   try {
     await server.listen({ host, port });
   } catch (cause) {
-    const why = WHY_UNUSABLE[errorCode(cause)] ?? 'set API_HOST and API_PORT to an address that is free';
+    const why =
+      WHY_UNUSABLE[errorCode(cause)] ??
+      'set API_HOST and API_PORT to an address that is free';
     const details = { code: 'API_PORT_UNUSABLE', meta: { host, port }, cause };
     throw new PermanentError(`Cannot listen on ${host}:${port}: ${why}`, details);
   }
@@ -180,7 +223,10 @@ export async function listen(
     url: `http://${host.includes(':') ? `[${host}]` : host}:${opened}`,
     [Symbol.asyncDispose]: async () => {
       // Event streams and slow downloads would keep it open for ever.
-      const impatient = setTimeout(() => server.server.closeAllConnections(), CLOSE_GRACE_MS);
+      const impatient = setTimeout(
+        () => server.server.closeAllConnections(),
+        CLOSE_GRACE_MS,
+      );
       await server.close().finally(() => clearTimeout(impatient));
     },
   };

@@ -57,7 +57,12 @@ export class StatusError extends Error {
   readonly statusCode: number;
   readonly body: StatusBody;
 
-  constructor(status: StatusName, message: string, details: StatusBody['details'] = [], cause?: unknown) {
+  constructor(
+    status: StatusName,
+    message: string,
+    details: StatusBody['details'] = [],
+    cause?: unknown,
+  ) {
     super(message, cause === undefined ? undefined : { cause });
     const [code, statusCode] = STATUSES[status];
     this.statusCode = statusCode;
@@ -65,25 +70,44 @@ export class StatusError extends Error {
   }
 
   /** What the service's handlers say: the kind as message, the reason as the one detail. */
-  static ofHandler(status: StatusName, { code, message, inner = '' }: Detail, cause?: unknown): StatusError {
-    const typed = { '@type': 'type.googleapis.com/vega.ErrorDetail', code, message, inner };
+  static ofHandler(
+    status: StatusName,
+    { code, message, inner = '' }: Detail,
+    cause?: unknown,
+  ): StatusError {
+    const typed = {
+      '@type': 'type.googleapis.com/vega.ErrorDetail',
+      code,
+      message,
+      inner,
+    };
     const kind = `${status.charAt(0).toUpperCase()}${status.slice(1)}`;
     return new StatusError(status, `${kind} error`, [typed], cause);
   }
 }
 
 /** Sends an error of a list operation, with the second Content-Type where the service has it. */
-export function sendStatus(reply: FastifyReply, { statusCode, body }: StatusError): FastifyReply {
+export function sendStatus(
+  reply: FastifyReply,
+  { statusCode, body }: StatusError,
+): FastifyReply {
   reply.code(statusCode);
   if (body.details.length === 0) return sendJson(reply, body);
   const bytes = Buffer.from(JSON.stringify(body));
-  reply.headers({ 'content-type': ['application/json', 'application/grpc'], 'content-length': bytes.length });
+  reply.headers({
+    'content-type': ['application/json', 'application/grpc'],
+    'content-length': bytes.length,
+  });
   // As a stream: of what is no stream Fastify reads the type, which it takes for one text.
   return reply.send(Readable.from([bytes]));
 }
 
 /** Sends JSON with no charset in its Content-Type, as the service does. `indent` in spaces. */
-export function sendJson(reply: FastifyReply, body: unknown, indent?: number): FastifyReply {
+export function sendJson(
+  reply: FastifyReply,
+  body: unknown,
+  indent?: number,
+): FastifyReply {
   // As bytes: Fastify adds a charset to the type of a text.
   const bytes = Buffer.from(JSON.stringify(body, undefined, indent));
   return reply.header('content-type', 'application/json').send(bytes);

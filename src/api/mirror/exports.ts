@@ -2,8 +2,18 @@
 import type { Readable } from 'node:stream';
 import type { FastifyInstance, FastifyReply } from 'fastify';
 import { z } from 'zod';
-import { canonicalPartyId, isExportableParty, isHexId, PARTY_ID_BYTES_MAX } from '../../core/ids.ts';
-import { floorSecond, formatInstant, parseInstant, readInstant } from '../../core/time.ts';
+import {
+  canonicalPartyId,
+  isExportableParty,
+  isHexId,
+  PARTY_ID_BYTES_MAX,
+} from '../../core/ids.ts';
+import {
+  floorSecond,
+  formatInstant,
+  parseInstant,
+  readInstant,
+} from '../../core/time.ts';
 import type { LedgerRange } from '../../ledger/ledger-range.ts';
 import { enqueueRun } from '../../runs/enqueue.ts';
 import type { JobDeps } from '../../runs/job.ts';
@@ -11,7 +21,14 @@ import { RUN, type RunDocument } from '../../runs/run-schema.ts';
 import type { Run } from '../../runs/store/run-store.ts';
 import { followEvents } from '../http/events.ts';
 import type { ApiDeps } from '../http/ports.ts';
-import { BY_ID, openRoutes, named, nameSchemas, TEXT_OR_NULL, UUID } from '../http/routes.ts';
+import {
+  BY_ID,
+  openRoutes,
+  named,
+  nameSchemas,
+  TEXT_OR_NULL,
+  UUID,
+} from '../http/routes.ts';
 import { StatusError } from '../http/status-error.ts';
 import { openLedger } from '../service/ledger-export.ts';
 import { EVENT_STREAM, FOLLOWING } from './runs.ts';
@@ -29,9 +46,16 @@ const PARTY_ID = z.string().min(1).max(PARTY_ID_BYTES_MAX);
 const EXPORT_ORDER = z.strictObject({
   partyId: PARTY_ID.describe('As the source lists it.'),
   assetId: z.string().regex(ASSET_ID).optional(),
-  from: INSTANT.describe('RFC 3339, inclusive, a whole second. Without it, from the beginning.'),
-  to: INSTANT.describe('RFC 3339, exclusive, a whole second. Without it, up to the present.'),
-  again: z.boolean().optional().describe('Distrust what is covered in that range, and ask for it anew.'),
+  from: INSTANT.describe(
+    'RFC 3339, inclusive, a whole second. Without it, from the beginning.',
+  ),
+  to: INSTANT.describe(
+    'RFC 3339, exclusive, a whole second. Without it, up to the present.',
+  ),
+  again: z
+    .boolean()
+    .optional()
+    .describe('Distrust what is covered in that range, and ask for it anew.'),
 });
 type ExportOrder = z.infer<typeof EXPORT_ORDER>;
 
@@ -63,10 +87,18 @@ const ORDER = {
   body: named<ExportOrder>('ExportOrder'),
   response: { 202: z.object({ id: UUID }) },
 };
-const READ = { summary: 'How an order stands', params: BY_ID, response: { 200: named('Export') } };
+const READ = {
+  summary: 'How an order stands',
+  params: BY_ID,
+  response: { 200: named('Export') },
+};
 const CANCEL = { summary: 'Cancel an order', params: BY_ID, response: { 204: z.null() } };
 const EVENTS = { summary: 'Live progress, as server-sent events', ...EVENT_STREAM };
-const DOWNLOAD = { summary: 'The CSV that an order brought', params: BY_ID, produces: ['text/csv'] };
+const DOWNLOAD = {
+  summary: 'The CSV that an order brought',
+  params: BY_ID,
+  produces: ['text/csv'],
+};
 
 function toStatus({ runId, state, verdict, evidence }: RunDocument) {
   return { id: runId, state, verdict, evidence };
@@ -84,22 +116,39 @@ function askedBy({ params }: Run): z.infer<typeof ASKED> {
 
 /** What an order was for; undefined while it has not ended with something to download. */
 function rangeOf(run: Run | undefined): LedgerRange | undefined {
-  if (run?.kind !== 'export' || run.verdict === null || run.verdict === 'failed') return undefined;
+  if (run?.kind !== 'export' || run.verdict === null || run.verdict === 'failed')
+    return undefined;
   const { assetId, from, to } = askedBy(run);
-  const instant = (text: string | null) => (text === null ? undefined : readInstant(text));
-  return { partyId: run.subject, assetId: assetId ?? undefined, from: instant(from), to: instant(to) };
+  const instant = (text: string | null) =>
+    text === null ? undefined : readInstant(text);
+  return {
+    partyId: run.subject,
+    assetId: assetId ?? undefined,
+    from: instant(from),
+    to: instant(to),
+  };
 }
 
 /** An order that is open already is not queued again: its id is returned. */
-async function submit({ partyId, ...asked }: ExportOrder, jobs: JobDeps): Promise<string> {
+async function submit(
+  { partyId, ...asked }: ExportOrder,
+  jobs: JobDeps,
+): Promise<string> {
   if (!isHexId(partyId) && (await jobs.stages.listedParties(partyId))[0] !== partyId)
     throw new StatusError('invalidArgument', 'partyId: no such party is listed');
   if ((await jobs.runs.openOrders()) >= ORDERS_OPEN_MAX) {
     const state = `${ORDERS_OPEN_MAX} orders are open already`;
-    throw new StatusError('resourceExhausted', `${state}; wait for some of them, or cancel them`);
+    throw new StatusError(
+      'resourceExhausted',
+      `${state}; wait for some of them, or cancel them`,
+    );
   }
   const params = { ...asked, isOrdered: true };
-  const { run, found } = await jobs.runs.order({ kind: 'export', subject: partyId, params });
+  const { run, found } = await jobs.runs.order({
+    kind: 'export',
+    subject: partyId,
+    params,
+  });
   if (found === 'none') await enqueueRun(run, jobs);
   return run.runId;
 }
@@ -112,29 +161,41 @@ export function addExports(server: FastifyInstance, deps: ApiDeps): void {
     if (run?.kind !== 'export') throw new StatusError('notFound', 'no order has this id');
     return run;
   };
-  nameSchemas(server, { ExportOrder: EXPORT_ORDER, Export: EXPORT_STATUS, ExportRecord: ORDER_RECORD });
+  nameSchemas(server, {
+    ExportOrder: EXPORT_ORDER,
+    Export: EXPORT_STATUS,
+    ExportRecord: ORDER_RECORD,
+  });
   const add = openRoutes(server, 'exports');
   add('GET /mirror/exports', LIST, async ({ query: { partyId, ...page } }) => {
     const subject = partyId === undefined ? undefined : readParty(partyId);
-    return { exports: (await jobs.runs.list({ kind: 'export', subject, ...page })).map(toRecord) };
+    return {
+      exports: (await jobs.runs.list({ kind: 'export', subject, ...page })).map(toRecord),
+    };
   });
   add('POST /mirror/exports', ORDER, async ({ body }, reply) => {
     const id = await submit(readOrder(body), jobs);
     return reply.code(202).header('location', `/mirror/exports/${id}`).send({ id });
   });
-  add('GET /mirror/exports/:id', READ, async ({ params: { id } }) => toStatus(await find(id)));
+  add('GET /mirror/exports/:id', READ, async ({ params: { id } }) =>
+    toStatus(await find(id)),
+  );
   add('DELETE /mirror/exports/:id', CANCEL, async ({ params: { id } }, reply) => {
     await find(id);
     await jobs.runs.requestCancel(id);
     return reply.code(204).send();
   });
   add('GET /mirror/exports/:id/events', EVENTS, ({ params: { id } }, reply) => {
-    const read = async () => ({ ...toStatus(await find(id)), progress: await jobs.progress.read(id) });
+    const read = async () => ({
+      ...toStatus(await find(id)),
+      progress: await jobs.progress.read(id),
+    });
     return followEvents(reply, read, FOLLOWING);
   });
   add('GET /mirror/exports/:id/download', DOWNLOAD, async ({ params: { id } }, reply) => {
     const ledger = rangeOf(await jobs.runs.get(id));
-    if (ledger === undefined) throw new StatusError('notFound', 'nothing to download (yet)');
+    if (ledger === undefined)
+      throw new StatusError('notFound', 'nothing to download (yet)');
     return reply
       .header('content-type', 'text/csv')
       .send(cutOff(reply, await openLedger(reply, ledger, deps)));
@@ -154,8 +215,15 @@ function readOrder({ again, assetId, ...body }: ExportOrder): ExportOrder {
   const from = readSecond('from', body.from);
   const to = readSecond('to', body.to);
   // Both are written alike: texts compare as instants.
-  if (from !== undefined && to !== undefined && from >= to) throw refuse('to: give an instant after from');
-  return { partyId, assetId: assetId?.toLowerCase(), from, to, again: again === true ? again : undefined };
+  if (from !== undefined && to !== undefined && from >= to)
+    throw refuse('to: give an instant after from');
+  return {
+    partyId,
+    assetId: assetId?.toLowerCase(),
+    from,
+    to,
+    again: again === true ? again : undefined,
+  };
 }
 
 function readParty(text: string): string {
@@ -167,10 +235,17 @@ function readParty(text: string): string {
 function readSecond(name: string, text: string | undefined): string | undefined {
   if (text === undefined) return undefined;
   const instant = parseInstant(text);
-  if (instant !== undefined && floorSecond(instant) === instant) return formatInstant(instant);
-  throw refuse(`${name}: give an RFC 3339 instant of a whole second, for example 2023-05-10T00:00:00Z`);
+  if (instant !== undefined && floorSecond(instant) === instant)
+    return formatInstant(instant);
+  throw refuse(
+    `${name}: give an RFC 3339 instant of a whole second, for example 2023-05-10T00:00:00Z`,
+  );
 }
 
 function refuse(inner: string): StatusError {
-  return StatusError.ofHandler('invalidArgument', { code: UNMAPPED, message: 'invalid order', inner });
+  return StatusError.ofHandler('invalidArgument', {
+    code: UNMAPPED,
+    message: 'invalid order',
+    inner,
+  });
 }

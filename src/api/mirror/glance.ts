@@ -1,6 +1,11 @@
 /** The mirror's state in one sentence, and what needs a person. Pure: the console and `status` show it. */
 import type { z } from 'zod';
-import type { ListFacts, MIRROR_STATUS, MirrorFacts, StreamStatus } from '../http/ports.ts';
+import type {
+  ListFacts,
+  MIRROR_STATUS,
+  MirrorFacts,
+  StreamStatus,
+} from '../http/ports.ts';
 
 /** What a person should do something about, and what that is. */
 export interface Attention {
@@ -14,7 +19,11 @@ export interface Attention {
 export type Action =
   | { readonly does: 'nightly' }
   | { readonly does: 'sync'; readonly list: 'parties' | 'checkpoints' }
-  | { readonly does: 'evidence'; readonly kind: 'sync' | 'nightly'; readonly subject?: string }
+  | {
+      readonly does: 'evidence';
+      readonly kind: 'sync' | 'nightly';
+      readonly subject?: string;
+    }
   | { readonly does: 'ask again' };
 
 export type MirrorStatus = MirrorFacts &
@@ -24,8 +33,16 @@ export type MirrorStatus = MirrorFacts &
 
 /** How each stream is called, what brings it up to date, and who does so. */
 const STREAMS = {
-  parties: { label: 'the list of parties', run: 'sync of parties', command: 'sync parties' },
-  checkpoints: { label: 'the list of checkpoints', run: 'sync of checkpoints', command: 'sync checkpoints' },
+  parties: {
+    label: 'the list of parties',
+    run: 'sync of parties',
+    command: 'sync parties',
+  },
+  checkpoints: {
+    label: 'the list of checkpoints',
+    run: 'sync of checkpoints',
+    command: 'sync checkpoints',
+  },
   ledger: { label: 'the ledgers', run: 'nightly run', command: 'nightly' },
 } as const;
 
@@ -34,32 +51,49 @@ export function glance(facts: MirrorFacts): MirrorStatus {
   const { listed, configured, covered, wanted } = coverage;
   const isBegun = streams.some(({ verdict }) => verdict !== null);
   const attention = listAttention(facts, isBegun);
-  const complete = attention.length === 0 && streams.every(({ verdict }) => verdict === 'complete');
+  const complete =
+    attention.length === 0 && streams.every(({ verdict }) => verdict === 'complete');
   const parties = configured === 1 ? 'party' : 'parties';
-  const scope = configured === null ? '' : ` for ${count(configured)} configured ${parties}`;
+  const scope =
+    configured === null ? '' : ` for ${count(configured)} configured ${parties}`;
   const times = streams.flatMap(({ asOfTime }) => asOfTime ?? []).toSorted();
   // What all three streams reach; nothing where one of them tells no time.
-  const asOf = times[0] === undefined || times.length < streams.length ? '' : ` as of ${minute(times[0])}`;
+  const asOf =
+    times[0] === undefined || times.length < streams.length
+      ? ''
+      : ` as of ${minute(times[0])}`;
   return {
     ...facts,
     whole: complete && configured === null,
     complete,
-    hasNetwork: streams.some(({ name, rows }) => name === 'parties' && BigInt(rows) === BigInt(listed) + 1n),
+    hasNetwork: streams.some(
+      ({ name, rows }) => name === 'parties' && BigInt(rows) === BigInt(listed) + 1n,
+    ),
     sentence: complete
       ? `The mirror is complete${scope}${asOf}.`
       : isBegun
         ? `The mirror is not complete: ${reasons(covered, wanted, streams)}.`
         : 'Nothing has been mirrored yet: no run has ended.',
     // A nightly run that is late makes the mirror older, not less complete.
-    attention: work.missedSlot === null ? attention : [...attention, missed(work.missedSlot, work.workers)],
+    attention:
+      work.missedSlot === null
+        ? attention
+        : [...attention, missed(work.missedSlot, work.workers)],
   };
 }
 
-function reasons(covered: number, wanted: number, streams: readonly StreamStatus[]): string {
-  const unproven = streams.filter(({ verdict }) => verdict !== 'complete').map(({ name }) => STREAMS[name]);
+function reasons(
+  covered: number,
+  wanted: number,
+  streams: readonly StreamStatus[],
+): string {
+  const unproven = streams
+    .filter(({ verdict }) => verdict !== 'complete')
+    .map(({ name }) => STREAMS[name]);
   const labels = new Intl.ListFormat('en').format(unproven.map(({ label }) => label));
   const are = unproven.length === 1 && unproven[0] !== STREAMS.ledger ? 'is' : 'are';
-  const [ledgers, is] = [`${count(covered)} of ${count(wanted)} ledgers`, covered === 1 ? 'is' : 'are'];
+  const ledgers = `${count(covered)} of ${count(wanted)} ledgers`;
+  const is = covered === 1 ? 'is' : 'are';
   const found = [
     ...(covered < wanted ? [`${ledgers} ${is} covered`] : []),
     ...(unproven.length > 0 ? [`${labels} ${are} not proven`] : []),
@@ -98,14 +132,18 @@ function minute(time: string): string {
   return `${time.slice(0, 16).replace('T', ' ')} UTC`;
 }
 
-function uncovered({ coverage: { covered, wanted, neverAsked }, openNightlyRun }: MirrorFacts): Attention {
+function uncovered({
+  coverage: { covered, wanted, neverAsked },
+  openNightlyRun,
+}: MirrorFacts): Attention {
   const missing = wanted - covered;
   const asked = `; ${count(neverAsked)} of them ${neverAsked === 1 ? 'was' : 'were'} never asked for`;
   const found = {
     what: `${plural(missing, 'ledger')} not covered`,
     why: `${count(covered)} of ${count(wanted)} are covered from the beginning on${neverAsked === 0 ? '' : asked}`,
   };
-  if (openNightlyRun !== null) return { ...found, todo: 'The nightly run under way asks for them.' };
+  if (openNightlyRun !== null)
+    return { ...found, todo: 'The nightly run under way asks for them.' };
   const others =
     ' Why a ledger that was asked for is not covered is in the evidence of the last nightly run.';
   return {
@@ -135,11 +173,15 @@ function unproven({ name, verdict }: StreamStatus): Attention | null {
   if (verdict === 'suspicious') {
     const todo =
       'Read the evidence of the last run: the source contradicted itself or what is already known.';
-    const of = name === 'ledger' ? { kind: 'nightly' as const } : { kind: 'sync' as const, subject: name };
+    const of =
+      name === 'ledger'
+        ? { kind: 'nightly' as const }
+        : { kind: 'sync' as const, subject: name };
     return { ...found, todo, action: { does: 'evidence', ...of } };
   }
   const todo = `Run \`ledger-mirror ${command}\`, or wait for the next nightly run; the last run's evidence says what was missing.`;
-  const action: Action = name === 'ledger' ? { does: 'nightly' } : { does: 'sync', list: name };
+  const action: Action =
+    name === 'ledger' ? { does: 'nightly' } : { does: 'sync', list: name };
   return { ...found, todo, action };
 }
 
@@ -155,8 +197,14 @@ function quarantined(ledgers: string): Attention {
 function missed(scheduledAt: string, workers: number): Attention {
   const [why, todo] =
     workers === 0
-      ? ['no worker is running', 'Start one (`ledger-mirror up` or `worker`): it makes up for it by itself.']
-      : ['it never began', 'A worker starts it within a minute; where it does not, look at its log.'];
+      ? [
+          'no worker is running',
+          'Start one (`ledger-mirror up` or `worker`): it makes up for it by itself.',
+        ]
+      : [
+          'it never began',
+          'A worker starts it within a minute; where it does not, look at its log.',
+        ];
   return { what: `the nightly run of ${minute(scheduledAt)} was missed`, why, todo };
 }
 

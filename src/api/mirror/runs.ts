@@ -9,7 +9,14 @@ import { RUN_KINDS, type RunDocument } from '../../runs/run-schema.ts';
 import type { NewRun } from '../../runs/store/run-store.ts';
 import { followChanges, followEvents, goneSignal, limitOpen } from '../http/events.ts';
 import { type ApiDeps, MIRROR_STATUS } from '../http/ports.ts';
-import { BY_ID, openRoutes, named, nameSchemas, TEXT_OR_NULL, UUID } from '../http/routes.ts';
+import {
+  BY_ID,
+  openRoutes,
+  named,
+  nameSchemas,
+  TEXT_OR_NULL,
+  UUID,
+} from '../http/routes.ts';
 import { StatusError } from '../http/status-error.ts';
 import { glance, type MirrorStatus } from './glance.ts';
 
@@ -30,7 +37,10 @@ export const FOLLOWING = { everyMs: 250, isLast: isOver };
 /** What `POST /mirror/runs` asks for. */
 const RUN_ORDER = z.strictObject({
   kind: z.enum(['nightly', 'sync', 'audit', 'load', 'verify']),
-  list: z.enum(['parties', 'checkpoints', 'all']).default('all').describe('Of sync and audit.'),
+  list: z
+    .enum(['parties', 'checkpoints', 'all'])
+    .default('all')
+    .describe('Of sync and audit.'),
   rebuild: z.boolean().default(false).describe('Of load: the manifest tables first.'),
   deep: z.boolean().default(false).describe('Of verify: every row.'),
   onConflict: z
@@ -72,17 +82,25 @@ const LOGS = {
 
 const EVENTS = { summary: 'A run as it goes on, as server-sent events', ...EVENT_STREAM };
 const CANCEL = {
-  summary: 'Cancel a run: 202 where it ends at its next safe point, 200 where it has ended',
+  summary:
+    'Cancel a run: 202 where it ends at its next safe point, 200 where it has ended',
   params: BY_ID,
   response: { 200: RUN, 202: RUN },
 };
-const STATUS = { summary: 'Is the mirror whole, and as of when', response: { 200: named('Status') } };
+const STATUS = {
+  summary: 'Is the mirror whole, and as of when',
+  response: { 200: named('Status') },
+};
 
 /** The same name is the same run; `hash` is of what was asked for. */
 type OrderKey = Readonly<Record<'name' | 'hash', string>>;
 
 /** @throws StatusError 409, 422 or 503 */
-async function startRun(order: RunOrder, key: OrderKey | undefined, { jobs, isAttended }: ApiDeps) {
+async function startRun(
+  order: RunOrder,
+  key: OrderKey | undefined,
+  { jobs, isAttended }: ApiDeps,
+) {
   const startOne = async (wanted: NewRun, ownKey: OrderKey | undefined) => {
     const isExclusive = order.onConflict === 'fail';
     const { run, found } = await jobs.runs.order(wanted, { key: ownKey, isExclusive });
@@ -97,10 +115,13 @@ async function startRun(order: RunOrder, key: OrderKey | undefined, { jobs, isAt
     if (found === 'none' || run.jobId === null) await enqueueRun(run, jobs);
     return { runId, isNew: found === 'none' };
   };
-  const asksSource = order.kind === 'nightly' || order.kind === 'sync' || order.kind === 'audit';
+  const asksSource =
+    order.kind === 'nightly' || order.kind === 'sync' || order.kind === 'audit';
   const url = jobs.source?.url;
   if (asksSource && url === undefined)
-    throw unavailable('this process has no SOURCE_URL, so it cannot order what asks the source');
+    throw unavailable(
+      'this process has no SOURCE_URL, so it cannot order what asks the source',
+    );
   if (!(await isAttended(asksSource ? url : undefined)))
     throw unavailable('no worker is running that could take it; start one and try again');
   const [first, second] = runsOf(order);
@@ -117,9 +138,14 @@ function unavailable(state: string): StatusError {
 
 function runsOf({ kind, list, rebuild, deep }: RunOrder): readonly [NewRun, NewRun?] {
   if (kind === 'nightly') return [{ kind, subject: 'ordered' }];
-  if (kind === 'load') return [{ kind, subject: 'warehouse and lake', params: { rebuild } }];
-  if (kind === 'verify') return [{ kind, subject: deep ? 'deep' : 'sums', params: { isOrdered: true } }];
-  const sync = { kind: 'sync', params: { full: kind === 'audit', acceptNewNetwork: false } } as const;
+  if (kind === 'load')
+    return [{ kind, subject: 'warehouse and lake', params: { rebuild } }];
+  if (kind === 'verify')
+    return [{ kind, subject: deep ? 'deep' : 'sums', params: { isOrdered: true } }];
+  const sync = {
+    kind: 'sync',
+    params: { full: kind === 'audit', acceptNewNetwork: false },
+  } as const;
   if (list !== 'all') return [{ ...sync, subject: list }];
   return [
     { ...sync, subject: 'parties' },
@@ -140,10 +166,17 @@ function keyOf(
 }
 
 /** Adds the routes. @returns the shared reading of the status */
-export function addRuns(server: FastifyInstance, deps: ApiDeps): () => Promise<MirrorStatus> {
+export function addRuns(
+  server: FastifyInstance,
+  deps: ApiDeps,
+): () => Promise<MirrorStatus> {
   const { jobs, status: store } = deps;
   nameSchemas(server, { RunOrder: RUN_ORDER, Status: MIRROR_STATUS });
-  const status = sharedLoad(async () => glance(await store.facts()), STATUS_MAX_AGE_MS, STATUS_USABLE_MS);
+  const status = sharedLoad(
+    async () => glance(await store.facts()),
+    STATUS_MAX_AGE_MS,
+    STATUS_USABLE_MS,
+  );
   const add = openRoutes(server, 'mirror');
   const mayWait = limitOpen(WAITERS_MAX);
   const find = async (id: string): Promise<RunDocument> => {
@@ -152,31 +185,51 @@ export function addRuns(server: FastifyInstance, deps: ApiDeps): () => Promise<M
     return run;
   };
   add('GET /mirror/status', STATUS, () => status());
-  add('GET /mirror/runs', LIST, async ({ query }) => ({ runs: (await store.runs(query)).map(describeRun) }));
+  add('GET /mirror/runs', LIST, async ({ query }) => ({
+    runs: (await store.runs(query)).map(describeRun),
+  }));
   add('POST /mirror/runs', START, async ({ headers, body }, reply) => {
-    const { runId, isNew } = await startRun(body, keyOf(headers['idempotency-key'], body), deps);
+    const { runId, isNew } = await startRun(
+      body,
+      keyOf(headers['idempotency-key'], body),
+      deps,
+    );
     const run = await find(runId);
     reply.code(isNew ? 202 : 200).header('location', `/mirror/runs/${runId}`);
     if (!isOver(run)) reply.header('retry-after', '5');
     return reply.send(describeRun(run));
   });
-  add('GET /mirror/runs/:id', READ, async ({ params: { id }, query: { wait } }, reply) => {
-    let run = await find(id);
-    if (wait === 0 || isOver(run)) return describeRun(run);
-    if (!mayWait(reply)) {
-      const state = `${WAITERS_MAX} requests wait already`;
-      throw new StatusError('resourceExhausted', `${state}; ask without wait`);
-    }
-    const signal = AbortSignal.any([goneSignal(reply), AbortSignal.timeout(wait * 1_000)]);
-    for await (const now of followChanges(() => find(id), FOLLOWING, signal)) run = now;
-    return describeRun(run);
-  });
+  add(
+    'GET /mirror/runs/:id',
+    READ,
+    async ({ params: { id }, query: { wait } }, reply) => {
+      let run = await find(id);
+      if (wait === 0 || isOver(run)) return describeRun(run);
+      if (!mayWait(reply)) {
+        const state = `${WAITERS_MAX} requests wait already`;
+        throw new StatusError('resourceExhausted', `${state}; ask without wait`);
+      }
+      const signal = AbortSignal.any([
+        goneSignal(reply),
+        AbortSignal.timeout(wait * 1_000),
+      ]);
+      for await (const now of followChanges(() => find(id), FOLLOWING, signal)) run = now;
+      return describeRun(run);
+    },
+  );
   add('GET /mirror/runs/:id/events', EVENTS, ({ params: { id } }, reply) => {
-    const read = async () => ({ ...describeRun(await find(id)), progress: await jobs.progress.read(id) });
+    const read = async () => ({
+      ...describeRun(await find(id)),
+      progress: await jobs.progress.read(id),
+    });
     return followEvents(reply, read, FOLLOWING);
   });
   add('GET /mirror/runs/:id/logs', LOGS, async ({ params, query }) => {
-    const { lines, next = null } = await store.logs(params.id, LOG_LINES_MAX, query.after);
+    const { lines, next = null } = await store.logs(
+      params.id,
+      LOG_LINES_MAX,
+      query.after,
+    );
     return { lines, next };
   });
   add('DELETE /mirror/runs/:id', CANCEL, async ({ params: { id } }, reply) => {

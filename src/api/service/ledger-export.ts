@@ -50,11 +50,15 @@ export async function openLedger(
   question: LedgerRange,
   { jobs, log }: Pick<ApiDeps, 'jobs' | 'log'>,
 ): Promise<Readable> {
-  if (!mayOpen(reply)) throw new StatusError('resourceExhausted', 'client reached max subscription allowed');
+  if (!mayOpen(reply))
+    throw new StatusError('resourceExhausted', 'client reached max subscription allowed');
   const gone = goneSignal(reply);
-  const rows = Readable.from(jobs.stages.readLedger(question, gone), { objectMode: false });
+  const rows = Readable.from(jobs.stages.readLedger(question, gone), {
+    objectMode: false,
+  });
   rows.once('error', (error) => {
-    if (!gone.aborted) log.warn({ err: error, partyId: question.partyId }, 'Export to a client failed');
+    if (!gone.aborted)
+      log.warn({ err: error, partyId: question.partyId }, 'Export to a client failed');
   });
   await once(rows, 'readable').catch((error: unknown) => {
     throw exportError(error, question);
@@ -81,7 +85,8 @@ export function addLedgerExport(server: FastifyInstance, deps: ApiDeps): void {
         const question = readQuestion(given);
         const rows = await openLedger(reply.header('vary', 'Accept'), question, deps);
         // Messages only for those who name JSON and not CSV, or prefer it; anything else is the service's form.
-        const isJson = weightOf(accept, 'application/json') > weightOf(accept, 'text/csv');
+        const isJson =
+          weightOf(accept, 'application/json') > weightOf(accept, 'text/csv');
         const body = ledgerBody(rows, isJson, question);
         reply.header('content-type', isJson ? 'application/json' : 'text/csv');
         return await reply.send(Readable.from(body, { objectMode: false }));
@@ -119,15 +124,25 @@ function exportError(error: unknown, { partyId }: LedgerRange): StatusError {
   if (error instanceof StatusError) return error;
   if (errorCode(error) === 'LEDGER_NOT_MIRRORED' && error instanceof Error) {
     // To the service a word is no party; a source with such ids has ledgers of them.
-    if (!isHexId(partyId)) return StatusError.ofHandler('invalidArgument', DETAIL.invalidPartyId);
-    return StatusError.ofHandler('notFound', { ...DETAIL.export, inner: error.message }, error);
+    if (!isHexId(partyId))
+      return StatusError.ofHandler('invalidArgument', DETAIL.invalidPartyId);
+    return StatusError.ofHandler(
+      'notFound',
+      { ...DETAIL.export, inner: error.message },
+      error,
+    );
   }
-  return StatusError.ofHandler('internal', { ...DETAIL.export, inner: errorCode(error) }, error);
+  return StatusError.ofHandler(
+    'internal',
+    { ...DETAIL.export, inner: errorCode(error) },
+    error,
+  );
 }
 
 /** `ledger_entries_<party>[_<asset>][_<from>][-<to>].csv`, the service's own way of naming it. */
 function fileName({ partyId, assetId, from, to }: LedgerRange): string {
-  const instant = (time: Micros): string => `${formatInstant(time).slice(0, 19).replaceAll(':', '_')}Z`;
+  const instant = (time: Micros): string =>
+    `${formatInstant(time).slice(0, 19).replaceAll(':', '_')}Z`;
   const asset = assetId === undefined ? '' : `_${assetId}`;
   const start = from === undefined ? '' : `_${instant(from)}`;
   const end = to === undefined ? '' : `-${instant(to)}`;
@@ -155,7 +170,10 @@ async function* ledgerBody(
       }
       for (let start = 0; start < chunk.length; start += MESSAGE_BYTES_MAX) {
         const data = chunk.subarray(start, start + MESSAGE_BYTES_MAX).toString('base64');
-        yield Buffer.from(`{"result":{"contentType":"text/csv","data":"${data}"${extensions}}}\n`, 'latin1');
+        yield Buffer.from(
+          `{"result":{"contentType":"text/csv","data":"${data}"${extensions}}}\n`,
+          'latin1',
+        );
         extensions = '';
       }
     }

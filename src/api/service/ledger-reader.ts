@@ -46,7 +46,8 @@ export async function* readLedger(
   refuseHoles(question, isProofNeeded === true ? coverage.filter(isProof) : coverage);
   const segments = segmentsWithin(coverage, question);
   const headers = segments.map((segment) => segment.columns);
-  const columns = segments.length === 0 ? EMPTY_HEADER.split(',') : commonColumns(headers);
+  const columns =
+    segments.length === 0 ? EMPTY_HEADER.split(',') : commonColumns(headers);
   // Sent with the first rows: until they are read, a failure can still be told by the status.
   let header = Buffer.from(`${columns.join(',')}\n`);
   for (const segment of segments) {
@@ -54,9 +55,13 @@ export async function* readLedger(
     const plain = plainStream(stored, compressionOf(segment.objectKey));
     try {
       const chunks = withoutHeader(plain as AsyncIterable<Buffer>);
-      const rows = liesWithin(segment, question) ? chunks : keptRows(chunks, segment, question);
+      const rows = liesWithin(segment, question)
+        ? chunks
+        : keptRows(chunks, segment, question);
       const isAlike = segment.columns.join() === columns.join();
-      for await (const chunk of isAlike ? rows : withColumns(rows, segment.columns, columns)) {
+      for await (const chunk of isAlike
+        ? rows
+        : withColumns(rows, segment.columns, columns)) {
         yield header.length > 0 ? Buffer.concat([header, chunk]) : chunk;
         header = Buffer.alloc(0);
       }
@@ -78,13 +83,17 @@ function refuseHoles(question: LedgerQuestion, coverage: readonly Coverage[]): v
   const named = new Set(coverage.flatMap(({ assetId }) => assetId ?? []));
   for (const asset of named.size === 0 ? [undefined] : named) {
     // What is known of every asset is known of each.
-    const known = coverage.filter(({ assetId }) => assetId === undefined || assetId === asset);
+    const known = coverage.filter(
+      ({ assetId }) => assetId === undefined || assetId === asset,
+    );
     for (const hole of subtract({ from, to: to ?? END_OF_TIME }, known)) {
       const isEnd = known.every((range) => range.to <= hole.from);
       const isAsked = hole.from === from || (isProofNeeded === true && to !== undefined);
       if (isEnd && !isAsked) continue;
       const start = formatInstant(hole.from);
-      const missing = isEnd ? `from ${start} on` : `of ${start} to ${formatInstant(hole.to)}`;
+      const missing = isEnd
+        ? `from ${start} on`
+        : `of ${start} to ${formatInstant(hole.to)}`;
       throw notMirrored(question, `nothing is known ${missing}`);
     }
   }
@@ -93,7 +102,10 @@ function refuseHoles(question: LedgerQuestion, coverage: readonly Coverage[]): v
 function notMirrored(question: LedgerQuestion, state: string): PermanentError {
   return new PermanentError(
     `Cannot read the ledger of ${question.partyId}: ${state}; order an export of it, or ask for less`,
-    { code: 'LEDGER_NOT_MIRRORED', meta: { partyId: question.partyId, assetId: question.assetId } },
+    {
+      code: 'LEDGER_NOT_MIRRORED',
+      meta: { partyId: question.partyId, assetId: question.assetId },
+    },
   );
 }
 
@@ -111,7 +123,8 @@ function segmentsWithin(
 }
 
 function liesWithin(segment: Segment, { assetId, from, to }: LedgerQuestion): boolean {
-  const isInTime = (from ?? BEGINNING) <= segment.from && (to === undefined || segment.to <= to);
+  const isInTime =
+    (from ?? BEGINNING) <= segment.from && (to === undefined || segment.to <= to);
   return isInTime && (assetId === undefined || segment.assetId === assetId);
 }
 

@@ -13,7 +13,15 @@ import type { Rows } from '../../postgres/rows.ts';
 import { readQuery } from '../http/query-text.ts';
 import { openRoutes, named, nameSchemas } from '../http/routes.ts';
 import { DETAIL, sendJson, sendStatus, StatusError } from '../http/status-error.ts';
-import { Cursors, type Page, PAGE_FIELDS, PAGE_INFO, PAGING, readPageRequest, toPage } from './paging.ts';
+import {
+  Cursors,
+  type Page,
+  PAGE_FIELDS,
+  PAGE_INFO,
+  PAGING,
+  readPageRequest,
+  toPage,
+} from './paging.ts';
 import * as store from './store/list-rows.ts';
 
 /** How much older than the rows the block named in the headers may be; never newer. */
@@ -24,7 +32,10 @@ const NETWORK: store.PartyRow = { id: NETWORK_PARTY, pos: null };
 /** A page of its own for what is not cut from the list. */
 const ALONE = { isForward: true, rowsMax: 1, beyond: undefined } as const;
 
-const PARTY_ID = z.string().optional().describe('Only this party; 404 where the mirror has none of that id.');
+const PARTY_ID = z
+  .string()
+  .optional()
+  .describe('Only this party; 404 where the mirror has none of that id.');
 const CHECKPOINT = z.object({
   hash: z.string(),
   blockHash: z.string(),
@@ -62,29 +73,49 @@ export function addLists(server: FastifyInstance, rows: Rows): void {
     const readState = sharedLoad(() => store.readListState(rows, name), STATE_MAX_AGE_MS);
     const { summary, querystring, node, read } = LISTS[name];
     const edges = z.array(z.object({ node, cursor: z.string() }));
-    const response = { 200: z.object({ [name]: z.object({ edges, pageInfo: named('PageInfo') }) }) };
-    add(`GET /api/v2/${name}`, { summary, querystring, response }, async ({ url }, reply) => {
-      const state = await readState();
-      const block = {
-        'x-block-height': state.headHeight,
-        'x-block-timestamp': state.headNanos,
-        'x-mirror-whole': `${state.isComplete}`,
-      };
-      try {
-        const found = await read(rows, { url, state, cursors: new Cursors(await secret(), name) });
-        const isPretty = /[?&]pretty(?:[=&]|$)/.test(url);
-        return sendJson(reply.headers(block), { [name]: found }, isPretty ? 1 : undefined);
-      } catch (error) {
-        if (!(error instanceof StatusError)) throw error;
-        // What the gateway refuses never reached the service's handlers, which name the block.
-        return sendStatus(error.body.details.length === 0 ? reply : reply.headers(block), error);
-      }
-    });
+    const response = {
+      200: z.object({ [name]: z.object({ edges, pageInfo: named('PageInfo') }) }),
+    };
+    add(
+      `GET /api/v2/${name}`,
+      { summary, querystring, response },
+      async ({ url }, reply) => {
+        const state = await readState();
+        const block = {
+          'x-block-height': state.headHeight,
+          'x-block-timestamp': state.headNanos,
+          'x-mirror-whole': `${state.isComplete}`,
+        };
+        try {
+          const found = await read(rows, {
+            url,
+            state,
+            cursors: new Cursors(await secret(), name),
+          });
+          const isPretty = /[?&]pretty(?:[=&]|$)/.test(url);
+          return sendJson(
+            reply.headers(block),
+            { [name]: found },
+            isPretty ? 1 : undefined,
+          );
+        } catch (error) {
+          if (!(error instanceof StatusError)) throw error;
+          // What the gateway refuses never reached the service's handlers, which name the block.
+          return sendStatus(
+            error.body.details.length === 0 ? reply : reply.headers(block),
+            error,
+          );
+        }
+      },
+    );
   }
 }
 
 /** @throws StatusError as the service words it */
-async function readParties(rows: Rows, { url, state: { epoch, hasNetwork }, cursors }: Asked): Promise<Page> {
+async function readParties(
+  rows: Rows,
+  { url, state: { epoch, hasNetwork }, cursors }: Asked,
+): Promise<Page> {
   const edgeOf = ({ id, pos }: store.PartyRow) => ({
     node: { id },
     cursor: cursors.write(`${epoch}`, pos ?? ''),
@@ -97,15 +128,27 @@ async function readParties(rows: Rows, { url, state: { epoch, hasNetwork }, curs
   const { ascending, beyond, rowsMax } = request;
   const isBeyondNetwork = beyond?.[0] === '';
   if (isBeyondNetwork && ascending) return toPage(ALONE, [], edgeOf);
-  const slice = { ascending, beyond: isBeyondNetwork ? undefined : beyond, rowsMax: rowsMax + 1 };
+  const slice = {
+    ascending,
+    beyond: isBeyondNetwork ? undefined : beyond,
+    rowsMax: rowsMax + 1,
+  };
   const found = await store.readSlice(rows, 'parties', epoch, slice);
-  const isNetworkHere = hasNetwork && (ascending ? found.length <= rowsMax : beyond === undefined);
+  const isNetworkHere =
+    hasNetwork && (ascending ? found.length <= rowsMax : beyond === undefined);
   const networkHere = isNetworkHere ? [NETWORK] : [];
-  return toPage(request, ascending ? [...found, ...networkHere] : [...networkHere, ...found], edgeOf);
+  return toPage(
+    request,
+    ascending ? [...found, ...networkHere] : [...networkHere, ...found],
+    edgeOf,
+  );
 }
 
 /** @throws StatusError as the service words it */
-async function readCheckpoints(rows: Rows, { url, state: { epoch }, cursors }: Asked): Promise<Page> {
+async function readCheckpoints(
+  rows: Rows,
+  { url, state: { epoch }, cursors }: Asked,
+): Promise<Page> {
   const request = readPageRequest(readQuery(url, PAGE_FIELDS), epoch, cursors);
   const slice = { ...request, rowsMax: request.rowsMax + 1 };
   const found = await store.readSlice(rows, 'checkpoints', epoch, slice);
@@ -115,14 +158,22 @@ async function readCheckpoints(rows: Rows, { url, state: { epoch }, cursors }: A
   }));
 }
 
-async function findParty(rows: Rows, text: string, epoch: number): Promise<store.PartyRow> {
+async function findParty(
+  rows: Rows,
+  text: string,
+  epoch: number,
+): Promise<store.PartyRow> {
   // Words are taken as they are written, hex in either case.
   const id = EVEN_HEX.test(text) ? text.toLowerCase() : text;
-  const found = canonicalPartyId(id) === id ? await store.readParty(rows, epoch, id) : undefined;
+  const found =
+    canonicalPartyId(id) === id ? await store.readParty(rows, epoch, id) : undefined;
   if (found !== undefined) return found;
   const isId = EVEN_HEX.test(id) || ID_WORDS.get(id.toLowerCase()) === id;
   const inner = isId
     ? 'no resource corresponding to this id'
     : `decoding '${text}': not a valid hex id (or well known exception)`;
-  throw StatusError.ofHandler(isId ? 'notFound' : 'invalidArgument', { ...DETAIL.parties, inner });
+  throw StatusError.ofHandler(isId ? 'notFound' : 'invalidArgument', {
+    ...DETAIL.parties,
+    inner,
+  });
 }

@@ -29,11 +29,15 @@ export const PAGING = z.object({
   'pagination.first': ROWS.describe(
     'Rows to return behind the cursor in `pagination.after`; more than 5000 are never sent. Default 1000.',
   ),
-  'pagination.after': CURSOR.describe('Paging forward: the cursor of the previous page’s last row.'),
+  'pagination.after': CURSOR.describe(
+    'Paging forward: the cursor of the previous page’s last row.',
+  ),
   'pagination.last': ROWS.describe(
     'Rows to return before the cursor in `pagination.before`. Ignored where `pagination.first` is given.',
   ),
-  'pagination.before': CURSOR.describe('Paging backward: the cursor of the previous page’s first row.'),
+  'pagination.before': CURSOR.describe(
+    'Paging backward: the cursor of the previous page’s first row.',
+  ),
   'pagination.newestFirst': z.boolean().default(true).describe('Newest rows first.'),
 });
 
@@ -66,22 +70,34 @@ export function readPageRequest(
   const { 'pagination.first': first, 'pagination.last': last } = given;
   const { 'pagination.after': after, 'pagination.before': before } = given;
   const { 'pagination.newest_first': newestFirst } = given;
-  if (after !== undefined && before !== undefined) throw invalid('cannot set both a before and after cursor');
+  if (after !== undefined && before !== undefined)
+    throw invalid('cannot set both a before and after cursor');
   // `first` wins over `last`; a cursor of the other direction is then not even looked at. Neither
   // given: a lone `before` pages backward, and a request that only names the order forward.
   const isForward = first !== undefined || (last === undefined && before === undefined);
   const [size, text] = isForward ? [first, after] : [last, before];
-  const isUnlimited = size === undefined && text === undefined && newestFirst !== undefined;
-  const rowsMax = isUnlimited ? PAGE_ROWS_MAX : Math.min(size ?? PAGE_ROWS_DEFAULT, PAGE_ROWS_MAX);
+  const isUnlimited =
+    size === undefined && text === undefined && newestFirst !== undefined;
+  const rowsMax = isUnlimited
+    ? PAGE_ROWS_MAX
+    : Math.min(size ?? PAGE_ROWS_DEFAULT, PAGE_ROWS_MAX);
   const cursor = text === undefined ? undefined : cursors.read(text);
   if (text !== undefined && cursor === undefined) {
-    const reason = text === '' ? 'cursor is empty' : 'not a cursor of this list of this mirror';
+    const reason =
+      text === '' ? 'cursor is empty' : 'not a cursor of this list of this mirror';
     throw invalid(`failed to decode ${isForward ? 'after' : 'before'} cursor: ${reason}`);
   }
   if (rowsMax <= 0) throw invalid('pagination limit must be greater than 0');
   if (cursor !== undefined && cursor[0] !== `${epoch}`)
-    throw invalid('the cursor is of an earlier life of the chain; start again without a cursor');
-  return { isForward, ascending: (newestFirst ?? true) !== isForward, rowsMax, beyond: cursor?.slice(1) };
+    throw invalid(
+      'the cursor is of an earlier life of the chain; start again without a cursor',
+    );
+  return {
+    isForward,
+    ascending: (newestFirst ?? true) !== isForward,
+    rowsMax,
+    beyond: cursor?.slice(1),
+  };
 }
 
 function invalid(inner: string): StatusError {
@@ -145,12 +161,21 @@ export class Cursors {
   read(text: string): readonly string[] | undefined {
     if (text.length > CHARACTERS_MAX) return undefined;
     const [body = '', signature = '', more] = text.split('.');
-    const [given, expected] = [Buffer.from(signature), Buffer.from(this.#sign(body))];
-    const isOurs = more === undefined && given.length === expected.length && timingSafeEqual(given, expected);
-    return isOurs ? (JSON.parse(Buffer.from(body, 'base64url').toString()) as string[]) : undefined;
+    const given = Buffer.from(signature);
+    const expected = Buffer.from(this.#sign(body));
+    const isOurs =
+      more === undefined &&
+      given.length === expected.length &&
+      timingSafeEqual(given, expected);
+    return isOurs
+      ? (JSON.parse(Buffer.from(body, 'base64url').toString()) as string[])
+      : undefined;
   }
 
   #sign(body: string): string {
-    return hash('sha256', `${this.#key} ${body}`, 'base64url').slice(0, SIGNATURE_CHARACTERS);
+    return hash('sha256', `${this.#key} ${body}`, 'base64url').slice(
+      0,
+      SIGNATURE_CHARACTERS,
+    );
   }
 }

@@ -14,7 +14,11 @@ const MAIN = fileURLToPath(new URL('../../main.ts', import.meta.url));
 const TABLES_MAX_AGE_MS = 15_000;
 
 /** Tables that the warehouse has under the same name. */
-const IN_POSTGRES: ReadonlySet<string> = new Set(['ledger_entries', 'parties', 'checkpoints']);
+const IN_POSTGRES: ReadonlySet<string> = new Set([
+  'ledger_entries',
+  'parties',
+  'checkpoints',
+]);
 
 /** A table as `lake --json` tells it. */
 interface Overview {
@@ -36,10 +40,16 @@ export function openConsoleLake(config: Config): LakeQueries {
   });
   return {
     tables: sharedLoad(async () => {
-      const found = (await runner.document('lake')) as { readonly tables: readonly Overview[] };
+      const found = (await runner.document('lake')) as {
+        readonly tables: readonly Overview[];
+      };
       return found.tables.map(describeTable);
     }, TABLES_MAX_AGE_MS),
-    questions: READY_QUESTIONS.map(({ name, title, parameters }) => ({ name, title, parameters })),
+    questions: READY_QUESTIONS.map(({ name, title, parameters }) => ({
+      name,
+      title,
+      parameters,
+    })),
     ...runner,
   };
 }
@@ -51,12 +61,24 @@ function describeTable({ table, path, ...facts }: Overview) {
     ...facts,
     name: table,
     comment: description,
-    columns: askedColumns(table).map(({ name, type, comment }) => ({ name, type, comment })),
+    columns: askedColumns(table).map(({ name, type, comment }) => ({
+      name,
+      type,
+      comment,
+    })),
     access: [
-      { engine: 'DuckDB', line: `install delta; load delta; from delta_scan('${local}') limit 10` },
+      {
+        engine: 'DuckDB',
+        line: `install delta; load delta; from delta_scan('${local}') limit 10`,
+      },
       { engine: 'Python', line: `deltalake.DeltaTable('${local}').to_pandas()` },
-      { engine: 'Spark', line: `spark.read.format('delta').load('${local.replace(/^s3:/, 's3a:')}')` },
-      ...(IN_POSTGRES.has(table) ? [{ engine: 'psql', line: `select * from mirror.${table} limit 10` }] : []),
+      {
+        engine: 'Spark',
+        line: `spark.read.format('delta').load('${local.replace(/^s3:/, 's3a:')}')`,
+      },
+      ...(IN_POSTGRES.has(table)
+        ? [{ engine: 'psql', line: `select * from mirror.${table} limit 10` }]
+        : []),
     ],
   };
 }

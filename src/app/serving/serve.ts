@@ -36,7 +36,11 @@ export async function startApi(app: App): Promise<Listening> {
   );
   // Without a token nobody is known, so nobody may change what is queued.
   addQueueBoard(server, queues, config.apiToken === undefined);
-  return listen(server, { host: config.apiHost, port: config.apiPort, token: config.apiToken });
+  return listen(server, {
+    host: config.apiHost,
+    port: config.apiPort,
+    token: config.apiToken,
+  });
 }
 
 /** The console's parts: its lake, what a run would ask, and what needs looking after. */
@@ -52,7 +56,10 @@ function openConsole(app: App): ConsoleParts {
 }
 
 /** Null where no source is set, so that nothing is scheduled. */
-function nextTime({ config: { sourceUrl, scheduleTz: tz } }: App, pattern: string): string | null {
+function nextTime(
+  { config: { sourceUrl, scheduleTz: tz } }: App,
+  pattern: string,
+): string | null {
   if (sourceUrl === undefined) return null;
   return new Date(nextScheduledMs({ pattern, tz }, Date.now())).toISOString();
 }
@@ -65,10 +72,14 @@ async function measureUpkeep(app: App): Promise<Upkeep> {
     statfs(config.dataDir, { bigint: true }).catch(() => undefined),
   ]);
   // What is delayed are the schedules themselves.
-  const waiting = depths?.map(({ jobs }) => (jobs['waiting'] ?? 0) + (jobs['prioritized'] ?? 0));
+  const waiting = depths?.map(
+    ({ jobs }) => (jobs['waiting'] ?? 0) + (jobs['prioritized'] ?? 0),
+  );
   return {
     jobsWaiting: waiting?.reduce((sum, jobs) => sum + jobs, 0) ?? null,
-    oldestSeconds: Math.round(Math.max(0, ...(depths ?? []).map(({ oldestMs }) => oldestMs)) / 1_000),
+    oldestSeconds: Math.round(
+      Math.max(0, ...(depths ?? []).map(({ oldestMs }) => oldestMs)) / 1_000,
+    ),
     nextAudit: nextTime(app, config.auditSchedule),
     diskFreeBytes: disk === undefined ? null : (disk.bavail * disk.bsize).toString(),
     diskBytes: disk === undefined ? null : (disk.blocks * disk.bsize).toString(),

@@ -9,7 +9,8 @@ import { errorCode, PermanentError } from '../../core/errors.ts';
 import type { App } from '../app.ts';
 
 /** Node takes the two for each other where the first is the larger. */
-const [HEADERS_TIMEOUT_MS, REQUEST_TIMEOUT_MS] = [5_000, 6_000];
+const HEADERS_TIMEOUT_MS = 5_000;
+const REQUEST_TIMEOUT_MS = 6_000;
 const CONNECTIONS_CHECK_MS = 1_000;
 const CONNECTIONS_MAX = 64;
 
@@ -24,18 +25,29 @@ export async function startWorkerHealth(
 ): Promise<AsyncDisposable & { readonly port: number }> {
   const server = fastify({
     requestTimeout: REQUEST_TIMEOUT_MS,
-    http: { headersTimeout: HEADERS_TIMEOUT_MS, connectionsCheckingInterval: CONNECTIONS_CHECK_MS },
+    http: {
+      headersTimeout: HEADERS_TIMEOUT_MS,
+      connectionsCheckingInterval: CONNECTIONS_CHECK_MS,
+    },
     forceCloseConnections: true,
   });
   server.server.maxConnections = CONNECTIONS_MAX;
-  server.addHook('onRequest', async (_request, reply) => void reply.header('cache-control', 'no-store'));
+  server.addHook(
+    'onRequest',
+    async (_request, reply) => void reply.header('cache-control', 'no-store'),
+  );
   server.get('/metrics', async ({ headers }, reply) => {
-    if (!maySeeMetrics(app, headers)) return reply.code(401).header('www-authenticate', 'Bearer').send();
-    return reply.type(Registry.PROMETHEUS_CONTENT_TYPE).send(await (await app.metrics()).metrics());
+    if (!maySeeMetrics(app, headers))
+      return reply.code(401).header('www-authenticate', 'Bearer').send();
+    return reply
+      .type(Registry.PROMETHEUS_CONTENT_TYPE)
+      .send(await (await app.metrics()).metrics());
   });
   server.setNotFoundHandler((_request, reply) => {
     const { isHealthy, queues } = app.jobWorker.health();
-    return reply.code(isHealthy ? 200 : 503).send({ status: isHealthy ? 'ok' : 'no jobs taken', queues });
+    return reply
+      .code(isHealthy ? 200 : 503)
+      .send({ status: isHealthy ? 'ok' : 'no jobs taken', queues });
   });
   server.setErrorHandler((error, _request, reply) => {
     app.log.warn({ err: error }, 'Metrics could not be told');
@@ -45,14 +57,21 @@ export async function startWorkerHealth(
     await server.listen({ port, host: app.config.apiHost });
   } catch (error) {
     const message = `Cannot listen on port ${port}: ${errorCode(error)}; set WORKER_HEALTH_PORT to a free one`;
-    throw new PermanentError(message, { code: 'WORKER_HEALTH_PORT_UNUSABLE', meta: { port }, cause: error });
+    throw new PermanentError(message, {
+      code: 'WORKER_HEALTH_PORT_UNUSABLE',
+      meta: { port },
+      cause: error,
+    });
   }
   const address = server.server.address() as AddressInfo;
   app.log.info({ address }, 'Worker health served');
   return { port: address.port, [Symbol.asyncDispose]: () => server.close() };
 }
 
-function maySeeMetrics({ config }: App, { host, authorization }: IncomingHttpHeaders): boolean {
+function maySeeMetrics(
+  { config }: App,
+  { host, authorization }: IncomingHttpHeaders,
+): boolean {
   const { apiToken: write, apiReadToken: read, apiHost } = config;
   if (write === undefined) return isLoopback(apiHost) && isAskedLocally(host);
   const token = bearerOf(authorization);

@@ -125,14 +125,24 @@ async function openDemo(context: CommandContext): Promise<App> {
  * Shows the first rows of each answer.
  * @returns all rows of each, by the name of its question
  */
-async function answer({ lake: access }: App, { signal, stdout }: CommandContext, out: Writable) {
+async function answer(
+  { lake: access }: App,
+  { signal, stdout }: CommandContext,
+  out: Writable,
+) {
   await using lake = await openLake(access, signal);
   const answers: Record<string, unknown> = {};
   for (const question of READY_QUESTIONS.filter(({ name }) => QUESTIONS.has(name))) {
     const { name } = question;
     const { sql, parameters } = inquiry(question);
     const ask = (statement: string, format: QueryFormat, output: Writable) =>
-      runQuery(lake, statement, { format, parameters, widthMax: stdout.columns }, output, signal);
+      runQuery(
+        lake,
+        statement,
+        { format, parameters, widthMax: stdout.columns },
+        output,
+        signal,
+      );
     out.write(`\n${QUESTIONS.get(name)}  (query ${name})\n`);
     await ask(`${sql} limit ${ROWS_SHOWN_MAX}`, 'table', out);
     const output = new PassThrough();
@@ -150,7 +160,12 @@ function clientCommand({ databaseUrl, config }: App): string {
   return `PGPASSWORD="$(cat '${near(passwordFileOf(config))}')" ${client}`;
 }
 
-function describeEnd(verdict: string, tookMs: number, isKept: boolean, dataDir: string): string {
+function describeEnd(
+  verdict: string,
+  tookMs: number,
+  isKept: boolean,
+  dataDir: string,
+): string {
   const isComplete = verdict === 'complete';
   return [
     '',
@@ -162,7 +177,9 @@ function describeEnd(verdict: string, tookMs: number, isKept: boolean, dataDir: 
     'Next:',
     `  what can be asked:                ${commandOn(dataDir)} query --list`,
     `  a question of your own:           ${commandOn(dataDir)} query "select count(*) from entries"`,
-    ...(isKept ? [] : [`  the same, with the console open:  ${commandOn(dataDir)} demo --keep`]),
+    ...(isKept
+      ? []
+      : [`  the same, with the console open:  ${commandOn(dataDir)} demo --keep`]),
     `  a real service:                   SOURCE_URL=https://… ${COMMAND} nightly`,
     `  forget the demo:                  rm -rf '${dataDir}'`,
     '',

@@ -3,11 +3,27 @@ import { openApp, type App } from '../../app/app.ts';
 import { sourceMissing } from '../../config/environment.ts';
 import { errorCode, errorLine, UsageError } from '../../core/errors.ts';
 import { worst } from '../../core/verdict.ts';
-import { canonicalId, canonicalPartyId, isExportableParty, isHexId } from '../../core/ids.ts';
-import { ceilSecond, floorSecond, formatInstant, parseInstant, type Micros } from '../../core/time.ts';
+import {
+  canonicalId,
+  canonicalPartyId,
+  isExportableParty,
+  isHexId,
+} from '../../core/ids.ts';
+import {
+  ceilSecond,
+  floorSecond,
+  formatInstant,
+  parseInstant,
+  type Micros,
+} from '../../core/time.ts';
 import { exitCodeOf, type CommandContext, type Handler } from '../context.ts';
 import { followRun, joinOrCreate } from '../follow.ts';
-import { formatWritten, outputProblems, STDOUT, writeCsv } from '../output/destination.ts';
+import {
+  formatWritten,
+  outputProblems,
+  STDOUT,
+  writeCsv,
+} from '../output/destination.ts';
 import { chooseParty, openMirror } from '../mirror.ts';
 import type { LedgerQuestion } from '../../ledger/ledger-range.ts';
 import { runSummary } from '../output/run-text.ts';
@@ -27,10 +43,12 @@ interface ExportOptions {
 
 const exportParty: Handler<ExportOptions> = async (options, context) => {
   const given = parse(options, context);
-  if (context.config.sourceUrl === undefined) return writeCovered(given, options, context);
+  if (context.config.sourceUrl === undefined)
+    return writeCovered(given, options, context);
   await using app = await openApp(context);
   const wanted = { ...given, partyId: await knownParty(given.partyId, app) };
-  const tell = (at: Micros | undefined) => (at === undefined ? undefined : formatInstant(at));
+  const tell = (at: Micros | undefined) =>
+    at === undefined ? undefined : formatInstant(at);
   // JSON leaves out what is undefined: equal questions have equal parameters.
   const params = {
     assetId: wanted.assetId,
@@ -39,7 +57,11 @@ const exportParty: Handler<ExportOptions> = async (options, context) => {
     again: options.again ? true : undefined,
     load: options.load ? undefined : false,
   };
-  const { run, isJoined } = await joinOrCreate(app, { kind: 'export', subject: wanted.partyId, params });
+  const { run, isJoined } = await joinOrCreate(app, {
+    kind: 'export',
+    subject: wanted.partyId,
+    params,
+  });
   const ended = await followRun(app, run, context).catch(async (error: unknown) => {
     // Nobody waits for it any more, so the source need not answer it; unless others asked for it too.
     if (context.signal.aborted && !isJoined) await app.jobs.runs.requestCancel(run.runId);
@@ -50,10 +72,12 @@ const exportParty: Handler<ExportOptions> = async (options, context) => {
   const written = isWritable ? await writeCsv(csv, options.out, context) : undefined;
   // What was published is in the warehouse and the lake when the command ends.
   const { loadRunId } = ended.evidence;
-  const load = typeof loadRunId === 'string' ? await app.jobs.runs.get(loadRunId) : undefined;
+  const load =
+    typeof loadRunId === 'string' ? await app.jobs.runs.get(loadRunId) : undefined;
   const loaded = load && (await followRun(app, load, context));
   const verdict = worst([ended.verdict ?? 'failed', loaded?.verdict ?? 'complete']);
-  const [document, loading] = [describeRun(ended), loaded && describeRun(loaded)];
+  const document = describeRun(ended);
+  const loading = loaded && describeRun(loaded);
   return {
     exitCode: exitCodeOf(verdict, ended.evidence),
     document: { ...document, verdict, load: loading, written },
@@ -61,7 +85,11 @@ const exportParty: Handler<ExportOptions> = async (options, context) => {
     text:
       options.out === STDOUT
         ? undefined
-        : [runSummary(document), loading && runSummary(loading), written && formatWritten(written)].join(''),
+        : [
+            runSummary(document),
+            loading && runSummary(loading),
+            written && formatWritten(written),
+          ].join(''),
   };
 };
 
@@ -69,16 +97,26 @@ const exportParty: Handler<ExportOptions> = async (options, context) => {
  * Without a source: what the mirror holds already, where that is all that is wanted.
  * @throws UsageError that says why the source is needed
  */
-async function writeCovered(given: LedgerQuestion, { out, again }: ExportOptions, context: CommandContext) {
+async function writeCovered(
+  given: LedgerQuestion,
+  { out, again }: ExportOptions,
+  context: CommandContext,
+) {
   if (again) throw sourceMissing('--again asks the source');
   if (out === undefined) throw sourceMissing('an export without --out asks the source');
   if (given.to === undefined)
-    throw sourceMissing('an export without --to reaches up to the present, which only the source knows');
+    throw sourceMissing(
+      'an export without --to reaches up to the present, which only the source knows',
+    );
   await using app = await openMirror(context);
   const partyId = await knownParty(given.partyId, app);
   try {
     const question = { ...given, partyId, isProofNeeded: true };
-    const written = await writeCsv(app.jobs.stages.readLedger(question, context.signal), out, context);
+    const written = await writeCsv(
+      app.jobs.stages.readLedger(question, context.signal),
+      out,
+      context,
+    );
     const text = `Covered already; nothing was asked of the source.\n${formatWritten(written)}`;
     return {
       document: { kind: 'export', subject: partyId, verdict: 'complete', written },
@@ -92,15 +130,21 @@ async function writeCovered(given: LedgerQuestion, { out, again }: ExportOptions
 
 /** The source says what it thinks of a whole hex id; any other text means a party that is listed. */
 async function knownParty(given: string, app: App): Promise<string> {
-  return isHexId(given) ? given : chooseParty(given, await app.jobs.stages.listedParties(given));
+  return isHexId(given)
+    ? given
+    : chooseParty(given, await app.jobs.stages.listedParties(given));
 }
 
 /** @throws UsageError with everything that is wrong, at once */
-function parse({ party, asset, out, ...times }: ExportOptions, { isJson }: CommandContext): LedgerQuestion {
+function parse(
+  { party, asset, out, ...times }: ExportOptions,
+  { isJson }: CommandContext,
+): LedgerQuestion {
   const quote = (text = '') => JSON.stringify(text.slice(0, 80));
   const partyId = canonicalPartyId(party) ?? '';
   const assetId = asset === undefined ? undefined : canonicalId(asset);
-  const [start, end] = [parseInstant(times.from ?? ''), parseInstant(times.to ?? '')];
+  const start = parseInstant(times.from ?? '');
+  const end = parseInstant(times.to ?? '');
   const from = start === undefined ? undefined : floorSecond(start);
   const to = end === undefined ? undefined : ceilSecond(end);
   const noTimes = (['from', 'to'] as const).filter(
@@ -120,7 +164,9 @@ function parse({ party, asset, out, ...times }: ExportOptions, { isJson }: Comma
       to !== undefined &&
       from >= to &&
       `--from, --to: ${formatInstant(from)} is not before ${formatInstant(to)}; give a range that is not empty`,
-    out === STDOUT && isJson && '--out -: cannot go with --json, both write to stdout; give a file',
+    out === STDOUT &&
+      isJson &&
+      '--out -: cannot go with --json, both write to stdout; give a file',
     ...outputProblems('--out', out),
   ].filter((problem) => problem !== false);
   if (problems.length > 0) throw new UsageError(problems);

@@ -4,7 +4,10 @@ import { openApp, type App } from '../../app/app.ts';
 import { requireSource } from '../../config/environment.ts';
 import { errorCode, UsageError } from '../../core/errors.ts';
 import type { VerifyRequest } from '../../runs/job.ts';
-import { describeNightly, type NightlyPreview } from '../../runs/nightly/nightly-preview.ts';
+import {
+  describeNightly,
+  type NightlyPreview,
+} from '../../runs/nightly/nightly-preview.ts';
 import { REPORTS_PREFIX } from '../../runs/report-form.ts';
 import { runResult, type Handler } from '../context.ts';
 import { followRun, joinOrCreate, startNight, verifyHere } from '../follow.ts';
@@ -18,14 +21,20 @@ export const nightly: Handler<{ dryRun: boolean }> = async (options, context) =>
   await using app = await openApp(context);
   if (options.dryRun) {
     const preview = await describeNightly(app.jobs, config);
-    return { document: { dryRun: true, ...preview }, text: describePlan(preview, config.sourcePageSize) };
+    return {
+      document: { dryRun: true, ...preview },
+      text: describePlan(preview, config.sourcePageSize),
+    };
   }
   const run = await startNight(app, 'now', context);
   // `cancel` needs the id. Settings given to this command reach only the process that works the run.
   const { runId } = run;
   const started = 'Nightly run started';
   if (await app.workers.anyAlive(app.jobs.source?.url))
-    notices.warn({ runId }, `${started}; the worker of another process works it, with its own settings`);
+    notices.warn(
+      { runId },
+      `${started}; the worker of another process works it, with its own settings`,
+    );
   else notices.info({ runId }, started);
   return runResult(await followRun(app, run, context));
 };
@@ -44,8 +53,12 @@ function describePlan(preview: NightlyPreview, pageSize: number): string {
         `Would ask the source about ${formatCount(requests)} requests, which should take about ${formatDuration(seconds * 1000)} at ${ratePerSecond} a second:`,
         `  lists     ${formatCount(lists.requests)} (only what is new)`,
         `  exports   ${formatCount(asked)} of ${formatCount(due)} parties due` +
-          (quarantined > 0 ? `, ${formatCount(quarantined)} of them quarantined before` : '') +
-          (notDue > 0 ? `; ${formatCount(notDue)} idle ones wait for another nightly run` : ''),
+          (quarantined > 0
+            ? `, ${formatCount(quarantined)} of them quarantined before`
+            : '') +
+          (notDue > 0
+            ? `; ${formatCount(notDue)} idle ones wait for another nightly run`
+            : ''),
       ];
   return [...lines, 'Nothing was asked.', ''].join('\n');
 }
@@ -53,18 +66,30 @@ function describePlan(preview: NightlyPreview, pageSize: number): string {
 export const load: Handler<{ all: boolean }> = async (options, context) => {
   await using app = await openApp(context);
   const params = { rebuild: options.all };
-  const { run } = await joinOrCreate(app, { kind: 'load', subject: 'warehouse and lake', params });
+  const { run } = await joinOrCreate(app, {
+    kind: 'load',
+    subject: 'warehouse and lake',
+    params,
+  });
   return runResult(await followRun(app, run, context));
 };
 
-export const verify: Handler<{ deep: boolean; against?: string }> = async ({ deep, against }, context) => {
+export const verify: Handler<{ deep: boolean; against?: string }> = async (
+  { deep, against },
+  context,
+) => {
   await using app = await openMirror(context);
-  const report = against === undefined ? undefined : await findReport(against, app, context.signal);
+  const report =
+    against === undefined ? undefined : await findReport(against, app, context.signal);
   return runResult(await verifyHere(app, { deep, against: report }, context));
 };
 
 /** A file, a key in the object store, or the id of a nightly run. */
-async function findReport(given: string, app: App, signal: AbortSignal): Promise<VerifyRequest['against']> {
+async function findReport(
+  given: string,
+  app: App,
+  signal: AbortSignal,
+): Promise<VerifyRequest['against']> {
   const file = await readFile(given, 'utf8').catch(() => undefined);
   if (file !== undefined) return { text: file, where: given };
   const run = isRunId(given) ? await findRun(app.jobs, '--against', given) : undefined;

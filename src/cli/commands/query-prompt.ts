@@ -14,7 +14,12 @@ const FIRST = 'ledger-mirror> ';
 const QUESTION = /^[a-z][a-z-]*(\s+--.*)?$/;
 const MORE = '           ... ';
 
-export const QUESTION_OPTIONS = ['since', 'until', 'party', 'asset'] as const satisfies QuestionParameter[];
+export const QUESTION_OPTIONS = [
+  'since',
+  'until',
+  'party',
+  'asset',
+] as const satisfies QuestionParameter[];
 
 interface PromptOptions extends Pick<CommandContext, 'stderr' | 'signal'> {
   /** A file: one statement a line, the newest last. */
@@ -31,7 +36,9 @@ interface PromptOptions extends Pick<CommandContext, 'stderr' | 'signal'> {
 export function readTyped(typed: string): QuestionValues & { readonly sql: string } {
   const [, sql, given] = /^([a-z][a-z-]*)\s+(--.*)$/s.exec(typed) ?? [];
   if (sql === undefined || given === undefined) return { sql: typed };
-  const options = Object.fromEntries(QUESTION_OPTIONS.map((name) => [name, { type: 'string' as const }]));
+  const options = Object.fromEntries(
+    QUESTION_OPTIONS.map((name) => [name, { type: 'string' as const }]),
+  );
   try {
     return { sql, ...parseArgs({ args: given.trim().split(/\s+/), options }).values };
   } catch {
@@ -56,7 +63,9 @@ export async function promptForSql(
     removeHistoryDuplicates: true,
   });
   signal.addEventListener('abort', () => lines.close(), { once: true });
-  stderr.write('Type SQL that ends with ; or a ready question. help shows what there is, Ctrl-D ends.\n');
+  stderr.write(
+    'Type SQL that ends with ; or a ready question. help shows what there is, Ctrl-D ends.\n',
+  );
   // Input can end while a statement is answered, or before lines that were pasted are.
   let isOpen = true;
   lines.once('close', () => (isOpen = false));

@@ -19,7 +19,12 @@ import {
 } from '../../lake/query/questions.ts';
 import type { CommandContext, CommandResult, Handler } from '../context.ts';
 import { requireMirror } from '../mirror.ts';
-import { formatWritten, outputProblems, unlessBrokenPipe, writeOutput } from '../output/destination.ts';
+import {
+  formatWritten,
+  outputProblems,
+  unlessBrokenPipe,
+  writeOutput,
+} from '../output/destination.ts';
 import { formatTable } from '../output/format.ts';
 import { promptForSql, QUESTION_OPTIONS, readTyped } from './query-prompt.ts';
 
@@ -50,7 +55,10 @@ export const query: Handler<QueryCommandOptions> = async (options, context) => {
   const { sql, range, parameters } = asked;
   const isOfParty = typeof parameters?.party === 'string';
   await using stack = new AsyncDisposableStack();
-  const lake = await openOnly(context, stack, { sql: isOfParty ? `${sql}; ${KNOWN_PARTIES}` : sql, range });
+  const lake = await openOnly(context, stack, {
+    sql: isOfParty ? `${sql}; ${KNOWN_PARTIES}` : sql,
+    range,
+  });
   const write = (output: Writable) => answer(lake, asked, context, output);
   const { output: file } = options;
   if (file === undefined) {
@@ -58,13 +66,20 @@ export const query: Handler<QueryCommandOptions> = async (options, context) => {
     await write(context.stdout).catch(unlessBrokenPipe);
     return {};
   }
-  const written = { rows: String(await writeOutput(resolve(file), context.signal, write)), file };
+  const written = {
+    rows: String(await writeOutput(resolve(file), context.signal, write)),
+    file,
+  };
   context.stderr.write(formatWritten(written));
   return { document: { written } };
 };
 
 /** What is asked for, its format and where it goes. @throws UsageError with a line for each problem */
-function readOptions(options: QueryCommandOptions, sql: string, { isJson, stdout }: CommandContext) {
+function readOptions(
+  options: QueryCommandOptions,
+  sql: string,
+  { isJson, stdout }: CommandContext,
+) {
   const { output, timeout } = options;
   const question = readyQuestion(sql);
   const refused = QUESTION_OPTIONS.filter(
@@ -73,7 +88,9 @@ function readOptions(options: QueryCommandOptions, sql: string, { isJson, stdout
   const flags = `--${refused.join(', --')}`;
   const ending = extname(output ?? '').slice(1);
   // A table is text.
-  const byEnding = ['', 'txt'].includes(ending) ? 'table' : QUERY_FORMATS.find((known) => known === ending);
+  const byEnding = ['', 'txt'].includes(ending)
+    ? 'table'
+    : QUERY_FORMATS.find((known) => known === ending);
   const format = isJson && output === undefined ? 'json' : (options.format ?? byEnding);
   const problems = [
     format === undefined &&
@@ -93,12 +110,17 @@ function readOptions(options: QueryCommandOptions, sql: string, { isJson, stdout
   ].filter((problem) => problem !== false);
   if (problems.length > 0 || format === undefined) throw new UsageError(problems);
   if (question === undefined) refuseCutIds(sql);
-  const asked: Partial<ReturnType<typeof inquiry>> = question === undefined ? {} : inquiry(question, options);
+  const asked: Partial<ReturnType<typeof inquiry>> =
+    question === undefined ? {} : inquiry(question, options);
   return { sql, ...asked, format, timeoutMs: timeout * 1_000, note: question?.oneSided };
 }
 
 /** The lake and its store, and nothing else; the stack closes both. */
-async function openOnly(context: CommandContext, stack: AsyncDisposableStack, wanted?: Partial<LakeOptions>) {
+async function openOnly(
+  context: CommandContext,
+  stack: AsyncDisposableStack,
+  wanted?: Partial<LakeOptions>,
+) {
   requireMirror(context.config, context.config.objectStoreUrl, 'objects');
   const objects = stack.use(await openStore(context));
   const scratchDir = scratchDirOf(context.config);
@@ -106,12 +128,25 @@ async function openOnly(context: CommandContext, stack: AsyncDisposableStack, wa
 }
 
 /** @returns how many rows were written */
-async function answer(lake: Lake, asked: Asked, context: CommandContext, output: Writable): Promise<bigint> {
+async function answer(
+  lake: Lake,
+  asked: Asked,
+  context: CommandContext,
+  output: Writable,
+): Promise<bigint> {
   await using folder = await scratchFolder(scratchDirOf(context.config));
   const { sql, parameters: given, rows, note, format, timeoutMs } = asked;
   const parameters =
-    given && rows !== undefined ? await completeIds({ parameters: given, rows }, lake.connection) : {};
-  const options = { format, timeoutMs, widthMax: context.stdout.columns, folder: folder.path, parameters };
+    given && rows !== undefined
+      ? await completeIds({ parameters: given, rows }, lake.connection)
+      : {};
+  const options = {
+    format,
+    timeoutMs,
+    widthMax: context.stdout.columns,
+    folder: folder.path,
+    parameters,
+  };
   const written = await runQuery(lake, sql, options, output, context.signal);
   // What a reader must know of the answer.
   if (note !== undefined && format === 'table' && (await hasOneSided(lake.connection)))
@@ -120,10 +155,19 @@ async function answer(lake: Lake, asked: Asked, context: CommandContext, output:
 }
 
 /** One statement after the other over one moment, until the end of input. What is wrong with one is told, and the next asked for. */
-async function converse(options: QueryCommandOptions, context: CommandContext): Promise<CommandResult> {
+async function converse(
+  options: QueryCommandOptions,
+  context: CommandContext,
+): Promise<CommandResult> {
   const history = join(context.config.dataDir, 'query-history');
   const help = `${questionTable()}Tables: show tables;  Columns: describe entries;\n`;
-  const prompt = { history, help, stdin: process.stdin, stderr: context.stderr, signal: context.signal };
+  const prompt = {
+    history,
+    help,
+    stdin: process.stdin,
+    stderr: context.stderr,
+    signal: context.signal,
+  };
   await using stack = new AsyncDisposableStack();
   const lake = await openOnly(context, stack);
   await promptForSql(prompt, async (typed) => {

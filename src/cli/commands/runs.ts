@@ -19,7 +19,10 @@ const POLL_MS = 200;
 const CANCEL_WAIT_MAX_MS = 15_000;
 
 /** With an id, one run with its evidence. */
-export const runs: Handler<{ run?: string; limit: number }> = async ({ run: given, limit }, context) => {
+export const runs: Handler<{ run?: string; limit: number }> = async (
+  { run: given, limit },
+  context,
+) => {
   await using app = await openMirrorReader(context);
   if (given !== undefined) {
     const document = describeRun(await findRun(app, 'runs', given));
@@ -42,7 +45,10 @@ export const runs: Handler<{ run?: string; limit: number }> = async ({ run: give
   });
   const header = ['run', 'kind', 'subject', 'of', 'verdict', 'started', 'took'];
   const none = `No runs yet. 'ledger-mirror nightly' starts the first.\n`;
-  return { document: listed.map(describeRun), text: rows.length === 0 ? none : formatTable(header, rows) };
+  return {
+    document: listed.map(describeRun),
+    text: rows.length === 0 ? none : formatTable(header, rows),
+  };
 };
 
 /** The log lines of a run and of those below it, whichever process wrote them. */
@@ -50,7 +56,10 @@ export const logs: Handler<{ run: string }> = async ({ run: given }, context) =>
   await using app = await openMirrorReader(context);
   const { runId } = await findRun(app, 'logs', given);
   const found: RunLinePage['lines'][number][] = [];
-  for (let next: string | undefined = '0'; next !== undefined && found.length < LOG_LINES_MAX;) {
+  for (
+    let next: string | undefined = '0';
+    next !== undefined && found.length < LOG_LINES_MAX;
+  ) {
     const page = await app.status.logs(runId, LOG_PAGE_LINES, next);
     found.push(...page.lines);
     next = page.next;
@@ -83,7 +92,8 @@ export const cancel: Handler<{ run: string }> = async ({ run: given }, context) 
 
 function describeEnd({ kind, subject, state, verdict }: Run, before: string): string {
   const what = `${kind} ${subject}`;
-  if (before === 'done' || before === 'cancelled') return `${what} had ended already: ${verdict ?? before}`;
+  if (before === 'done' || before === 'cancelled')
+    return `${what} had ended already: ${verdict ?? before}`;
   if (state === 'cancelled') return `${what}: cancelled; what it committed stays`;
   if (state === 'done') return `${what}: ended by itself meanwhile: ${verdict ?? state}`;
   return `${what}: told to stop; it ends at its next safe point`;

@@ -15,7 +15,10 @@ type Options = Pick<Settings, 'host' | 'port' | 'seed' | 'release' | 'parties'> 
 
 const HISTORY_DAYS = 7;
 
-export const sandbox: Handler<Options> = async (options, { config, isJson, stdout, signal }) => {
+export const sandbox: Handler<Options> = async (
+  options,
+  { config, isJson, stdout, signal },
+) => {
   const { entries, seed, release, host, port, parties } = options;
   // A midnight a week before the first start, the same network from then on.
   const now = nowMicros();
@@ -25,7 +28,14 @@ export const sandbox: Handler<Options> = async (options, { config, isJson, stdou
   const historyMs = HISTORY_DAYS * 86_400_000;
   // It lives: blocks are made as time goes by.
   const lives = { genesis, entriesMean, historyMs, clock: nowMicros };
-  await using network = await startSandbox({ seed, release, host, port, parties, ...lives });
+  await using network = await startSandbox({
+    seed,
+    release,
+    host,
+    port,
+    parties,
+    ...lives,
+  });
   const { url } = network;
   stdout.write(
     isJson
@@ -48,6 +58,8 @@ export async function keptGenesis(path: string, fresh: Micros): Promise<Micros> 
   const [, stored] = /^\{"genesisMicros":"(\d{1,10}0{6})"\}$/.exec(kept) ?? [];
   if (stored !== undefined) return BigInt(stored);
   await makeFolders(dirname(path));
-  await writeFile(path, JSON.stringify({ genesisMicros: String(fresh) }), { flush: true });
+  await writeFile(path, JSON.stringify({ genesisMicros: String(fresh) }), {
+    flush: true,
+  });
   return fresh;
 }

@@ -4,7 +4,12 @@ import { createLog } from '../../core/log.ts';
 import { EXIT, type Handler } from '../context.ts';
 import { formatTable } from '../output/format.ts';
 
-const MARK = { ok: 'ok     ', warning: 'warning', wrong: 'WRONG  ', skipped: 'skipped' } as const;
+const MARK = {
+  ok: 'ok     ',
+  warning: 'warning',
+  wrong: 'WRONG  ',
+  skipped: 'skipped',
+} as const;
 
 /** Checks the configuration and everything it points to. */
 export const doctor: Handler = async (_, context) => {
@@ -12,7 +17,9 @@ export const doctor: Handler = async (_, context) => {
   // Each finding says what a warning of the log would.
   const findings = await examine({ ...context, log: createLog('error') });
   const isWrong = findings.some((finding) => finding.state === 'wrong');
-  const text = findings.map(({ what, state, detail }) => `${MARK[state]}  ${what}: ${detail}\n`).join('');
+  const text = findings
+    .map(({ what, state, detail }) => `${MARK[state]}  ${what}: ${detail}\n`)
+    .join('');
   return { exitCode: isWrong ? EXIT.wrong : EXIT.done, document: { findings }, text };
 };
 
@@ -21,7 +28,10 @@ export const migrate: Handler = async (_, context) => {
   const { openApp } = await import('../../app/app.ts');
   await using app = await openApp(context);
   const { migrated } = app;
-  const text = migrated.length === 0 ? 'The database is up to date.\n' : `Migrated: ${migrated.join(', ')}\n`;
+  const text =
+    migrated.length === 0
+      ? 'The database is up to date.\n'
+      : `Migrated: ${migrated.join(', ')}\n`;
   return { document: { migrated }, text };
 };
 
@@ -30,7 +40,12 @@ export const config: Handler = async (_, context) => {
   const settings = shownSettings(context.config);
   const rows = settings.map(({ name, value, origin }) => [name, value, origin]);
   return {
-    document: settings.map(({ name, value, isSecret, origin }) => ({ name, value, isSecret, origin })),
+    document: settings.map(({ name, value, isSecret, origin }) => ({
+      name,
+      value,
+      isSecret,
+      origin,
+    })),
     text: formatTable(['setting', 'value', 'from'], rows),
   };
 };

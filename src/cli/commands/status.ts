@@ -20,9 +20,16 @@ const SILENT_MS = 10_000;
 /** Runs shown with their progress; more are counted. */
 const RUNS_SHOWN_MAX = 8;
 /** A list may name a checkpoint twice; here it is one. */
-const HELD = { parties: 'parties', checkpoints: 'unique checkpoints', ledger: 'entries' } as const;
+const HELD = {
+  parties: 'parties',
+  checkpoints: 'unique checkpoints',
+  ledger: 'entries',
+} as const;
 
-export const status: Handler<{ check: boolean }> = async ({ check: isChecking }, context) => {
+export const status: Handler<{ check: boolean }> = async (
+  { check: isChecking },
+  context,
+) => {
   await using app = await openMirrorReader(context);
   const found = glance(await app.status.facts());
   return {
@@ -38,18 +45,28 @@ function age(at: string | null | undefined): string {
 
 function describe(found: MirrorStatus, open: readonly string[]): string {
   const { ledger, coverage, streams, lists, work, hasNetwork } = found;
-  const rows = streams.map(({ name, verdict, checkedAt, asOfBlock, asOfTime, rows: held }) => [
-    name,
-    verdict ?? 'not yet',
-    age(checkedAt),
-    asOfBlock ?? '',
-    asOfTime?.slice(0, 19).replace('T', ' ') ?? '',
-    name === 'parties' && hasNetwork
-      ? `${formatCount(coverage.listed)} parties and network`
-      : formatQuantity(held, HELD[name]),
-    age(lists.find(({ list }) => list === name)?.lastAuditAt),
-  ]);
-  const header = ['stream', 'verdict', 'checked', 'as of block', 'as of (UTC)', 'held', 'last audit'];
+  const rows = streams.map(
+    ({ name, verdict, checkedAt, asOfBlock, asOfTime, rows: held }) => [
+      name,
+      verdict ?? 'not yet',
+      age(checkedAt),
+      asOfBlock ?? '',
+      asOfTime?.slice(0, 19).replace('T', ' ') ?? '',
+      name === 'parties' && hasNetwork
+        ? `${formatCount(coverage.listed)} parties and network`
+        : formatQuantity(held, HELD[name]),
+      age(lists.find(({ list }) => list === name)?.lastAuditAt),
+    ],
+  );
+  const header = [
+    'stream',
+    'verdict',
+    'checked',
+    'as of block',
+    'as of (UTC)',
+    'held',
+    'last audit',
+  ];
   const next = work.nextSlot === null ? '' : `; next nightly run ${age(work.nextSlot)}`;
   return [
     found.sentence,
@@ -58,20 +75,31 @@ function describe(found: MirrorStatus, open: readonly string[]): string {
     formatTable(header, rows).trimEnd(),
     '',
     `Ledgers: ${formatCount(coverage.covered)} of ${formatCount(coverage.wanted)} covered; ${formatCount(ledger.segments)} segments of ${formatCount(ledger.parties)} parties with entries, ${formatBytes(ledger.bytes)} as CSV` +
-      (ledger.notLoaded === '0' ? '' : `, ${formatCount(ledger.notLoaded)} segments not loaded yet`),
+      (ledger.notLoaded === '0'
+        ? ''
+        : `, ${formatCount(ledger.notLoaded)} segments not loaded yet`),
     ...(found.lakeCommitsDecidedBy === 'database' ? [LAKE_DECIDED_IN_DATABASE] : []),
     work.workers === 0 ? 'Workers: none running' : `Workers: ${work.workers}${next}`,
     ...open,
-    ...found.attention.flatMap(({ what, why, todo }) => ['', `! ${what}: ${why}`, `  ${todo}`]),
+    ...found.attention.flatMap(({ what, why, todo }) => [
+      '',
+      `! ${what}: ${why}`,
+      `  ${todo}`,
+    ]),
     '',
   ].join('\n');
 }
 
 /** What is under way, how far it is, and what no process works on any more. */
-async function openLines({ openRuns, work }: MirrorStatus, app: Reader): Promise<string[]> {
+async function openLines(
+  { openRuns, work }: MirrorStatus,
+  app: Reader,
+): Promise<string[]> {
   const running = await app.runs.list({ states: ['running'], limit: RUNS_SHOWN_MAX });
   // One without a heartbeat was given back, and waits to be tried again.
-  const stale = (await app.runs.stale(SILENT_MS)).filter(({ heartbeatAt }) => heartbeatAt !== null);
+  const stale = (await app.runs.stale(SILENT_MS)).filter(
+    ({ heartbeatAt }) => heartbeatAt !== null,
+  );
   const isGone = (run: Run) => stale.some(({ runId }) => runId === run.runId);
   const gone = running.filter(isGone);
   const going = BigInt(openRuns) - BigInt(gone.length);
@@ -80,13 +108,18 @@ async function openLines({ openRuns, work }: MirrorStatus, app: Reader): Promise
   for (const run of running.filter((one) => !isGone(one))) {
     lines.push(`  ${name(run)}, begun ${age(run.startedAt ?? run.queuedAt)}`);
     for (const { label, done, total, unit, note } of await app.progress.read(run.runId)) {
-      const amount = total === undefined ? formatQuantity(done, unit) : formatShare(done, total, unit);
-      lines.push(`    ${printable(label)}: ${amount}${note === undefined ? '' : ` (${printable(note)})`}`);
+      const amount =
+        total === undefined ? formatQuantity(done, unit) : formatShare(done, total, unit);
+      lines.push(
+        `    ${printable(label)}: ${amount}${note === undefined ? '' : ` (${printable(note)})`}`,
+      );
     }
   }
   const next = work.workers > 0 ? 'a worker' : 'the next nightly run';
   return [
     ...lines,
-    ...gone.map((run) => `Interrupted: ${name(run)}; ${next} goes on from what it committed`),
+    ...gone.map(
+      (run) => `Interrupted: ${name(run)}; ${next} goes on from what it committed`,
+    ),
   ];
 }

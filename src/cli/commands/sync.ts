@@ -28,10 +28,14 @@ export const sync: Handler<SyncOptions> = async (options, context) => {
   if (party !== undefined) return lookUp({ what, party }, context);
   await using app = await openApp(context);
   const params = { full, acceptNewNetwork, acceptShrunk };
-  const wanted = LISTS[what].map((subject) => ({ kind: 'sync', subject, params }) as const);
+  const wanted = LISTS[what].map(
+    (subject) => ({ kind: 'sync', subject, params }) as const,
+  );
   const joined = await Promise.all(wanted.map((one) => joinOrCreate(app, one)));
   // Neither is left to itself where the other cannot be followed.
-  const followed = await Promise.allSettled(joined.map(({ run }) => followRun(app, run, context)));
+  const followed = await Promise.allSettled(
+    joined.map(({ run }) => followRun(app, run, context)),
+  );
   const ended = followed.map((one) => {
     if (one.status === 'rejected') throw one.reason;
     return one.value;
@@ -39,9 +43,14 @@ export const sync: Handler<SyncOptions> = async (options, context) => {
   const [only, ...others] = ended;
   if (only !== undefined && others.length === 0) return runResult(only);
   const results = ended.map(runResult);
-  const evidence = ended.map((run) => [run.subject, { verdict: run.verdict, ...run.evidence }]);
+  const evidence = ended.map((run) => [
+    run.subject,
+    { verdict: run.verdict, ...run.evidence },
+  ]);
   return {
-    exitCode: [EXIT.verdict, EXIT.tryAgain].find((code) => results.some(({ exitCode }) => exitCode === code)),
+    exitCode: [EXIT.verdict, EXIT.tryAgain].find((code) =>
+      results.some(({ exitCode }) => exitCode === code),
+    ),
     document: {
       verdict: worst(ended.map(({ verdict }) => verdict ?? 'failed')),
       evidence: Object.fromEntries(evidence),
@@ -52,12 +61,18 @@ export const sync: Handler<SyncOptions> = async (options, context) => {
 };
 
 /** One party by filter: there or not, without a sync. */
-const lookUp: Handler<{ what: string; party: string }> = async ({ what, party: given }, context) => {
-  if (what === 'checkpoints') throw new UsageError(['sync: --party goes with parties, not with checkpoints']);
+const lookUp: Handler<{ what: string; party: string }> = async (
+  { what, party: given },
+  context,
+) => {
+  if (what === 'checkpoints')
+    throw new UsageError(['sync: --party goes with parties, not with checkpoints']);
   const text = canonicalPartyId(given);
   const shown = JSON.stringify(given.slice(0, 80));
   if (text === undefined)
-    throw new UsageError([`--party: ${shown} is no party id; give it as the source lists it`]);
+    throw new UsageError([
+      `--party: ${shown} is no party id; give it as the source lists it`,
+    ]);
   await using app = await openApp(context);
   // Of an id that is not listed yet the source knows more.
   const listed = await app.jobs.stages.listedParties(text);

@@ -32,7 +32,11 @@ function goOn(isWorking: boolean, isServing: boolean): Handler {
 }
 
 /** Ports first: a process that cannot listen must not have begun to work. */
-async function runUntilStopped(isWorking: boolean, isServing: boolean, context: CommandContext) {
+async function runUntilStopped(
+  isWorking: boolean,
+  isServing: boolean,
+  context: CommandContext,
+) {
   const { config, log, notices, signal } = context;
   await using app = await openApp(context);
   await using stack = new AsyncDisposableStack();

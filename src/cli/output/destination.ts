@@ -16,15 +16,21 @@ const LINE_FEED = 0x0a;
  * @param option that names the path
  * @returns what would make writing there fail, found before anything is asked of anybody
  */
-export function outputProblems(option: string, path: string | undefined): readonly string[] {
+export function outputProblems(
+  option: string,
+  path: string | undefined,
+): readonly string[] {
   if (path === undefined || path === STDOUT) return [];
   try {
     const found = statSync(path, { throwIfNoEntry: false });
-    if (found?.isDirectory() === true) return [`${option}: ${path} is a directory; give a file`];
+    if (found?.isDirectory() === true)
+      return [`${option}: ${path} is a directory; give a file`];
     accessSync(isReplaced(path) ? dirname(path) : path, constants.W_OK);
     return [];
   } catch (error) {
-    return [`${option}: cannot write ${path} (${errorCode(error)}); name a file in a folder that exists`];
+    return [
+      `${option}: cannot write ${path} (${errorCode(error)}); name a file in a folder that exists`,
+    ];
   }
 }
 
@@ -50,7 +56,10 @@ export async function writeOutput<Result>(
   const target = isWhole ? `${path}.partial-${process.pid}` : path;
   // What a killed process left, or somebody put there, is not written to.
   if (isWhole) await rm(target, { force: true });
-  const output = createWriteStream(target, { flush: isWhole, flags: isWhole ? 'wx' : 'w' });
+  const output = createWriteStream(target, {
+    flush: isWhole,
+    flags: isWhole ? 'wx' : 'w',
+  });
   const written = finished(output);
   // Told below, or by `write`.
   written.catch(() => undefined);
@@ -77,11 +86,17 @@ export async function writeCsv(
   let lines = 0n;
   async function* counted(): AsyncGenerator<Buffer> {
     for await (const chunk of csv) {
-      for (let at = chunk.indexOf(LINE_FEED); at !== -1; at = chunk.indexOf(LINE_FEED, at + 1)) lines += 1n;
+      for (
+        let at = chunk.indexOf(LINE_FEED);
+        at !== -1;
+        at = chunk.indexOf(LINE_FEED, at + 1)
+      )
+        lines += 1n;
       yield chunk;
     }
   }
-  const send = (output: Writable): Promise<void> => pipeline(counted, output, { end: false, signal });
+  const send = (output: Writable): Promise<void> =>
+    pipeline(counted, output, { end: false, signal });
   // Whoever reads stdout, such as `head`, may have read enough.
   if (out === STDOUT) await send(stdout).catch(unlessBrokenPipe);
   else await writeOutput(out, signal, send);

@@ -3,7 +3,12 @@ const GROUPED = new Intl.NumberFormat('en-US');
 const BYTE_UNITS = ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB'];
 const SECOND_MS = 1000;
 const SECOND = ['s', SECOND_MS] as const;
-const TIME_UNITS = [['d', 86_400_000], ['h', 3_600_000], ['min', 60_000], SECOND] as const;
+const TIME_UNITS = [
+  ['d', 86_400_000],
+  ['h', 3_600_000],
+  ['min', 60_000],
+  SECOND,
+] as const;
 
 /** Whole, or in decimal text; of a number, what is behind its point is left away. */
 export type Count = bigint | number | string;
@@ -21,7 +26,10 @@ export function formatCount(count: Count): string {
 export function formatBytes(bytes: Count): string {
   const whole = wholeOf(bytes);
   // Each unit has ten bits more.
-  const unit = Math.min(Math.floor((whole.toString(2).length - 1) / 10), BYTE_UNITS.length - 1);
+  const unit = Math.min(
+    Math.floor((whole.toString(2).length - 1) / 10),
+    BYTE_UNITS.length - 1,
+  );
   const tenths = (whole * 10n) >> BigInt(10 * unit);
   const fraction = unit === 0 ? '' : `.${tenths % 10n}`;
   return `${formatCount(tenths / 10n)}${fraction} ${BYTE_UNITS[unit] ?? ''}`;
@@ -30,7 +38,8 @@ export function formatBytes(bytes: Count): string {
 /** `3_725_000` → `1 h 2 min`; the two largest units, or tenths of a second below ten. */
 export function formatDuration(durationMs: number): string {
   if (durationMs < SECOND_MS) return `${Math.max(0, Math.round(durationMs))} ms`;
-  if (durationMs < 10 * SECOND_MS) return `${(Math.floor(durationMs / 100) / 10).toFixed(1)} s`;
+  if (durationMs < 10 * SECOND_MS)
+    return `${(Math.floor(durationMs / 100) / 10).toFixed(1)} s`;
   const largest = TIME_UNITS.findIndex(([, ms]) => durationMs >= ms);
   const [[unit, ms] = SECOND, [smaller, smallerMs] = SECOND] = TIME_UNITS.slice(largest);
   const first = `${Math.floor(durationMs / ms)} ${unit}`;
@@ -51,7 +60,12 @@ export function formatQuantity(quantity: Count, unit: string): string {
 }
 
 /** `103 of 134 parties` */
-export function formatShare(done: Count, total: Count, unit: string, between = ' of '): string {
+export function formatShare(
+  done: Count,
+  total: Count,
+  unit: string,
+  between = ' of ',
+): string {
   return `${unit === 'bytes' ? formatBytes(done) : formatCount(done)}${between}${formatQuantity(total, unit)}`;
 }
 
@@ -61,7 +75,10 @@ export function formatShare(done: Count, total: Count, unit: string, between = '
  */
 export function printable(text: string): string {
   // oxlint-disable-next-line no-control-regex -- control characters are what this is about
-  return text.replaceAll(/[\u0000-\u001f\u007f-\u009f\u2028\u2029\u202a-\u202e\u2066-\u2069]/g, '·');
+  return text.replaceAll(
+    /[\u0000-\u001f\u007f-\u009f\u2028\u2029\u202a-\u202e\u2066-\u2069]/g,
+    '·',
+  );
 }
 
 /** At most `characters` long, the cut marked. */
@@ -78,28 +95,37 @@ type Cell = string | number | bigint | boolean | null | undefined;
  * @param rows cells in the order of the header; a column that holds only numbers is set to the right
  * @returns lines, each ended
  */
-export function formatTable(header: readonly string[], rows: readonly (readonly Cell[])[]): string {
+export function formatTable(
+  header: readonly string[],
+  rows: readonly (readonly Cell[])[],
+): string {
   const columns = header.map((name, column) => {
     const cells = rows.map((row) => row[column]);
     const texts = [name, ...cells.map(cellText)];
     const width = Math.max(...texts.map((text) => text.length));
     const isRight = isNumeric(cells);
-    const [first, ...others] = texts.map((text) => (isRight ? text.padStart(width) : text.padEnd(width)));
+    const [first, ...others] = texts.map((text) =>
+      isRight ? text.padStart(width) : text.padEnd(width),
+    );
     return [first, '─'.repeat(width), ...others];
   });
-  const lines = ['', '', ...rows].map((_, line) => columns.map((column) => column[line]).join('  '));
+  const lines = ['', '', ...rows].map((_, line) =>
+    columns.map((column) => column[line]).join('  '),
+  );
   return lines.map((line) => `${line.trimEnd()}\n`).join('');
 }
 
 function cellText(cell: Cell): string {
   if (cell === null || cell === undefined) return '–';
   if (typeof cell === 'bigint') return formatCount(cell);
-  if (typeof cell === 'number') return Number.isInteger(cell) ? formatCount(cell) : String(cell);
+  if (typeof cell === 'number')
+    return Number.isInteger(cell) ? formatCount(cell) : String(cell);
   return typeof cell === 'boolean' ? (cell ? 'yes' : 'no') : printable(cell);
 }
 
 function isNumeric(cells: readonly Cell[]): boolean {
   const given = cells.filter((cell) => cell !== null && cell !== undefined);
-  const isNumber = (cell: Cell) => typeof cell !== 'boolean' && /^-?[\d,]+(?:\.\d+)?$/.test(String(cell));
+  const isNumber = (cell: Cell) =>
+    typeof cell !== 'boolean' && /^-?[\d,]+(?:\.\d+)?$/.test(String(cell));
   return given.length > 0 && given.every(isNumber);
 }

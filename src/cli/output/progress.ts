@@ -6,7 +6,14 @@ import type { WriteStream } from 'node:tty';
 import { styleText } from 'node:util';
 import { createLog, type Log, type LogLevel } from '../../core/log.ts';
 import { type ProgressLine, RateMeter } from '../../runs/progress.ts';
-import { formatCount, formatDuration, formatQuantity, formatShare, printable, truncate } from './format.ts';
+import {
+  formatCount,
+  formatDuration,
+  formatQuantity,
+  formatShare,
+  printable,
+  truncate,
+} from './format.ts';
 
 export interface Progress extends Disposable {
   /** Of one followed run: a task for each line that it reports; a line that is reported no more has ended. */
@@ -46,7 +53,9 @@ export function openTerminal(
   isQuiet = false,
 ): { log: Log; notices: Log; progress: Progress } {
   const screen = stream.isTTY === true && !isQuiet ? openScreen(stream) : undefined;
-  const destination = screen && { write: (line: string) => screen.write(readableLog(line)) };
+  const destination = screen && {
+    write: (line: string) => screen.write(readableLog(line)),
+  };
   const log = createLog(level, destination);
   const notices = screen === undefined ? log : createLog('info', destination);
   return { log, notices, progress: createProgress(log, screen) };
@@ -62,7 +71,8 @@ export function createProgress(log: Log, screen?: Screen): Progress {
   const tick = () => {
     const tasks = [...views].flatMap((view) => [...view.values()]);
     if (screen !== undefined) return screen.draw(tasks);
-    for (const task of tasks.slice(0, LOGGED_TASKS_MAX)) log.info(measure(task), 'Progress');
+    for (const task of tasks.slice(0, LOGGED_TASKS_MAX))
+      log.info(measure(task), 'Progress');
     const left = tasks.length - LOGGED_TASKS_MAX;
     if (left > 0) log.info({ tasks: left }, 'More tasks in progress');
   };
@@ -72,7 +82,11 @@ export function createProgress(log: Log, screen?: Screen): Progress {
     if (screen === undefined) log.info({ task: line.label }, 'Started');
     return startTask(line);
   };
-  const endAllBut = (view: Map<string, Task>, kept: readonly ProgressLine[], outcome?: string) => {
+  const endAllBut = (
+    view: Map<string, Task>,
+    kept: readonly ProgressLine[],
+    outcome?: string,
+  ) => {
     for (const task of view.values()) {
       const { label, isPart } = task.latest;
       if (kept.some((line) => line.label === label)) continue;
@@ -116,12 +130,26 @@ function startTask(latest: ProgressLine) {
 }
 
 /** The task's state, as fields of a log line; the time left where the present rate tells it. */
-function measure({ latest: { label, done, total, unit, note }, startedMs, rate: { perSecond } }: Task) {
+function measure({
+  latest: { label, done, total, unit, note },
+  startedMs,
+  rate: { perSecond },
+}: Task) {
   const left = Number(BigInt(total ?? done) - BigInt(done));
-  const leftMs = perSecond > 0 && left > 0 ? Math.round((left / perSecond) * 1000) : undefined;
+  const leftMs =
+    perSecond > 0 && left > 0 ? Math.round((left / perSecond) * 1000) : undefined;
   const elapsedMs = Math.round(performance.now() - startedMs);
   const task = printable(label);
-  return { task, done, total, unit, note, perSecond: Math.round(perSecond), elapsedMs, leftMs };
+  return {
+    task,
+    done,
+    total,
+    unit,
+    note,
+    perSecond: Math.round(perSecond),
+    elapsedMs,
+    leftMs,
+  };
 }
 
 /** A task of a run that goes on is done; the last ones end as their run does. */
@@ -136,9 +164,12 @@ function liveLine(state: ReturnType<typeof measure>, labelWidth: number): string
   const spinner = SPINNER[Math.floor(elapsedMs / REDRAW_MS) % SPINNER.length];
   const parts = [`${spinner} ${task.padEnd(labelWidth)}`];
   if (total === undefined) parts.push(formatQuantity(done, unit));
-  else parts.push(bar(BigInt(done), BigInt(total)), formatShare(done, total, unit, ' / '));
+  else
+    parts.push(bar(BigInt(done), BigInt(total)), formatShare(done, total, unit, ' / '));
   if (perSecond > 0) parts.push(`${formatQuantity(perSecond, unit)}/s`);
-  parts.push(leftMs === undefined ? formatDuration(elapsedMs) : `${formatDuration(leftMs)} left`);
+  parts.push(
+    leftMs === undefined ? formatDuration(elapsedMs) : `${formatDuration(leftMs)} left`,
+  );
   if (note !== undefined) parts.push(printable(note));
   return parts.join('  ');
 }
@@ -159,7 +190,8 @@ function openScreen(stream: TerminalStream) {
   const redraw = (above: string, below: readonly string[]) => {
     const clear = lines.length === 0 ? '' : `\u001B[${lines.length}A\r\u001B[0J`;
     lines = below;
-    if (clear !== '' || above !== '' || below.length > 0) stream.write(`${clear}${above}${below.join('')}`);
+    if (clear !== '' || above !== '' || below.length > 0)
+      stream.write(`${clear}${above}${below.join('')}`);
   };
   return {
     /** Writes whole lines above the bottom ones. */
@@ -171,7 +203,8 @@ function openScreen(stream: TerminalStream) {
       const shown = tasks.slice(0, tasks.length > room ? room - 1 : room).map(measure);
       const labelWidth = Math.max(0, ...shown.map(({ task }) => task.length));
       const below = shown.map((state) => liveLine(state, labelWidth));
-      if (shown.length < tasks.length) below.push(`… and ${formatCount(tasks.length - shown.length)} more`);
+      if (shown.length < tasks.length)
+        below.push(`… and ${formatCount(tasks.length - shown.length)} more`);
       redraw(
         '',
         below.map((line) => `${truncate(line, columns)}\n`),
@@ -183,11 +216,23 @@ function openScreen(stream: TerminalStream) {
 
 const LOGGED_CHARACTERS_MAX = 200;
 type Style = Parameters<typeof styleText>[0];
-const STYLES: Readonly<Record<string, Style>> = { warn: 'yellow', error: 'red', debug: 'dim', trace: 'dim' };
+const STYLES: Readonly<Record<string, Style>> = {
+  warn: 'yellow',
+  error: 'red',
+  debug: 'dim',
+  trace: 'dim',
+};
 
 /** A JSON line of the log made readable: time, level, message, then the fields. @returns it with its line end */
 export function readableLog(line: string): string {
-  const { level, time, pid: _pid, msg, err, ...fields } = JSON.parse(line) as Record<string, unknown>;
+  const {
+    level,
+    time,
+    pid: _pid,
+    msg,
+    err,
+    ...fields
+  } = JSON.parse(line) as Record<string, unknown>;
   const text = [
     `${shown(time).slice(11, 19)} ${shown(level).padEnd(5)} ${shown(msg)}`,
     ...Object.entries(fields).map(([name, value]) => `${name}=${shown(value)}`),

@@ -1,13 +1,24 @@
 /** A run in words: in a few lines once it has ended (`runSummary`), or with its evidence (`runReport`). */
 import { inspect } from 'node:util';
 import { COMMAND } from '../typed.ts';
-import { formatBytes, formatCount, formatDuration, printable, truncate } from './format.ts';
+import {
+  formatBytes,
+  formatCount,
+  formatDuration,
+  printable,
+  truncate,
+} from './format.ts';
 
 type Fields = Readonly<Record<string, unknown>>;
 
 const INDENT = '  ';
 /** Bounded in every direction: a failed run may have evidence of megabytes. */
-const EVIDENCE_FORM = { depth: 5, maxArrayLength: 20, maxStringLength: 1_000, breakLength: 110 };
+const EVIDENCE_FORM = {
+  depth: 5,
+  maxArrayLength: 20,
+  maxStringLength: 1_000,
+  breakLength: 110,
+};
 const FAULTS_SHOWN_MAX = 5;
 const VALUE_CHARACTERS_MAX = 400;
 const LABEL_CHARACTERS = 11;
@@ -26,7 +37,8 @@ const TOLD: Readonly<Record<string, string>> = {
   source: 'bytes lists exports retries',
 };
 /** Under these names evidence says what went wrong, wherever in it they lie. */
-const FAULTS = /^(?:missing|violations|knownGaps|warnings|problems|quarantined|failures|failed)$/;
+const FAULTS =
+  /^(?:missing|violations|knownGaps|warnings|problems|quarantined|failures|failed)$/;
 /** Names more than quantities: grouping would hide them from a search. */
 const NAMES = /(?:height|block|epoch|status|code|port|id|version)$/i;
 
@@ -39,7 +51,8 @@ export function runSummary(run: Fields, command = COMMAND): string {
   const { kind, runId, verdict } = run;
   const evidence = fields(run['evidence']);
   const { lists, ...parts } = evidence;
-  const told = kind === 'nightly' ? { ...fields(lists), ...parts } : { [word(kind)]: evidence };
+  const told =
+    kind === 'nightly' ? { ...fields(lists), ...parts } : { [word(kind)]: evidence };
   const faults = collectFaults(evidence, 0);
   const more = faults.length - FAULTS_SHOWN_MAX;
   return endLines([
@@ -47,7 +60,10 @@ export function runSummary(run: Fields, command = COMMAND): string {
     ...Object.entries(told).flatMap(([label, part]) => partLines(label, fields(part))),
     ...faults.slice(0, FAULTS_SHOWN_MAX).map((fault) => labelled('because', fault)),
     ...(more > 0 ? [labelled('', `… and ${formatCount(more)} more`)] : []),
-    labelled(verdict === 'complete' ? 'run' : 'evidence', `${command} runs ${word(runId)}`),
+    labelled(
+      verdict === 'complete' ? 'run' : 'evidence',
+      `${command} runs ${word(runId)}`,
+    ),
   ]);
 }
 
@@ -55,12 +71,26 @@ export function runSummary(run: Fields, command = COMMAND): string {
 export function runReport(run: Fields): string {
   const { error, ...others } = fields(run['evidence']);
   const evidence = { ...(error === undefined ? {} : { error }), ...others };
-  const lines = Object.keys(evidence).length === 0 ? [] : inspect(evidence, EVIDENCE_FORM).split('\n');
-  return endLines([runHead(run), `${INDENT}run  ${word(run['runId'])}`, ...lines.map(printable)]);
+  const lines =
+    Object.keys(evidence).length === 0
+      ? []
+      : inspect(evidence, EVIDENCE_FORM).split('\n');
+  return endLines([
+    runHead(run),
+    `${INDENT}run  ${word(run['runId'])}`,
+    ...lines.map(printable),
+  ]);
 }
 
 /** `✓ sync parties: complete in 3.2 s` */
-function runHead({ kind, subject, state, verdict, startedAt, finishedAt }: Fields): string {
+function runHead({
+  kind,
+  subject,
+  state,
+  verdict,
+  startedAt,
+  finishedAt,
+}: Fields): string {
   const tookMs = Date.parse(word(finishedAt)) - Date.parse(word(startedAt));
   const took = Number.isNaN(tookMs) ? '' : ` in ${formatDuration(tookMs)}`;
   return `${verdict === 'complete' ? '✓' : '!'} ${word(kind)} ${word(subject)}: ${word(verdict ?? state)}${took}`;
@@ -68,10 +98,17 @@ function runHead({ kind, subject, state, verdict, startedAt, finishedAt }: Field
 
 function partLines(label: string, part: Fields): string[] {
   const [first = '', ...others] = TOLD[label]?.split(' ') ?? [];
-  const given: Fields = { ...part, ...fields(part['checked']), ...fields(part['requests']) };
-  const amount = (name: string) => (Array.isArray(given[name]) ? given[name].length : given[name]);
+  const given: Fields = {
+    ...part,
+    ...fields(part['checked']),
+    ...fields(part['requests']),
+  };
+  const amount = (name: string) =>
+    Array.isArray(given[name]) ? given[name].length : given[name];
   if (amount(first) === undefined) return [];
-  const some = others.filter((name) => isPlain(amount(name)) && !/^0?$/.test(String(amount(name))));
+  const some = others.filter(
+    (name) => isPlain(amount(name)) && !/^0?$/.test(String(amount(name))),
+  );
   const facts = [first, ...some].map((name) => tell(name, amount(name))).join(', ');
   const verdict = word(part['verdict']);
   const mark = verdict === '' || verdict === 'complete' ? '' : `${verdict}: `;
@@ -91,11 +128,20 @@ function tell(name: string, value: unknown): string {
 /** One line each. */
 function collectFaults(evidence: Fields, depth: number): string[] {
   const { error, reason, ...others } = evidence;
-  const listed = Object.entries(others).flatMap(([name, value]) => (FAULTS.test(name) ? value : []));
+  const listed = Object.entries(others).flatMap(([name, value]) =>
+    FAULTS.test(name) ? value : [],
+  );
   const faults = [error, ...(typeof reason === 'string' ? [reason] : []), ...listed];
-  const told = faults.filter((fault) => typeof fault === 'string' || isRecord(fault)).map(faultText);
+  const told = faults
+    .filter((fault) => typeof fault === 'string' || isRecord(fault))
+    .map(faultText);
   const below = depth > 2 ? [] : Object.values(others);
-  return [...new Set([...told, ...below.flatMap((value) => collectFaults(fields(value), depth + 1))])];
+  return [
+    ...new Set([
+      ...told,
+      ...below.flatMap((value) => collectFaults(fields(value), depth + 1)),
+    ]),
+  ];
 }
 
 function faultText(fault: unknown): string {
@@ -103,7 +149,8 @@ function faultText(fault: unknown): string {
   const { message, code, partyId, outcome, error, reasons } = fields(fault);
   const [reason] = Array.isArray(reasons) ? (reasons as unknown[]) : [];
   const inner = fields(error ?? fields(outcome)['error'] ?? reason ?? fault);
-  const said = word(message) || word(inner['message']) || word(fields(inner['meta'])['message']);
+  const said =
+    word(message) || word(inner['message']) || word(fields(inner['meta'])['message']);
   const name = (reason === undefined && word(code)) || word(inner['code']);
   const which = word(partyId) === '' ? '' : `party ${word(partyId)}: `;
   return `${which}${said || JSON.stringify(fault)}${name === '' ? '' : ` (${name})`}`;

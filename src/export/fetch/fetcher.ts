@@ -60,14 +60,24 @@ export class Fetcher {
    * @returns what came; where it broke off on the way, that is remembered and the error thrown
    */
   async ask(asked: Asked, fruitless: number): Promise<Received | Outgrown> {
-    const { lease, signal, failpoint, checkLease, source, pauseMs = pauseAfter } = this.#context;
+    const {
+      lease,
+      signal,
+      failpoint,
+      checkLease,
+      source,
+      pauseMs = pauseAfter,
+    } = this.#context;
     const ms = pauseMs(fruitless);
     if (ms > 0) await sleep(ms, undefined, { signal });
     const mayGoOn = this.#watch(asked);
     let receiving: Receiving | undefined;
     try {
       return await this.#atSource(async () => {
-        await using answer = await source.ask({ ...lease.scope, ...asked.request }, signal);
+        await using answer = await source.ask(
+          { ...lease.scope, ...asked.request },
+          signal,
+        );
         await failpoint('asked');
         const received = await receive(
           answer,
@@ -89,7 +99,8 @@ export class Fetcher {
       });
     } catch (error) {
       const seen = receiving?.seen();
-      if (errorCode(error) === 'MESSAGE_TOO_LARGE') return this.#tooLarge(asked, seen ?? NOTHING_SEEN, error);
+      if (errorCode(error) === 'MESSAGE_TOO_LARGE')
+        return this.#tooLarge(asked, seen ?? NOTHING_SEEN, error);
       if (seen === undefined) return await this.#silent(asked, error);
       this.#windows.broke(seen);
       await this.keep();
@@ -216,7 +227,8 @@ export class Fetcher {
     const { bounds, known } = asked.target.profile;
     if (traits === undefined || bounds === 'broken') return false;
     const mayBound = traits.layout.sides === 'from' || bounds === 'right';
-    if (!mayBound && known === undefined && traits.leavingSecond === undefined) return false;
+    if (!mayBound && known === undefined && traits.leavingSecond === undefined)
+      return false;
     return planShrunk(asked, this.#windows, seen, true)?.isAffordable === true;
   }
 }
@@ -242,7 +254,10 @@ export function probeRequest({ known }: SourceProfile): Probe | undefined {
 }
 
 /** Reads no more of the answer than it takes to tell. Whatever breaks it off says nothing, and is thrown. */
-async function readProbe(answer: ExportAnswer, question: Probe & Pick<ExportScope, 'hasOwnIds'>) {
+async function readProbe(
+  answer: ExportAnswer,
+  question: Probe & Pick<ExportScope, 'hasOwnIds'>,
+) {
   const known = secondOf(question.from);
   const end = secondOf(question.from + PROBE_MICROS);
   let filter: RowFilter | undefined;
@@ -255,7 +270,10 @@ async function readProbe(answer: ExportAnswer, question: Probe & Pick<ExportScop
     const finding = filter.check(buffer, start, stop);
     const { second } = filter.time;
     if (finding === 'ok' && filter.leaves && second === known) found ??= 'right';
-    else if ((finding === 'ok' || finding === 'asset') && (second < known - 2 || second > end))
+    else if (
+      (finding === 'ok' || finding === 'asset') &&
+      (second < known - 2 || second > end)
+    )
       found ??= 'broken';
   });
   for await (const chunk of answer.chunks) {

@@ -113,7 +113,8 @@ class Receiver implements AsyncDisposable {
     this.#options = options;
     const { rowPool } = options;
     this.#rows = new AnswerRows(plan, options);
-    const [asked, kept] = [secondsOf(request), secondsOf(plan.question)];
+    const asked = secondsOf(request);
+    const kept = secondsOf(plan.question);
     const borders = [...new Set([kept.from, kept.to, ...this.#rows.borders])];
     this.#limits = {
       scope,
@@ -123,7 +124,8 @@ class Receiver implements AsyncDisposable {
       borders: borders.filter(Number.isFinite).toSorted((one, other) => one - other),
       tailEnd: this.#rows.tail?.end,
     };
-    this.#flight = rowPool && openFlight(rowPool, (rows, findings) => this.#take(rows, findings));
+    this.#flight =
+      rowPool && openFlight(rowPool, (rows, findings) => this.#take(rows, findings));
   }
 
   get rows(): number {
@@ -148,7 +150,8 @@ class Receiver implements AsyncDisposable {
     const { beginningBytes, blockBytes } = this.#options.rowPool?.sizes ?? BLOCK_SIZES;
     for (let from = 0; from < chunk.length; from += blockBytes) {
       this.#splitter.push(chunk.subarray(from, from + blockBytes));
-      if (this.#flight === undefined || this.bytes <= beginningBytes) await this.#readHere();
+      if (this.#flight === undefined || this.bytes <= beginningBytes)
+        await this.#readHere();
       else if (this.#heldBytes >= blockBytes)
         await this.#read((question, rows) => this.#flight?.send(question, rows));
     }
@@ -164,7 +167,8 @@ class Receiver implements AsyncDisposable {
     await this.settle();
     const openLine = await this.#readOpenLine();
     const rest = this.#splitter.rest();
-    if (rest.length > 0) throw gluedError(rest, BigInt(this.#offset)) ?? this.#truncated(rest);
+    if (rest.length > 0)
+      throw gluedError(rest, BigInt(this.#offset)) ?? this.#truncated(rest);
     const { traits } = this;
     if (traits === undefined) {
       throw new RetryableError(
@@ -194,7 +198,9 @@ class Receiver implements AsyncDisposable {
   async #readOpenLine(): Promise<string | undefined> {
     const rest = this.#splitter.rest();
     if (rest.length === 0 || gluedError(rest, 0n) !== undefined) return undefined;
-    const header = (this.#question ? this.#header : rest).toString('latin1').replace(/\r?\n$/, '');
+    const header = (this.#question ? this.#header : rest)
+      .toString('latin1')
+      .replace(/\r?\n$/, '');
     if ((await this.#options.leavesLineEndOut?.(header)) !== true) return undefined;
     this.#splitter.push(LINE_END);
     await this.#readHere();
@@ -206,10 +212,15 @@ class Receiver implements AsyncDisposable {
   }
 
   /** Has the whole rows read that came, in a block of memory of their own. */
-  async #read(read: (question: RowQuestion, rows: Buffer) => Promise<unknown> | undefined): Promise<void> {
+  async #read(
+    read: (question: RowQuestion, rows: Buffer) => Promise<unknown> | undefined,
+  ): Promise<void> {
     if (this.#question === undefined || this.#held.length === 0) return;
-    const rows = Buffer.concat(this.#held.map(({ buffer, start, end }) => buffer.subarray(start, end)));
-    [this.#held, this.#heldBytes] = [[], 0];
+    const rows = Buffer.concat(
+      this.#held.map(({ buffer, start, end }) => buffer.subarray(start, end)),
+    );
+    this.#held = [];
+    this.#heldBytes = 0;
     await read(this.#question, rows);
   }
 
@@ -236,16 +247,28 @@ class Receiver implements AsyncDisposable {
     return this.#rows.write(this.#header, rows, findings);
   }
 
-  #notUnderstood({ finding, fieldCount, column, start, end }: UnreadRow, buffer: Buffer): Error {
+  #notUnderstood(
+    { finding, fieldCount, column, start, end }: UnreadRow,
+    buffer: Buffer,
+  ): Error {
     const offset = this.#offset + start;
-    const failed = gluedError(buffer.subarray(start, start + ERROR_SAMPLE_BYTES), BigInt(offset));
+    const failed = gluedError(
+      buffer.subarray(start, start + ERROR_SAMPLE_BYTES),
+      BigInt(offset),
+    );
     if (failed !== undefined) return failed;
     const columns = this.#question?.layout.columns ?? [];
     const states = {
-      fields: ['ROW_FIELDS', `has ${fieldCount} fields where the header has ${columns.length}`],
+      fields: [
+        'ROW_FIELDS',
+        `has ${fieldCount} fields where the header has ${columns.length}`,
+      ],
       time: ['ROW_TIME', 'has no time between 1970 and 9998'],
       spelling: ['ROW_PARTY', 'names a party in a spelling that is not known'],
-      value: ['ROW_VALUE', `has a value of ${column ?? 'a column'} that no known release writes`],
+      value: [
+        'ROW_VALUE',
+        `has a value of ${column ?? 'a column'} that no known release writes`,
+      ],
     } as const;
     const [code, state] = states[finding];
     return new RetryableError(

@@ -4,7 +4,12 @@
  * an answer would be, in the place of all of them.
  */
 import { randomUUID } from 'node:crypto';
-import { errorCode, errorLine, PermanentError, UnreachableError } from '../../core/errors.ts';
+import {
+  errorCode,
+  errorLine,
+  PermanentError,
+  UnreachableError,
+} from '../../core/errors.ts';
 import type { Log } from '../../core/log.ts';
 import { monthStart } from '../../core/time.ts';
 import { RowDigest } from '../../ledger/digest.ts';
@@ -58,8 +63,18 @@ function nothingMerged() {
 export type MergeReport = ReturnType<typeof nothingMerged>;
 
 /** A ledger that cannot be merged does not stop the others, and stays as it is. @throws UnreachableError */
-export async function mergeAll(deps: MergeAllDeps, signal: AbortSignal): Promise<MergeReport> {
-  const { archive, log, repository, runId, segmentBytesMax, nightBytesMax = NIGHT_BYTES_MAX } = deps;
+export async function mergeAll(
+  deps: MergeAllDeps,
+  signal: AbortSignal,
+): Promise<MergeReport> {
+  const {
+    archive,
+    log,
+    repository,
+    runId,
+    segmentBytesMax,
+    nightBytesMax = NIGHT_BYTES_MAX,
+  } = deps;
   const report = nothingMerged();
   const closedTo = await archive.closedTo();
   if (closedTo === undefined) return report;
@@ -72,7 +87,9 @@ export async function mergeAll(deps: MergeAllDeps, signal: AbortSignal): Promise
     await using held = repository.keep(lease, `the segments of party ${scope.partyId}`);
     const context = publishContext(lease, held, deps, signal);
     await recover(context);
-    const own = (await repository.coverage(scope)).filter(({ assetId }) => assetId === scope.assetId);
+    const own = (await repository.coverage(scope)).filter(
+      ({ assetId }) => assetId === scope.assetId,
+    );
     for (const group of planMerges(own, limits)) {
       const done = await mergeGroup(group, context, runId);
       if (done === undefined) continue;
@@ -101,19 +118,27 @@ export async function mergeAll(deps: MergeAllDeps, signal: AbortSignal): Promise
 }
 
 /** @returns undefined where an object does not hold what was published: its range is asked for again, and nothing merged */
-async function mergeGroup(group: readonly Coverage[], context: PublishContext, runId: string) {
+async function mergeGroup(
+  group: readonly Coverage[],
+  context: PublishContext,
+  runId: string,
+) {
   const { lease, repository, objects, compression, signal } = context;
   await using spool = new RangeSpool(-Infinity, Infinity, context);
   const segments = group.filter(hasRows);
   const layouts: Layout[] = [];
   try {
-    for (const row of segments) layouts.push(await copyStoredRows(row, [spool], 'merge', context));
+    for (const row of segments)
+      layouts.push(await copyStoredRows(row, [spool], 'merge', context));
   } catch (error) {
     if (errorCode(error) === 'SEGMENT_UNREADABLE') return undefined;
     throw error;
   }
   const spooled = await spool.finish();
-  const [layout, first, end, last] = [layouts[0], group[0], group.at(-1), segments.at(-1)];
+  const layout = layouts[0];
+  const first = group[0];
+  const end = group.at(-1);
+  const last = segments.at(-1);
   if (!spooled || !layout || !first || !end || !last) return undefined;
   await context.failpoint('spooled');
   checkSums(group, spooled);
@@ -123,10 +148,22 @@ async function mergeGroup(group: readonly Coverage[], context: PublishContext, r
   const { assetId = null, to, tail, epoch } = end;
   const checkedAt = checkedAts.reduce(earlier, checkedAts[0] ?? 0n);
   const written = { leftOut: NONE_LEFT_OUT, spooled, layout };
-  const range = { assetId, from: first.from, to, open: false, sides: layout.sides, tail, checkedAt, written };
+  const range = {
+    assetId,
+    from: first.from,
+    to,
+    open: false,
+    sides: layout.sides,
+    tail,
+    checkedAt,
+    written,
+  };
   const named = await nameObjects([range], facts, repository);
   const supersedes = group.map(({ coverageId }) => coverageId);
-  await publish({ publicationId: randomUUID(), runId, ...named, supersedes, closes: [], epoch }, context);
+  await publish(
+    { publicationId: randomUUID(), runId, ...named, supersedes, closes: [], epoch },
+    context,
+  );
   return spooled;
 }
 
@@ -136,10 +173,16 @@ function checkSums(group: readonly Coverage[], spooled: Spooled): void {
   for (const { content, rows } of group)
     if (content !== undefined) sum.merge(RowDigest.fromHex(content.digest, Number(rows)));
   const forms = new Set(group.flatMap(({ content }) => content?.rowForm ?? []));
-  const isSame = sum.rows === spooled.rows && sum.hex() === spooled.digest && forms.has(spooled.rowForm);
+  const isSame =
+    sum.rows === spooled.rows &&
+    sum.hex() === spooled.digest &&
+    forms.has(spooled.rowForm);
   if (isSame) return;
   throw new PermanentError(
     `Cannot merge segments: ${spooled.rows} rows were written of ${sum.rows}, or other ones; nothing was published, report this`,
-    { code: 'SUMS_DIFFER', meta: { keys: group.flatMap(({ objectKey }) => objectKey ?? []) } },
+    {
+      code: 'SUMS_DIFFER',
+      meta: { keys: group.flatMap(({ objectKey }) => objectKey ?? []) },
+    },
   );
 }

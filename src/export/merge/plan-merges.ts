@@ -30,12 +30,21 @@ export function planMerges(
 }
 
 /** So that adding little to much does not write much again. */
-export function isSmall(bytes: bigint, { bytesMax }: Pick<MergeLimits, 'bytesMax'>): boolean {
+export function isSmall(
+  bytes: bigint,
+  { bytesMax }: Pick<MergeLimits, 'bytesMax'>,
+): boolean {
   return 2n * bytes <= bytesMax;
 }
 
 function mayMerge(row: Coverage, limits: MergeLimits): boolean {
-  if (row.open || row.isFaulty === true || row.to > limits.before || row.sides === 'unknown') return false;
+  if (
+    row.open ||
+    row.isFaulty === true ||
+    row.to > limits.before ||
+    row.sides === 'unknown'
+  )
+    return false;
   if (row.content !== undefined) return isSmall(row.content.bytes, limits);
   // What is empty for longer than its month needs no object.
   return row.objectKey === undefined && monthOf(row.from) === endMonthOf(row);
@@ -45,10 +54,20 @@ function joins(group: readonly Coverage[], row: Coverage, limits: MergeLimits): 
   const last = group.at(-1);
   if (last === undefined) return true;
   const isBeside = last.to === row.from && endMonthOf(last) === endMonthOf(row);
-  const isAlike = last.sides === row.sides && last.epoch === row.epoch && last.assetId === row.assetId;
+  const isAlike =
+    last.sides === row.sides && last.epoch === row.epoch && last.assetId === row.assetId;
   const forms = new Set([...group, row].flatMap(({ content }) => content?.rowForm ?? []));
-  const bytes = [...group, row].reduce((sum, { content }) => sum + (content?.bytes ?? 0n), 0n);
-  return isBeside && isAlike && forms.size <= 1 && bytes <= limits.bytesMax && mayMerge(row, limits);
+  const bytes = [...group, row].reduce(
+    (sum, { content }) => sum + (content?.bytes ?? 0n),
+    0n,
+  );
+  return (
+    isBeside &&
+    isAlike &&
+    forms.size <= 1 &&
+    bytes <= limits.bytesMax &&
+    mayMerge(row, limits)
+  );
 }
 
 export function hasRows(row: Coverage): row is Coverage & { readonly objectKey: string } {

@@ -14,9 +14,15 @@ interface AuditChoice extends Pick<Target, 'epoch' | 'now' | 'retentionMicros'> 
 }
 
 /** Segments and ranges without entries, those checked longest ago. A share below one segment a night becomes one segment every few nights. */
-export function chooseAudited(coverage: readonly Coverage[], choice: AuditChoice): readonly Coverage[] {
+export function chooseAudited(
+  coverage: readonly Coverage[],
+  choice: AuditChoice,
+): readonly Coverage[] {
   const { share, scope, epoch, now } = choice;
-  const newest = coverage.reduce((latest, row) => (row.rows > 0n ? later(latest, row.from) : latest), 0n);
+  const newest = coverage.reduce(
+    (latest, row) => (row.rows > 0n ? later(latest, row.from) : latest),
+    0n,
+  );
   const candidates = coverage
     .filter((row) => !row.open && row.assetId === scope.assetId)
     // What is empty behind the newest entry is part of every overlap check.
@@ -44,7 +50,10 @@ export async function servedAudits(
 }
 
 /** Whether a source should still have what is of that time. */
-function isServed(time: Micros, { now, retentionMicros = RETENTION_MICROS }: AuditChoice): boolean {
+function isServed(
+  time: Micros,
+  { now, retentionMicros = RETENTION_MICROS }: AuditChoice,
+): boolean {
   return now - time < retentionMicros;
 }
 

@@ -25,7 +25,11 @@ export interface Asked extends NextWindow {
 export function nextWindow(wanted: Target, windows: WindowPlan): NextWindow | undefined {
   const target = { ...wanted, isSilent: windows.isSilent };
   const { profile } = target;
-  const next = (plan: AskPlan, wantsEnd: boolean): NextWindow => ({ plan, target: wanted, wantsEnd });
+  const next = (plan: AskPlan, wantsEnd: boolean): NextWindow => ({
+    plan,
+    target: wanted,
+    wantsEnd,
+  });
   const whole = planAsk(target);
   if (whole === undefined) return undefined;
   const isPast = whole.open === undefined || whole.open.to !== undefined;
@@ -35,15 +39,24 @@ export function nextWindow(wanted: Target, windows: WindowPlan): NextWindow | un
   const isUnknown = profile.header === undefined && profile.bounds === undefined;
   const isUnproven = profile.bounds !== 'right' && !isUnknown;
   // No entry is known by which an end could be proven: a later start is about less as well, and shows entries.
-  const from = isUnproven && profile.known === undefined ? windows.laterStart(range) : undefined;
-  const later = from === undefined ? undefined : planAsk({ ...target, from, isWindow: true });
+  const from =
+    isUnproven && profile.known === undefined ? windows.laterStart(range) : undefined;
+  const later =
+    from === undefined ? undefined : planAsk({ ...target, from, isWindow: true });
   if (later !== undefined) return next(later, false);
   const to = cutOf(whole, range, target, windows);
   if (to === undefined) return next(whole, isPast);
   if (isUnproven) return next(whole, true);
   const bounded = { ...profile, bounds: 'right' } as const;
-  const window = planAsk({ ...target, profile: bounded, to, closedTo: to, isWindow: true });
-  if (window === undefined || (closedRange(window)?.to ?? range.to) >= range.to) return next(whole, isPast);
+  const window = planAsk({
+    ...target,
+    profile: bounded,
+    to,
+    closedTo: to,
+    isWindow: true,
+  });
+  if (window === undefined || (closedRange(window)?.to ?? range.to) >= range.to)
+    return next(whole, isPast);
   return next(window, true);
 }
 
@@ -66,7 +79,8 @@ export function secondWay(
   const { from, to } = question;
   const isStartless = isStartDoubted || overlap?.isStartless === true;
   const mayDropEnd = boundsDemanded !== true && (sides === 'both' || isStartDoubted);
-  if (to !== undefined && mayDropEnd) return from === undefined || isStartless ? {} : { from };
+  if (to !== undefined && mayDropEnd)
+    return from === undefined || isStartless ? {} : { from };
   if (isStartless) return withoutStart(question);
   return from !== undefined && from > SECOND_WAY_MICROS
     ? { ...question, from: from - SECOND_WAY_MICROS }
@@ -92,19 +106,34 @@ export function planShrunk(
   const range = closedRange(plan);
   if (range === undefined) return undefined;
   const lost = windows.ifOutgrown(seen, range);
-  const hoped = mayBound ? { ...target, profile: { ...target.profile, bounds: 'right' as const } } : target;
+  const hoped = mayBound
+    ? { ...target, profile: { ...target.profile, bounds: 'right' as const } }
+    : target;
   const next = nextWindow(hoped, lost)?.plan;
   const after = next && closedRange(next);
-  return after !== undefined && after.to - after.from < range.to - range.from ? lost : undefined;
+  return after !== undefined && after.to - after.from < range.to - range.from
+    ? lost
+    : undefined;
 }
 
 /** Known stretches between the ranges that hold much are worth a request of their own. */
-function cutOf(whole: AskPlan, range: Range, { coverage }: Target, windows: WindowPlan): Micros | undefined {
+function cutOf(
+  whole: AskPlan,
+  range: Range,
+  { coverage }: Target,
+  windows: WindowPlan,
+): Micros | undefined {
   const first = whole.closed[0];
   const bytesBetween = coverage
-    .filter((row) => row.from >= range.from && row.to <= range.to && !whole.supersedes.includes(row))
+    .filter(
+      (row) =>
+        row.from >= range.from && row.to <= range.to && !whole.supersedes.includes(row),
+    )
     .reduce((sum, row) => sum + Number(row.content?.bytes ?? 0n), 0);
-  const isApart = first !== undefined && first.to < range.to && bytesBetween > windows.streamBytesMax / 2;
+  const isApart =
+    first !== undefined &&
+    first.to < range.to &&
+    bytesBetween > windows.streamBytesMax / 2;
   const stretch = isApart ? first : range;
   return windows.cut(stretch) ?? (isApart ? first.to : undefined);
 }

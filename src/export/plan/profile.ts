@@ -28,13 +28,20 @@ interface Lesson {
 export function learned(profile: SourceProfile, lesson: Lesson): SourceProfile {
   const { traits } = lesson;
   // Alone, the header line may lack its line end.
-  const header = hash('sha256', traits.header.toString('latin1').trimEnd(), 'hex').slice(0, 16);
+  const header = hash('sha256', traits.header.toString('latin1').trimEnd(), 'hex').slice(
+    0,
+    16,
+  );
   const base = header === profile.header ? profile : ofHeader(profile, header, lesson);
   return { ...base, ...judgedByRows(base, lesson), known: knownEntry(profile, lesson) };
 }
 
 /** Another header is another release: what the answers of the old one have shown says nothing. */
-function ofHeader(profile: SourceProfile, header: string, { traits, now }: Lesson): SourceProfile {
+function ofHeader(
+  profile: SourceProfile,
+  header: string,
+  { traits, now }: Lesson,
+): SourceProfile {
   const { sides } = traits.layout;
   const evidence =
     sides === 'from'
@@ -42,7 +49,10 @@ function ofHeader(profile: SourceProfile, header: string, { traits, now }: Lesso
       : 'a column effect: a release of which some filter wrongly; not shown yet which this is';
   const bounds = sides === 'from' ? 'right' : 'unproven';
   // A refusal that came before any header is of the same release.
-  const outdated = profile.header === undefined ? {} : { assetRequired: undefined, assetAskedAt: undefined };
+  const outdated =
+    profile.header === undefined
+      ? {}
+      : { assetRequired: undefined, assetAskedAt: undefined };
   return { ...profile, ...outdated, header, sides, bounds, evidence, decidedAt: now };
 }
 
@@ -55,14 +65,19 @@ export function doubted(profile: SourceProfile, now: Micros): SourceProfile {
 
 /** Whether the source still is believed to demand an asset: a refusal costs it nothing, so it is asked daily. */
 export function demandsAsset(profile: SourceProfile, now: Micros): boolean {
-  return profile.assetRequired === true && now - (profile.assetAskedAt ?? 0n) < BELIEVED_MICROS;
+  return (
+    profile.assetRequired === true && now - (profile.assetAskedAt ?? 0n) < BELIEVED_MICROS
+  );
 }
 
 /**
  * Some sources refuse a request without a start and an end: they are asked with both from now on, if that helps.
  * @returns undefined where the error says something else
  */
-export function afterRefusal(profile: SourceProfile, error: unknown): SourceProfile | undefined {
+export function afterRefusal(
+  profile: SourceProfile,
+  error: unknown,
+): SourceProfile | undefined {
   const isRefused = error instanceof PermanentError && error.code === 'EXPORT_REFUSED';
   if (!isRefused || error.meta['status'] !== 400) return undefined;
   const isDemanded = profile.boundsDemanded === true;
@@ -71,7 +86,10 @@ export function afterRefusal(profile: SourceProfile, error: unknown): SourceProf
   return { ...profile, boundsDemanded: isDemanded ? undefined : true };
 }
 
-function judgedByRows(base: SourceProfile, { traits, question, now }: Lesson): Decided | undefined {
+function judgedByRows(
+  base: SourceProfile,
+  { traits, question, now }: Lesson,
+): Decided | undefined {
   const { farOutside, layout } = traits;
   const { from, to } = question;
   if (from === undefined) return undefined;
@@ -84,16 +102,22 @@ function judgedByRows(base: SourceProfile, { traits, question, now }: Lesson): D
   // It may have been upgraded without another header.
   const isOld = now - (base.decidedAt ?? 0n) > BELIEVED_MICROS;
   if (base.bounds !== 'broken' || layout.sides === 'from' || !isOld) return undefined;
-  const evidence = 'an answer within its bounds, of a release that did not keep them before';
+  const evidence =
+    'an answer within its bounds, of a release that did not keep them before';
   return { bounds: 'unproven', evidence, decidedAt: now };
 }
 
 /** The newest entry that left a party: kept while it may be needed, and young enough to be served. */
-function knownEntry({ known }: SourceProfile, { traits, question, now }: Lesson): SourceProfile['known'] {
+function knownEntry(
+  { known }: SourceProfile,
+  { traits, question, now }: Lesson,
+): SourceProfile['known'] {
   const { leavingSecond, layout } = traits;
   const { partyId, listedAs, assetId } = question;
   if (leavingSecond === undefined || layout.sides === 'from') return known;
   const second = instantOf(leavingSecond);
-  const isKept = known !== undefined && (now - known.second < KNOWN_AGE_MICROS || known.second >= second);
+  const isKept =
+    known !== undefined &&
+    (now - known.second < KNOWN_AGE_MICROS || known.second >= second);
   return isKept ? known : { partyId, listedAs, assetId, second };
 }

@@ -2,10 +2,24 @@
  * What is left to ask of a ledger: target minus coverage, and the request that brings it. Known segments that a
  * range touches are never grown into it: what lies outside is kept, and only its border moves. Pure.
  */
-import { BEGINNING, ceilSecond, DAY_MICROS, type Micros, SECOND_MICROS } from '../../core/time.ts';
+import {
+  BEGINNING,
+  ceilSecond,
+  DAY_MICROS,
+  type Micros,
+  SECOND_MICROS,
+} from '../../core/time.ts';
 import type { Coverage, TailSum } from '../store/coverage-rows.ts';
 import type { SourceProfile } from '../store/source-profile.ts';
-import { byFrom, earlier, later, overlaps, type Range, subtract, union } from './ranges.ts';
+import {
+  byFrom,
+  earlier,
+  later,
+  overlaps,
+  type Range,
+  subtract,
+  union,
+} from './ranges.ts';
 
 type Rows = readonly Coverage[];
 
@@ -90,10 +104,17 @@ export function planAsk(target: Target): AskPlan | undefined {
 /** Known ranges without entries between those that are asked for. */
 function emptyBetween(plan: AskPlan, { coverage, assetId, runId }: Target): bigint[] {
   const first = plan.closed[0]?.from ?? plan.open?.from ?? NO_END;
-  const last = plan.open === undefined ? (plan.closed.at(-1)?.to ?? first) : plan.open.from;
+  const last =
+    plan.open === undefined ? (plan.closed.at(-1)?.to ?? first) : plan.open.from;
   return coverage
-    .filter((row) => isEmpty(row) && row.assetId === assetId && row.from >= first && row.to <= last)
-    .filter((row) => !plan.supersedes.includes(row) && (runId === undefined || row.runId !== runId))
+    .filter(
+      (row) =>
+        isEmpty(row) && row.assetId === assetId && row.from >= first && row.to <= last,
+    )
+    .filter(
+      (row) =>
+        !plan.supersedes.includes(row) && (runId === undefined || row.runId !== runId),
+    )
     .map(({ coverageId }) => coverageId);
 }
 
@@ -102,7 +123,12 @@ function planOnce(target: Target): AskPlan | undefined {
   const known = coverage.filter((row) => isKnown(row, target));
   const others = coverage.filter((row) => !known.includes(row));
   const closedEnd = earlier(target.to ?? NO_END, target.closedTo);
-  const taken = take(subtract({ from: target.from, to: closedEnd }, known), others, known, target);
+  const taken = take(
+    subtract({ from: target.from, to: closedEnd }, known),
+    others,
+    known,
+    target,
+  );
   const standing = taken.supersedes.filter((row) => mayStand(row, taken.closed, target));
   const rest = taken.closed.flatMap((range) => subtract(range, standing));
   const parts = [...rest, ...standing.map(({ from, to }) => ({ from, to }))];
@@ -133,14 +159,27 @@ function isDistrusted(row: Coverage, { audited, again, runId }: Target): boolean
 }
 
 /** An open segment, or one that is only audited, is closed as it stands where it comes back the same. */
-function mayStand(row: Coverage, closed: readonly Range[], { assetId, audited }: Target): boolean {
+function mayStand(
+  row: Coverage,
+  closed: readonly Range[],
+  { assetId, audited }: Target,
+): boolean {
   if (!closed.some(({ from, to }) => row.from >= from && row.to <= to)) return false;
-  if (row.assetId !== assetId || row.isFaulty || (row.content === undefined && !isEmpty(row))) return false;
+  if (
+    row.assetId !== assetId ||
+    row.isFaulty ||
+    (row.content === undefined && !isEmpty(row))
+  )
+    return false;
   return row.open || audited?.has(row.coverageId) === true;
 }
 
 /** Never an end without a start, and only where the release is known to apply both. */
-function questionOf(from: Micros, last: Micros | undefined, target: Target): Partial<Range> {
+function questionOf(
+  from: Micros,
+  last: Micros | undefined,
+  target: Target,
+): Partial<Range> {
   const { profile, now } = target;
   if (profile.boundsDemanded === true)
     return { from, to: (last ?? ceilSecond(now) + DAY_MICROS) + END_PAD_MICROS };
@@ -158,7 +197,10 @@ function take(wanted: readonly Range[], others: Rows, known: Rows, target: Targe
   const rows: Coverage[] = [];
   for (let closed = union(wanted); ;) {
     const open = openPart(target, known, rows);
-    const taken = open === undefined ? closed : [...closed, { from: open.from, to: open.to ?? NO_END }];
+    const taken =
+      open === undefined
+        ? closed
+        : [...closed, { from: open.from, to: open.to ?? NO_END }];
     const touched = others.filter(
       (row) => !rows.includes(row) && taken.some((range) => overlaps(range, row)),
     );
@@ -166,7 +208,9 @@ function take(wanted: readonly Range[], others: Rows, known: Rows, target: Targe
       const trims = rows
         .map((row) => ({ row, keeps: subtract(row, taken) }))
         // Of a present that reaches beyond what is closed now, the answer brings the rest as well.
-        .filter(({ row, keeps }) => keeps.length > 0 && !(row.open && open !== undefined));
+        .filter(
+          ({ row, keeps }) => keeps.length > 0 && !(row.open && open !== undefined),
+        );
       return {
         closed,
         open,
@@ -175,7 +219,10 @@ function take(wanted: readonly Range[], others: Rows, known: Rows, target: Targe
       };
     }
     rows.push(...touched);
-    closed = union([...closed, ...touched.flatMap((row) => replacedPart(row, target) ?? [])]);
+    closed = union([
+      ...closed,
+      ...touched.flatMap((row) => replacedPart(row, target) ?? []),
+    ]);
   }
 }
 
@@ -183,7 +230,8 @@ function take(wanted: readonly Range[], others: Rows, known: Rows, target: Targe
 function replacedPart(row: Coverage, target: Target): Range | undefined {
   const { from, to } = row;
   const { isWindow, closedTo, again } = target;
-  if (row.open) return isWindow === true ? undefined : { from, to: earlier(to, closedTo) };
+  if (row.open)
+    return isWindow === true ? undefined : { from, to: earlier(to, closedTo) };
   if (row.objectKey === undefined || !isDistrusted(row, target)) return undefined;
   return again === undefined || isDistrusted(row, { ...target, again: undefined })
     ? { from, to }
@@ -202,7 +250,8 @@ function openPart(target: Target, known: Rows, touched: Rows) {
 
 /** From the first closed range to the end of the last. */
 export function closedRange({ closed }: AskPlan): Range | undefined {
-  const [first, last] = [closed[0], closed.at(-1)];
+  const first = closed[0];
+  const last = closed.at(-1);
   return first && last && { from: first.from, to: last.to };
 }
 
@@ -212,7 +261,9 @@ export function isEmpty({ open, rows, objectKey }: Coverage): boolean {
 }
 
 function overlapAt(first: Micros, known: Rows, target: Target): Overlap | undefined {
-  const row = known.find((candidate) => candidate.to === first && candidate.assetId === target.assetId);
+  const row = known.find(
+    (candidate) => candidate.to === first && candidate.assetId === target.assetId,
+  );
   if (row?.tail === undefined) return undefined;
   const { tail, sides } = row;
   const isStartless = tail.rows === 0 && target.isSilent !== true;
@@ -229,13 +280,17 @@ function overlapAt(first: Micros, known: Rows, target: Target): Overlap | undefi
 /** Where the known ranges without entries begin that end with this one. */
 function emptySince(last: Coverage, known: Rows): Micros {
   let { from } = last;
-  for (const row of known.filter(isEmpty).toSorted((one, other) => Number(other.to - one.to)))
-    if (row.to === from && row.assetId === last.assetId && row.sides === last.sides) ({ from } = row);
+  for (const row of known
+    .filter(isEmpty)
+    .toSorted((one, other) => Number(other.to - one.to)))
+    if (row.to === from && row.assetId === last.assetId && row.sides === last.sides)
+      ({ from } = row);
   return from;
 }
 
 function whyGone({ epoch }: Coverage, tail: TailSum, target: Target): string | undefined {
-  const isOtherEpoch = epoch !== undefined && target.epoch !== undefined && epoch !== target.epoch;
+  const isOtherEpoch =
+    epoch !== undefined && target.epoch !== undefined && epoch !== target.epoch;
   if (isOtherEpoch) return 'the chain of the source began again since';
   const isOld = target.now - tail.from > (target.retentionMicros ?? RETENTION_MICROS);
   return isOld ? 'what is known is older than a source may keep' : undefined;

@@ -21,10 +21,16 @@ export interface SourceClock {
  * @param now this machine's time: it may delay closing, never hasten it
  * @param answeredAt the time that the answer itself gives (its Date header)
  */
-export function sourceClock(blockTime: Micros | undefined, now: Micros, answeredAt?: Micros): SourceClock {
+export function sourceClock(
+  blockTime: Micros | undefined,
+  now: Micros,
+  answeredAt?: Micros,
+): SourceClock {
   const isTold = blockTime !== undefined && blockTime > 0n;
   const guessed =
-    answeredAt === undefined ? now - UNTOLD_LAG_MICROS : earlier(answeredAt, now) - ANSWERED_LAG_MICROS;
+    answeredAt === undefined
+      ? now - UNTOLD_LAG_MICROS
+      : earlier(answeredAt, now) - ANSWERED_LAG_MICROS;
   const seen = isTold ? blockTime : guessed;
   const closedTo = floorSecond(earlier(seen, now) - MARGIN_MICROS);
   return { seen, closedTo, from: isTold ? 'source' : 'guessed' };

@@ -39,7 +39,11 @@ export class TimeHistogram {
   stretches(): readonly Stretch[] {
     const seconds = this.#bucketSeconds;
     return [...this.#buckets]
-      .map(([bucket, bytes]) => ({ from: bucket * seconds, to: (bucket + 1) * seconds, bytes }))
+      .map(([bucket, bytes]) => ({
+        from: bucket * seconds,
+        to: (bucket + 1) * seconds,
+        bytes,
+      }))
       .toSorted((one, other) => one.from - other.from);
   }
 }
@@ -49,7 +53,10 @@ export function sumBytes(stretches: readonly Stretch[]): number {
 }
 
 /** Where the first stretches end that hold no more than that together; where the first one ends, if it holds more. */
-export function findBorder(stretches: readonly Stretch[], bytesMax: number): number | undefined {
+export function findBorder(
+  stretches: readonly Stretch[],
+  bytesMax: number,
+): number | undefined {
   let sum = 0;
   let border = stretches[0]?.to;
   for (const { to, bytes } of stretches) {
@@ -61,12 +68,17 @@ export function findBorder(stretches: readonly Stretch[], bytesMax: number): num
 }
 
 /** What two streams showed of the same rows: the later one is believed wherever both showed some. */
-export function mergeSeen(earlier: readonly Stretch[], later: readonly Stretch[]): Stretch[] {
+export function mergeSeen(
+  earlier: readonly Stretch[],
+  later: readonly Stretch[],
+): Stretch[] {
   const apart = earlier.filter((old) => !later.some((fresh) => overlaps(old, fresh)));
   return [...apart, ...later].toSorted((one, other) => one.from - other.from);
 }
 
 /** Whether an answer has less in some stretch than is known to be there. */
 export function hasLess(answer: readonly Stretch[], known: readonly Stretch[]): boolean {
-  return known.some((one) => sumBytes(answer.filter((part) => overlaps(part, one))) < one.bytes);
+  return known.some(
+    (one) => sumBytes(answer.filter((part) => overlaps(part, one))) < one.bytes,
+  );
 }

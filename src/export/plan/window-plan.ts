@@ -15,7 +15,13 @@
 import { z } from 'zod';
 import { DAY_MICROS, type Micros } from '../../core/time.ts';
 import { instantOf, type Range, secondOf } from './ranges.ts';
-import { findBorder, hasLess, mergeSeen, type Stretch, sumBytes } from './time-histogram.ts';
+import {
+  findBorder,
+  hasLess,
+  mergeSeen,
+  type Stretch,
+  sumBytes,
+} from './time-histogram.ts';
 
 /** A window's size is an estimate, and stays this far below what a stream may hold. */
 const WINDOW_PART = 0.7;
@@ -83,7 +89,13 @@ export class WindowPlan {
   constructor(segmentBytesMax: number, remembered?: unknown) {
     this.streamBytesMax = segmentBytesMax;
     const known = planSchema.safeParse(remembered).data;
-    this.#kept = known ?? { version: 5, breaks: 0, seen: [], owedBytes: 0, silence: { times: 0 } };
+    this.#kept = known ?? {
+      version: 5,
+      breaks: 0,
+      seen: [],
+      owedBytes: 0,
+      silence: { times: 0 },
+    };
   }
 
   get #isBroken(): boolean {
@@ -123,15 +135,20 @@ export class WindowPlan {
    *   undefined: all of it should be asked for
    */
   cut(range: Range): Micros | undefined {
-    const [from, to] = [secondOf(range.from), secondOf(range.to)];
+    const from = secondOf(range.from);
+    const to = secondOf(range.to);
     const { firstSecond = -Infinity, secondsMax = Infinity } = this.#kept.silence;
-    const second = Math.min(this.#cutBySize(from, to), Math.max(from, firstSecond) + secondsMax);
+    const second = Math.min(
+      this.#cutBySize(from, to),
+      Math.max(from, firstSecond) + secondsMax,
+    );
     return second < to ? instantOf(second) : undefined;
   }
 
   /** Where to begin instead, after an answer that reached the range's end was too large: ever closer to that end. */
   laterStart(range: Range): Micros | undefined {
-    const [from, to] = [secondOf(range.from), secondOf(range.to)];
+    const from = secondOf(range.from);
+    const to = secondOf(range.to);
     const last = this.#kept.outgrown;
     if (last === undefined || last.to !== to) return undefined;
     const second = middleOf(Math.max(from, last.from), to);
@@ -160,13 +177,15 @@ export class WindowPlan {
   silent(range: Range): boolean {
     const { silence } = this.#kept;
     silence.firstSecond ??= secondOf(range.to) - USUAL_SECONDS_MAX;
-    const seconds = secondOf(range.to) - Math.max(secondOf(range.from), silence.firstSecond);
+    const seconds =
+      secondOf(range.to) - Math.max(secondOf(range.from), silence.firstSecond);
     // It could not be asked for in windows, so nothing was learned about shorter ones.
     if (silence.secondsMax !== undefined && seconds > silence.secondsMax) return true;
     const halvings = silence.times + 1 - SILENCES_BEFORE_HALVING;
     if (halvings >= HALVINGS_MAX) return false;
     silence.times += 1;
-    if (halvings >= 0 && seconds > LONG_SECONDS_MIN) silence.secondsMax = Math.floor(seconds / 2);
+    if (halvings >= 0 && seconds > LONG_SECONDS_MIN)
+      silence.secondsMax = Math.floor(seconds / 2);
     return true;
   }
 
@@ -179,7 +198,8 @@ export class WindowPlan {
     // One that is answered because it is empty is no gain.
     if (bytes > 0) this.#kept.silence.times = 0;
     this.#kept.owedBytes -= bytes;
-    const [from, to] = [secondOf(range.from), secondOf(range.to)];
+    const from = secondOf(range.from);
+    const to = secondOf(range.to);
     this.#kept.seen = this.#kept.seen.filter((stretch) => stretch.from >= to);
     const seconds = Math.max(1, to - Math.max(from, firstSecond ?? from));
     this.#last = { toSecond: to, bytesPerSecond: bytes / seconds };
@@ -212,7 +232,9 @@ export class WindowPlan {
       if (end - from < 2) return Infinity;
       const second = this.#cutBySeen(from, end);
       // Where nothing that was seen says where, it is halved blindly.
-      return second !== undefined && second > from && second < end ? second : middleOf(from, end);
+      return second !== undefined && second > from && second < end
+        ? second
+        : middleOf(from, end);
     }
     if (this.#last?.toSecond === from)
       return from + Math.max(1, Math.floor(this.windowBytes / this.#last.bytesPerSecond));

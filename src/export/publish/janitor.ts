@@ -7,7 +7,12 @@ import { errorCode } from '../../core/errors.ts';
 import type { Log } from '../../core/log.ts';
 import { nowMicros } from '../../core/time.ts';
 import { readManifest } from '../../ledger/objects/manifest.ts';
-import { isManifestKey, isSegmentKey, manifestKey, objectKeyOf } from '../../ledger/objects/object-keys.ts';
+import {
+  isManifestKey,
+  isSegmentKey,
+  manifestKey,
+  objectKeyOf,
+} from '../../ledger/objects/object-keys.ts';
 import type { ObjectStore } from '../../objects/object-store.ts';
 import type { ExportArchiveStore } from '../store/export-archive.ts';
 
@@ -25,9 +30,14 @@ export interface TidyDeps {
 export async function tidyStore(
   { objects, archive, log, graceMs = GRACE_MS }: TidyDeps,
   signal: AbortSignal,
-): Promise<{ readonly sweptFiles: number; readonly removedObjects: number; readonly keptObjects: number }> {
+): Promise<{
+  readonly sweptFiles: number;
+  readonly removedObjects: number;
+  readonly keptObjects: number;
+}> {
   const before = nowMicros() - BigInt(graceMs) * 1000n;
-  let [removedObjects, keptObjects] = [0, 0];
+  let removedObjects = 0;
+  let keptObjects = 0;
 
   /** The manifest first: while it lies there, its object is whole. Stays where a publication has come to name it again. */
   async function removeObject(key: string) {
@@ -53,7 +63,11 @@ export async function tidyStore(
   // Those of which this pass has found nothing left over: they were removed as long before it.
   await archive.forget(graceMs);
   // Marked before they are removed: what a crash leaves of them is found as unreferenced.
-  for (let keys = await archive.retire(graceMs); keys.length > 0; keys = await archive.retire(graceMs)) {
+  for (
+    let keys = await archive.retire(graceMs);
+    keys.length > 0;
+    keys = await archive.retire(graceMs)
+  ) {
     signal.throwIfAborted();
     for (const key of keys) await removeObject(key);
   }
@@ -68,7 +82,8 @@ export async function tidyStore(
   /** Spool files and unfinished uploads. */
   const sweptFiles = await objects.sweep(graceMs, signal);
   const report = { sweptFiles, removedObjects, keptObjects };
-  if (keptObjects > 0) log.warn(report, 'Objects are newer than the database, or of another one; kept');
+  if (keptObjects > 0)
+    log.warn(report, 'Objects are newer than the database, or of another one; kept');
   else log.debug(report, 'Store tidied');
   return report;
 }

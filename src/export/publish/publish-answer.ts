@@ -12,7 +12,12 @@ import type { Coverage } from '../store/coverage-rows.ts';
 import type { Publication } from '../store/publications.ts';
 import { isHeld, isSame, rowsOf } from '../validate/compare.ts';
 import type { Answered } from '../validate/judge.ts';
-import { nameObjects, type NewRange, NONE_LEFT_OUT, type PublishContext } from './publish.ts';
+import {
+  nameObjects,
+  type NewRange,
+  NONE_LEFT_OUT,
+  type PublishContext,
+} from './publish.ts';
 import { copyStoredRows } from './stored-rows.ts';
 
 export interface AnswerContext extends ExportContext {
@@ -32,21 +37,29 @@ export interface AnswerContext extends ExportContext {
 export async function publishAnswer(
   { plan: given, received, target }: Answered,
   context: AnswerContext,
-): Promise<{ readonly publication: Publication; readonly held: number } | { readonly shrunk: Coverage[] }> {
+): Promise<
+  | { readonly publication: Publication; readonly held: number }
+  | { readonly shrunk: Coverage[] }
+> {
   const { source, repository, compression, request, lease, as } = context;
   const { assetId = null } = lease.scope;
   // Where nothing is closed, nothing that is closed stands, or is cut.
   const plan = as === 'open' ? { ...given, standing: [], trims: [] } : given;
   const stands = standing(plan, received);
-  for (const { segment } of stands) if (segment.spooled !== undefined) await unlink(segment.spooled.path);
-  const fresh = received.segments.filter((segment) => !stands.some((stand) => stand.segment === segment));
+  for (const { segment } of stands)
+    if (segment.spooled !== undefined) await unlink(segment.spooled.path);
+  const fresh = received.segments.filter(
+    (segment) => !stands.some((stand) => stand.segment === segment),
+  );
   const kept = await trimmed(plan.trims, context);
   const shrunk = shrunkTrims(plan, kept, fresh);
   if (shrunk.length > 0) return { shrunk };
   const tail = as === 'open' ? undefined : received.tail?.result(received.header);
   const closedEnd = plan.closed.at(-1)?.to;
   const tailOf = (to: Micros): typeof tail => (to === closedEnd ? tail : undefined);
-  const gone = plan.supersedes.filter((row) => !stands.some((stand) => stand.row === row));
+  const gone = plan.supersedes.filter(
+    (row) => !stands.some((stand) => stand.row === row),
+  );
   const supersedes = [...gone, ...plan.trims.map(({ row }) => row)];
   const ranges = fresh.flatMap(
     ({ from, to = openEnd(from, received, request.clock.seen), spooled, ...segment }) => {
@@ -55,11 +68,22 @@ export async function publishAnswer(
       if (spooled === undefined && open && source.hasTimes) return [];
       const { sides } = received.layout;
       const written = spooled && { ...received, spooled };
-      return { assetId, from, to, open, sides, tail: open ? undefined : tailOf(to), written };
+      return {
+        assetId,
+        from,
+        to,
+        open,
+        sides,
+        tail: open ? undefined : tailOf(to),
+        written,
+      };
     },
   );
-  const isOther = (row: Coverage) => row.assetId === lease.scope.assetId && !supersedes.includes(row);
-  const empty = target.coverage.filter((row) => row.objectKey === undefined && !row.open && isOther(row));
+  const isOther = (row: Coverage) =>
+    row.assetId === lease.scope.assetId && !supersedes.includes(row);
+  const empty = target.coverage.filter(
+    (row) => row.objectKey === undefined && !row.open && isOther(row),
+  );
   const merged = mergeEmpty(ranges, empty);
   const { runId, partyId } = request;
   const facts = { partyId, compression, source: source.baseUrl, runId };
@@ -74,7 +98,8 @@ export async function publishAnswer(
       ...context.closesKept.map(({ coverageId }) => ({ coverageId })),
     ],
     epoch: context.epoch,
-    lastEntryAt: received.newestSecond === undefined ? undefined : instantOf(received.newestSecond),
+    lastEntryAt:
+      received.newestSecond === undefined ? undefined : instantOf(received.newestSecond),
   };
   return {
     publication: await context.publish(publication),
@@ -96,12 +121,22 @@ async function trimmed(trims: AskPlan['trims'], context: PublishContext) {
       stack.use(new RangeSpool(secondOf(from), secondOf(to), context)),
     );
     const layout =
-      objectKey && (await copyStoredRows({ ...row, objectKey }, spools, 'keep a part of', context));
+      objectKey &&
+      (await copyStoredRows({ ...row, objectKey }, spools, 'keep a part of', context));
     for (const [index, range] of keeps.entries()) {
       const spooled = await spools[index]?.finish();
-      const written = spooled && layout ? { leftOut: NONE_LEFT_OUT, spooled, layout } : undefined;
-      const isEnd = range.to === row.to && row.tail !== undefined && row.tail.from >= range.from;
-      const rest = { ...range, open, sides, assetId, tail: isEnd ? row.tail : undefined, written };
+      const written =
+        spooled && layout ? { leftOut: NONE_LEFT_OUT, spooled, layout } : undefined;
+      const isEnd =
+        range.to === row.to && row.tail !== undefined && row.tail.from >= range.from;
+      const rest = {
+        ...range,
+        open,
+        sides,
+        assetId,
+        tail: isEnd ? row.tail : undefined,
+        written,
+      };
       kept.push({ row, rest: written === undefined && open ? undefined : rest });
     }
   }
@@ -111,14 +146,23 @@ async function trimmed(trims: AskPlan['trims'], context: PublishContext) {
 type Kept = Readonly<{ row: Coverage; rest: NewRange | undefined }>;
 
 /** Segments of which the answer takes a part, and has less in it than they do. */
-function shrunkTrims({ trims }: AskPlan, kept: readonly Kept[], received: readonly ReceivedSegment[]) {
+function shrunkTrims(
+  { trims }: AskPlan,
+  kept: readonly Kept[],
+  received: readonly ReceivedSegment[],
+) {
   const losing = trims.flatMap(({ row }) => {
     const parts = kept.filter((part) => part.row === row);
-    const taken = parts.reduce((rows, { rest }) => rows - BigInt(rest?.written?.spooled.rows ?? 0), row.rows);
+    const taken = parts.reduce(
+      (rows, { rest }) => rows - BigInt(rest?.written?.spooled.rows ?? 0),
+      row.rows,
+    );
     return isHeld(row) && taken > 0n ? [{ row, taken }] : [];
   });
   const known = losing.reduce((sum, { taken }) => sum + taken, 0n);
-  return known > rowsOf(received.filter(({ open }) => !open)) ? losing.map(({ row }) => row) : [];
+  return known > rowsOf(received.filter(({ open }) => !open))
+    ? losing.map(({ row }) => row)
+    : [];
 }
 
 /** Segments that hold the same rows as what is known in their range. */
@@ -143,7 +187,9 @@ function mergeEmpty(ranges: readonly NewRange[], known: readonly Coverage[]) {
   const taken: Coverage[] = [];
   for (const range of ranges) {
     const last = merged.at(-1);
-    const before = known.find(({ to, sides }) => to === range.from && sides === range.sides);
+    const before = known.find(
+      ({ to, sides }) => to === range.from && sides === range.sides,
+    );
     if (range.written !== undefined) merged.push(range);
     else if (last?.to === range.from && last.written === undefined)
       merged[merged.length - 1] = { ...range, from: last.from };

@@ -8,8 +8,17 @@ import { ByteSums } from '../../core/byte-sums.ts';
 import { errorCode, FencedError, RetryableError } from '../../core/errors.ts';
 import { nowMicros } from '../../core/time.ts';
 import type { Layout } from '../../ledger/header.ts';
-import { encodeManifest, type Manifest, readManifest } from '../../ledger/objects/manifest.ts';
-import { manifestKey, segmentKey, isArchiveDamage, plainStream } from '../../ledger/objects/object-keys.ts';
+import {
+  encodeManifest,
+  type Manifest,
+  readManifest,
+} from '../../ledger/objects/manifest.ts';
+import {
+  manifestKey,
+  segmentKey,
+  isArchiveDamage,
+  plainStream,
+} from '../../ledger/objects/object-keys.ts';
 import type { ObjectStore } from '../../objects/object-store.ts';
 import type { KeptLease } from '../../core/lease.ts';
 import type { Spooled, SpoolOptions } from '../spool/range-spool.ts';
@@ -18,7 +27,14 @@ import type { ExportStore } from '../store/export-store.ts';
 import type { ExportLease } from '../store/leases.ts';
 import type { Publication } from '../store/publications.ts';
 
-export type Step = 'claimed' | 'asked' | 'spooled' | 'intended' | 'object' | 'manifest' | 'committed';
+export type Step =
+  | 'claimed'
+  | 'asked'
+  | 'spooled'
+  | 'intended'
+  | 'object'
+  | 'manifest'
+  | 'committed';
 
 export interface PublishDeps extends Pick<SpoolOptions, 'compression'> {
   readonly repository: ExportStore;
@@ -28,7 +44,8 @@ export interface PublishDeps extends Pick<SpoolOptions, 'compression'> {
 }
 
 /** What the holder of a lease publishes with. */
-export interface PublishContext extends SpoolOptions, Pick<PublishDeps, 'repository' | 'objects'> {
+export interface PublishContext
+  extends SpoolOptions, Pick<PublishDeps, 'repository' | 'objects'> {
   readonly lease: ExportLease;
   /** @throws FencedError | RetryableError `LEASE_LOST` */
   readonly checkLease: () => void;
@@ -69,7 +86,10 @@ export function publishContext(
  * Intended before the store is asked anything: what is spooled and whole outlasts a store that is away.
  * @returns what was published: objects that lay there already keep the bytes they have
  */
-export async function publish(planned: Publication, context: PublishContext): Promise<Publication> {
+export async function publish(
+  planned: Publication,
+  context: PublishContext,
+): Promise<Publication> {
   const { lease, repository, objects, failpoint } = context;
   // Without objects there is nothing that a crash could leave half done.
   if (planned.segments.length > 0) await repository.intend(lease, planned);
@@ -82,7 +102,10 @@ export async function publish(planned: Publication, context: PublishContext): Pr
 }
 
 /** Objects first, each with its manifest behind it: a manifest means that the object is whole. */
-async function finish(planned: Publication, context: PublishContext): Promise<Publication> {
+async function finish(
+  planned: Publication,
+  context: PublishContext,
+): Promise<Publication> {
   const { lease, repository, objects, failpoint, signal } = context;
   const segments: Publication['segments'][number][] = [];
   for (const { spoolName, manifest } of planned.segments) {
@@ -114,9 +137,15 @@ async function existingObject(manifest: Manifest, { objects, signal }: PublishCo
   const { objectKey, compression } = manifest;
   const head = await objects.head(objectKey, signal);
   if (head === undefined) return undefined;
-  if (head.sha256 === manifest.objectSha256 && head.bytes === manifest.objectBytes) return manifest;
-  const [stored, plain] = [new ByteSums(), new ByteSums()];
-  const bytes = pipeline(await objects.read(objectKey, signal), stored.through(), () => undefined);
+  if (head.sha256 === manifest.objectSha256 && head.bytes === manifest.objectBytes)
+    return manifest;
+  const stored = new ByteSums();
+  const plain = new ByteSums();
+  const bytes = pipeline(
+    await objects.read(objectKey, signal),
+    stored.through(),
+    () => undefined,
+  );
   try {
     for await (const chunk of plainStream(bytes, compression)) plain.add(chunk as Buffer);
   } catch (error) {
@@ -133,15 +162,20 @@ async function existingObject(manifest: Manifest, { objects, signal }: PublishCo
 }
 
 /** Of an object that was superseded and comes back, the newer one: by it a rebuild tells what holds. */
-async function publishManifest(manifest: Manifest, { lease, objects, signal }: PublishContext) {
+async function publishManifest(
+  manifest: Manifest,
+  { lease, objects, signal }: PublishContext,
+) {
   const key = manifestKey(manifest.objectKey);
-  const write = () => objects.publishBytes(key, encodeManifest(manifest), signal, spoolPrefix(lease));
+  const write = () =>
+    objects.publishBytes(key, encodeManifest(manifest), signal, spoolPrefix(lease));
   try {
     await write();
   } catch (error) {
     if (errorCode(error) !== 'OBJECT_CONFLICT') throw error;
     const found = await readManifest(objects, key, signal);
-    const isSame = found.objectSha256 === manifest.objectSha256 && found.to === manifest.to;
+    const isSame =
+      found.objectSha256 === manifest.objectSha256 && found.to === manifest.to;
     if (isSame && found.publishedAt >= manifest.publishedAt) return;
     // It tells of an object that was lost, or of an earlier time.
     await objects.remove(key, signal);
@@ -169,25 +203,32 @@ export async function recover(context: PublishContext): Promise<readonly Publica
 /** @returns undefined where what was intended is not at hand, or can never be true: then it is planned anew */
 async function finishOrRefuse(publication: Publication, context: PublishContext) {
   try {
-    return (await isAtHand(publication, context)) ? await finish(publication, context) : undefined;
+    return (await isAtHand(publication, context))
+      ? await finish(publication, context)
+      : undefined;
   } catch (error) {
     context.signal.throwIfAborted();
     // Another owner settles it; what cannot be reached now may be reached later.
-    const mayPass = error instanceof RetryableError && errorCode(error) !== 'COVERAGE_CHANGED';
+    const mayPass =
+      error instanceof RetryableError && errorCode(error) !== 'COVERAGE_CHANGED';
     if (mayPass || error instanceof FencedError) throw error;
     return undefined;
   }
 }
 
 /** Every object of it is still spooled, or lies in the store. */
-async function isAtHand({ segments }: Publication, { objects, signal }: PublishContext): Promise<boolean> {
+async function isAtHand(
+  { segments }: Publication,
+  { objects, signal }: PublishContext,
+): Promise<boolean> {
   for (const { spoolName, manifest } of segments) {
     const path = await objects.spoolPath(spoolName);
     const isSpooled = await access(path).then(
       () => true,
       () => false,
     );
-    if (!isSpooled && (await objects.head(manifest.objectKey, signal)) === undefined) return false;
+    if (!isSpooled && (await objects.head(manifest.objectKey, signal)) === undefined)
+      return false;
   }
   return true;
 }
@@ -206,7 +247,9 @@ export const NONE_LEFT_OUT = { party: 0n, asset: 0n, range: 0n } as const;
 
 export interface NewRange extends Omit<NewCoverage, 'objectKey'> {
   /** Rows that were spooled, and where they come from; absent: nothing lies in the range. */
-  readonly written?: (Pick<Manifest, 'leftOut'> & Readonly<{ spooled: Spooled; layout: Layout }>) | undefined;
+  readonly written?:
+    | (Pick<Manifest, 'leftOut'> & Readonly<{ spooled: Spooled; layout: Layout }>)
+    | undefined;
 }
 
 /**
@@ -218,7 +261,8 @@ export async function nameObjects(
   facts: Pick<Manifest, 'partyId' | 'compression' | 'source' | 'runId'>,
   repository: Pick<ExportStore, 'nextSeq'>,
 ): Promise<Pick<Publication, 'segments' | 'coverage'>> {
-  if (ranges.every(({ written }) => written === undefined)) return { segments: [], coverage: [...ranges] };
+  if (ranges.every(({ written }) => written === undefined))
+    return { segments: [], coverage: [...ranges] };
   const numbered = { version: 1 as const, ...facts, ...(await repository.nextSeq()) };
   const segments: Publication['segments'] = [];
   const coverage = ranges.map(({ written, ...range }) => {

@@ -5,7 +5,11 @@
 import { errorCode, errorLine, RetryableError } from '../../core/errors.ts';
 import { hashRow, RowDigest } from '../../ledger/digest.ts';
 import { type Layout, readHeader } from '../../ledger/header.ts';
-import { compressionOf, isArchiveDamage, plainStream } from '../../ledger/objects/object-keys.ts';
+import {
+  compressionOf,
+  isArchiveDamage,
+  plainStream,
+} from '../../ledger/objects/object-keys.ts';
 import { RowFields } from '../../ledger/row-fields.ts';
 import { RowSplitter } from '../../ledger/row-splitter.ts';
 import { VegaTimeReader } from '../../ledger/vega-time.ts';
@@ -50,7 +54,9 @@ async function copyRows(
   spools: readonly RangeSpool[],
   { objects, signal }: StoredRowsContext,
 ) {
-  const [sum, fields, time] = [new RowDigest(), new RowFields(), new VegaTimeReader()];
+  const sum = new RowDigest();
+  const fields = new RowFields();
+  const time = new VegaTimeReader();
   let header: Buffer = Buffer.alloc(0);
   let layout: Layout | undefined;
   const splitter = new RowSplitter((buffer, start, end, next) => {
@@ -77,7 +83,9 @@ async function copyRows(
 
 function isDamage(error: unknown): boolean {
   const code = errorCode(error);
-  return code === 'SEGMENT_UNREADABLE' || code === 'OBJECT_MISSING' || isArchiveDamage(error);
+  return (
+    code === 'SEGMENT_UNREADABLE' || code === 'OBJECT_MISSING' || isArchiveDamage(error)
+  );
 }
 
 function unreadable(action: string, objectKey: string, cause?: unknown): RetryableError {

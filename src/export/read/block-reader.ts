@@ -47,7 +47,11 @@ export function readBlock(question: RowQuestion, block: Buffer): BlockFindings {
 }
 
 /** Of the rows between two borders; `from` is -Infinity before the first one. */
-function newSpan(index: number, from = Number.NEGATIVE_INFINITY, to = Number.POSITIVE_INFINITY) {
+function newSpan(
+  index: number,
+  from = Number.NEGATIVE_INFINITY,
+  to = Number.POSITIVE_INFINITY,
+) {
   return {
     from,
     to,
@@ -109,7 +113,13 @@ class BlockReader {
     const filter = this.#filter;
     const finding = filter.check(buffer, start, end);
     if (finding !== 'ok' && finding !== 'party' && finding !== 'asset') {
-      this.#unread = { finding, column: filter.column, fieldCount: filter.fields.count, start, end };
+      this.#unread = {
+        finding,
+        column: filter.column,
+        fieldCount: filter.fields.count,
+        start,
+        end,
+      };
       return;
     }
     const { second } = filter.time;
@@ -146,7 +156,8 @@ class BlockReader {
     if (Number.isNaN(found.firstSecond)) found.firstSecond = second;
     found.lastSecond = second;
     const { asked, kept } = this.#question;
-    if (finding !== 'party' && (second < asked.from || second >= asked.to)) found.farOutside += 1;
+    if (finding !== 'party' && (second < asked.from || second >= asked.to))
+      found.farOutside += 1;
     const isKept = second >= kept.from && second < kept.to;
     if (finding !== 'ok') found.leftOut[finding] += 1;
     else if (!isKept) found.leftOut.range += 1;

@@ -3,7 +3,13 @@
  * range is asked with a margin), so membership is decided here, by the exported columns alone.
  */
 import { canonicalId } from '../../core/ids.ts';
-import { decodeExtra, DECODERS, kindOf, remember, REQUIRED_VALUES } from '../../ledger/canonical.ts';
+import {
+  decodeExtra,
+  DECODERS,
+  kindOf,
+  remember,
+  REQUIRED_VALUES,
+} from '../../ledger/canonical.ts';
 import { decodeId, decodePartyId } from '../../ledger/encodings.ts';
 import type { ColumnKind, Layout } from '../../ledger/header.ts';
 import { cellText, RowFields } from '../../ledger/row-fields.ts';
@@ -60,12 +66,15 @@ export class RowFilter {
     const isTo = to !== undefined && this.#isParty(to);
     this.leaves = this.isFrom && !isTo;
     if (!this.isFrom && !isTo)
-      return [from, to ?? from].every((cell) => this.#isOther(cell)) ? 'party' : 'spelling';
+      return [from, to ?? from].every((cell) => this.#isOther(cell))
+        ? 'party'
+        : 'spelling';
     this.column = this.#refused?.(fields);
     if (this.column !== undefined) return 'value';
     const { assetId } = this.#scope;
     // A built-in asset is a word here, and a byte in some releases.
-    const isAsset = assetId === undefined || this.#decodeAsset(fields.cell(index.asset_id)) === assetId;
+    const isAsset =
+      assetId === undefined || this.#decodeAsset(fields.cell(index.asset_id)) === assetId;
     return isAsset ? 'ok' : 'asset';
   }
 
@@ -76,7 +85,9 @@ export class RowFilter {
   /** A party in a spelling that nobody knows may be the one that was asked for. */
   #isOther(cell: string): boolean {
     const party = this.#decodeParty(cell);
-    return party !== undefined && party.toLowerCase() !== this.#scope.partyId.toLowerCase();
+    return (
+      party !== undefined && party.toLowerCase() !== this.#scope.partyId.toLowerCase()
+    );
   }
 }
 
@@ -109,13 +120,16 @@ function valueCheck(layout: Layout, hasOwnIds: boolean) {
   const columns = layout.columns.map((name, index) => {
     const kind = kindOf(name);
     const isRequired = REQUIRED_VALUES.has(name);
-    if (kind === undefined) return { name, index, isRequired, plain: PLAIN_EXTRA, decode: decodeExtra };
+    if (kind === undefined)
+      return { name, index, isRequired, plain: PLAIN_EXTRA, decode: decodeExtra };
     const none = PLAIN[kind] === ID ? NO_ID : NONE;
     const plain = isRequired ? PLAIN[kind] : PLAIN[kind] + none;
     const decode = kind === 'party' && !hasOwnIds ? decodeId : DECODERS[kind];
     return { name, index, isRequired, plain, decode };
   });
-  const plainRow = new RegExp(`^${columns.map(({ plain }) => `(?:${plain})`).join(',')}$`);
+  const plainRow = new RegExp(
+    `^${columns.map(({ plain }) => `(?:${plain})`).join(',')}$`,
+  );
   return (fields: RowFields): string | undefined => {
     if (fields.row.length <= PLAIN_ROW_MAX && plainRow.test(fields.row)) return undefined;
     return columns.find(({ index, decode, isRequired }) => {

@@ -26,7 +26,8 @@ const LIMITS = { maxOldGenerationSizeMb: 64, maxYoungGenerationSizeMb: 4 };
 const SCRIPT = new URL('row-worker.ts', import.meta.url);
 /** With it a thread needs no compiler of its own for the few modules that it runs. */
 const COMPILED = getCompileCacheDir();
-const ENVIRONMENT = COMPILED === undefined ? {} : { NODE_COMPILE_CACHE: dirname(COMPILED) };
+const ENVIRONMENT =
+  COMPILED === undefined ? {} : { NODE_COMPILE_CACHE: dirname(COMPILED) };
 
 export class RowPool implements AsyncDisposable {
   readonly sizes: typeof BLOCK_SIZES;
@@ -79,14 +80,20 @@ export class RowPool implements AsyncDisposable {
 }
 
 class RowThread {
-  readonly #worker = new Worker(SCRIPT, { execArgv: [], env: ENVIRONMENT, resourceLimits: LIMITS });
+  readonly #worker = new Worker(SCRIPT, {
+    execArgv: [],
+    env: ENVIRONMENT,
+    resourceLimits: LIMITS,
+  });
   /** Answered in the order in which they were asked. */
   #asked: PromiseWithResolvers<BlockFindings>[] = [];
   isAlive = true;
 
   constructor() {
     this.#worker.unref();
-    this.#worker.on('message', (findings: BlockFindings) => this.#asked.shift()?.resolve(findings));
+    this.#worker.on('message', (findings: BlockFindings) =>
+      this.#asked.shift()?.resolve(findings),
+    );
     this.#worker.on('error', (error) => void this.stop('it failed', error));
     this.#worker.on('exit', () => void this.stop('it ended'));
   }
@@ -102,7 +109,10 @@ class RowThread {
     this.#worker.ref();
     // oxlint-disable-next-line unicorn/require-post-message-target-origin -- threads have no origin
     this.#worker.postMessage(task);
-    const limit = setTimeout(() => void this.stop(`it has been at one block for ${msMax} ms`), msMax);
+    const limit = setTimeout(
+      () => void this.stop(`it has been at one block for ${msMax} ms`),
+      msMax,
+    );
     try {
       return await answer.promise;
     } finally {
@@ -120,10 +130,13 @@ class RowThread {
 }
 
 function lost(state: string, cause?: unknown): RetryableError {
-  return new RetryableError(`Cannot export: the thread that reads its rows is gone (${state}); ask again`, {
-    code: 'ROW_THREAD_LOST',
-    cause,
-  });
+  return new RetryableError(
+    `Cannot export: the thread that reads its rows is gone (${state}); ask again`,
+    {
+      code: 'ROW_THREAD_LOST',
+      cause,
+    },
+  );
 }
 
 /** Blocks beside those that threads are reading: filled, waiting, being written. */
@@ -158,7 +171,11 @@ export function openFlight(
     return isBusy ? readBlock(question, rows) : await pool.read(question, rows);
   }
 
-  async function land(reading: Promise<BlockFindings>, rows: Buffer, before: Promise<unknown>) {
+  async function land(
+    reading: Promise<BlockFindings>,
+    rows: Buffer,
+    before: Promise<unknown>,
+  ) {
     // Wrapped: the next block is taken after this one is, not after its rows are stored.
     const taken = Promise.all([reading, before]).then(([findings]) => ({
       stored: isStopped ? undefined : take(rows, findings),

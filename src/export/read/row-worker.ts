@@ -6,7 +6,10 @@ import { readBlock, type RowQuestion } from './block-reader.ts';
 export type BlockTask = readonly [question: RowQuestion, rows: Uint8Array];
 
 parentPort?.on('message', ([question, rows]: BlockTask) => {
-  const findings = readBlock(question, Buffer.from(rows.buffer, rows.byteOffset, rows.byteLength));
+  const findings = readBlock(
+    question,
+    Buffer.from(rows.buffer, rows.byteOffset, rows.byteLength),
+  );
   // oxlint-disable-next-line unicorn/require-post-message-target-origin -- threads have no origin
   parentPort?.postMessage(findings);
 });

@@ -52,7 +52,11 @@ export class AnswerRows implements AsyncDisposable {
   constructor({ closed, open, question, isWindow }: AskPlan, options: AnswerRowsOptions) {
     const closedEnd = closed.at(-1)?.to;
     if (closedEnd !== undefined)
-      this.tail = openTail(question.from ?? 0n, closedEnd, isWindow ? options.tailBytesMax : undefined);
+      this.tail = openTail(
+        question.from ?? 0n,
+        closedEnd,
+        isWindow ? options.tailBytesMax : undefined,
+      );
     const ranges: Part['range'][] = closed.map((range) => ({ ...range, open: false }));
     if (open !== undefined) ranges.push({ from: open.from, to: open.to, open: true });
     this.#parts = ranges.map((range) => {
@@ -72,7 +76,10 @@ export class AnswerRows implements AsyncDisposable {
   /** Bytes by time of the closed ranges; and the last second, where none came before an earlier one. */
   seen(): Omit<Seen, 'bytes'> {
     const isSorted = this.#isSorted && Number.isFinite(this.#lastSecond);
-    return { stretches: this.#histogram.stretches(), sortedTo: isSorted ? this.#lastSecond : undefined };
+    return {
+      stretches: this.#histogram.stretches(),
+      sortedTo: isSorted ? this.#lastSecond : undefined,
+    };
   }
 
   /** In the order of the answer. */
@@ -80,11 +87,17 @@ export class AnswerRows implements AsyncDisposable {
     const { leftOut, leaving, leavingSecond } = findings;
     const { totals } = this;
     totals.rows += findings.rows;
-    for (const why of ['party', 'asset', 'range'] as const) totals.leftOut[why] += BigInt(leftOut[why]);
+    for (const why of ['party', 'asset', 'range'] as const)
+      totals.leftOut[why] += BigInt(leftOut[why]);
     totals.farOutside += findings.farOutside;
     totals.leaving += leaving;
-    if (leaving > 0) totals.leavingSecond = Math.max(leavingSecond, totals.leavingSecond ?? leavingSecond);
-    if (!findings.isSorted || findings.firstSecond < this.#lastSecond) this.#isSorted = false;
+    if (leaving > 0)
+      totals.leavingSecond = Math.max(
+        leavingSecond,
+        totals.leavingSecond ?? leavingSecond,
+      );
+    if (!findings.isSorted || findings.firstSecond < this.#lastSecond)
+      this.#isSorted = false;
     if (findings.rows > 0) this.#lastSecond = findings.lastSecond;
     this.tail?.add(findings.spans, findings.newest);
     for (const span of findings.spans) this.#addSpan(span);
@@ -102,7 +115,10 @@ export class AnswerRows implements AsyncDisposable {
 
   async finish(): Promise<ReceivedSegment[]> {
     return Promise.all(
-      this.#parts.map(async ({ range, spool }) => ({ ...range, spooled: await spool.finish() })),
+      this.#parts.map(async ({ range, spool }) => ({
+        ...range,
+        spooled: await spool.finish(),
+      })),
     );
   }
 
@@ -128,11 +144,13 @@ export class AnswerRows implements AsyncDisposable {
 
   /** Rows that go nowhere. */
   #addOther({ from, sum, fromRows }: SpanFindings): void {
-    const [first, last] = [this.#parts[0], this.#parts.at(-1)];
+    const first = this.#parts[0];
+    const last = this.#parts.at(-1);
     if (first === undefined || from < first.spool.from) {
       this.totals.before.merge(sum);
       this.totals.beforeFrom += fromRows;
-    } else if (last !== undefined && from >= last.spool.to) this.totals.leftOut.range += BigInt(sum.rows);
+    } else if (last !== undefined && from >= last.spool.to)
+      this.totals.leftOut.range += BigInt(sum.rows);
     else this.totals.known += sum.rows;
   }
 
@@ -177,7 +195,12 @@ function openTail(asked: Micros, endsAt: Micros, bytesMax = Infinity) {
     result(header: Buffer): TailSum {
       const isFitting = hour.sum.rows > 0 && hourBytes <= bytesMax;
       const { from: second, sum } = !isFitting && newest.sum.rows > 0 ? newest : hour;
-      return { from: instantOf(second), rows: sum.rows, digest: sum.digest.hex(), rowForm: sum.form(header) };
+      return {
+        from: instantOf(second),
+        rows: sum.rows,
+        digest: sum.digest.hex(),
+        rowForm: sum.form(header),
+      };
     },
   };
 }

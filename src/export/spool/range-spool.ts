@@ -100,10 +100,16 @@ export class RangeSpool implements AsyncDisposable {
 
 async function openObject(header: Buffer, { compression, spoolFile }: SpoolOptions) {
   const file = await spoolFile();
-  const [plain, stored] = [new ByteSums(), new ByteSums()];
+  const plain = new ByteSums();
+  const stored = new ByteSums();
   const input = plain.through();
   const output = createWriteStream(file.path, { flush: true });
-  const written = pipeline([input, ...compressors(compression), stored.through(), output]).catch(spoolError);
+  const written = pipeline([
+    input,
+    ...compressors(compression),
+    stored.through(),
+    output,
+  ]).catch(spoolError);
   // Met again by whoever writes next or finishes.
   written.catch(() => undefined);
   input.write(header);
@@ -112,9 +118,15 @@ async function openObject(header: Buffer, { compression, spoolFile }: SpoolOptio
 
 function compressors(compression: Compression): Transform[] {
   if (compression === 'none') return [];
-  if (compression === 'gzip') return [createGzip({ level: GZIP_LEVEL, chunkSize: PIECE_BYTES })];
+  if (compression === 'gzip')
+    return [createGzip({ level: GZIP_LEVEL, chunkSize: PIECE_BYTES })];
   const { ZSTD_c_compressionLevel: level, ZSTD_c_checksumFlag: checksum } = constants;
-  return [createZstdCompress({ params: { [level]: ZSTD_LEVEL, [checksum]: 1 }, chunkSize: PIECE_BYTES })];
+  return [
+    createZstdCompress({
+      params: { [level]: ZSTD_LEVEL, [checksum]: 1 },
+      chunkSize: PIECE_BYTES,
+    }),
+  ];
 }
 
 /** A full disk is freed, a lost mount comes back: the whole question is asked again later. */

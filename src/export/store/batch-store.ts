@@ -10,7 +10,13 @@ import type { Database } from '../../postgres/database.ts';
 import { inTransaction } from '../../postgres/transaction.ts';
 import type { ExportScope } from '../ports.ts';
 import { ExportStore } from './export-store.ts';
-import { type ExportLease, fenceLeases, releaseLeases, renewLeases, takeLeases } from './leases.ts';
+import {
+  type ExportLease,
+  fenceLeases,
+  releaseLeases,
+  renewLeases,
+  takeLeases,
+} from './leases.ts';
 import { finishExports, type Publication, type Success } from './publications.ts';
 import type { SourceProfile } from './source-profile.ts';
 
@@ -39,12 +45,18 @@ export class BatchStore extends ExportStore implements AsyncDisposable {
   #asking: ExportLease | undefined;
 
   /** Leases those of the parties that nobody works on; where each asset is leased apart, none. */
-  static async open(db: Database, partyIds: readonly string[], holder?: number): Promise<BatchStore> {
+  static async open(
+    db: Database,
+    partyIds: readonly string[],
+    holder?: number,
+  ): Promise<BatchStore> {
     await using stack = new AsyncDisposableStack();
     const store = stack.use(new BatchStore(db, holder));
     if ((await store.profile()).assetRequired !== true) {
       const action = `lease the exports of ${partyIds.length} parties`;
-      const leases = await inTransaction(db, { action }, (tx) => takeLeases(tx, partyIds, undefined, holder));
+      const leases = await inTransaction(db, { action }, (tx) =>
+        takeLeases(tx, partyIds, undefined, holder),
+      );
       for (const lease of leases) store.#waiting.set(lease.scope.partyId, lease);
     }
     stack.move();
@@ -160,16 +172,21 @@ export class BatchStore extends ExportStore implements AsyncDisposable {
     // Those that are taken meanwhile are not asked about.
     const held = this.#held();
     const renewed = await renewLeases(this.db, held);
-    for (const { exportId, scope } of held) if (!renewed.has(exportId)) this.#waiting.delete(scope.partyId);
+    for (const { exportId, scope } of held)
+      if (!renewed.has(exportId)) this.#waiting.delete(scope.partyId);
     this.#renewedAtMs = sentAtMs;
   }
 
   /** One that cannot be written keeps none of the others from it. @returns parties of which it was not written */
-  async #finishAll(done: readonly Success[], asking: ExportLease | undefined): Promise<readonly string[]> {
+  async #finishAll(
+    done: readonly Success[],
+    asking: ExportLease | undefined,
+  ): Promise<readonly string[]> {
     try {
       return done.length === 0 ? [] : await this.#finishTogether(done, asking);
     } catch (error) {
-      if (error instanceof RetryableError && errorCode(error) !== 'COVERAGE_CHANGED') throw error;
+      if (error instanceof RetryableError && errorCode(error) !== 'COVERAGE_CHANGED')
+        throw error;
     }
     const lost: string[] = [];
     for (const one of done) {
@@ -198,10 +215,15 @@ export class BatchStore extends ExportStore implements AsyncDisposable {
       await releaseLeases(tx, leases);
       if (asking !== undefined)
         await sql`update mirror.exports set is_at_source = true
-          where export_id = ${asking.exportId} and lease_token = ${asking.token}`.execute(tx);
+          where export_id = ${asking.exportId} and lease_token = ${asking.token}`.execute(
+          tx,
+        );
       return fenced;
     });
-    if (leases.some(({ exportId }) => exportId === this.#atSource?.exportId)) this.#atSource = asking;
-    return leases.flatMap(({ exportId, scope }) => (held.has(exportId) ? [] : [scope.partyId]));
+    if (leases.some(({ exportId }) => exportId === this.#atSource?.exportId))
+      this.#atSource = asking;
+    return leases.flatMap(({ exportId, scope }) =>
+      held.has(exportId) ? [] : [scope.partyId],
+    );
   }
 }

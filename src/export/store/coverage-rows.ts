@@ -29,7 +29,9 @@ export interface Coverage {
   /** Its rows are in the warehouse. */
   readonly isLoaded?: boolean;
   /** Of the segment, where there is one. */
-  readonly content?: Readonly<Pick<Manifest, 'bytes' | 'digest' | 'rowForm' | 'columns'>> | undefined;
+  readonly content?:
+    | Readonly<Pick<Manifest, 'bytes' | 'digest' | 'rowForm' | 'columns'>>
+    | undefined;
 }
 
 /** The sum of a range's last rows: what every continuation asks for again, to see that they still are there. */
@@ -75,7 +77,9 @@ export async function readCoverages(
     order by c.from_time, c.asset_id`;
   const rows = await readRows(db, 'read the coverage of ledgers', ranges);
   const byParty = Map.groupBy(rows, ({ partyId }) => partyId);
-  return new Map([...byParty].map(([partyId, known]) => [partyId, known.map(coverageOf)]));
+  return new Map(
+    [...byParty].map(([partyId, known]) => [partyId, known.map(coverageOf)]),
+  );
 }
 
 type Texts = 'from' | 'to' | 'checkedAt';
@@ -106,7 +110,11 @@ function coverageOf({ tail, ...row }: CoverageRow): Coverage {
  * @returns how many rows of before the run go with them
  * @throws RetryableError `COVERAGE_CHANGED`
  */
-export async function supersede(tx: Database, ids: readonly bigint[], runId?: string): Promise<bigint> {
+export async function supersede(
+  tx: Database,
+  ids: readonly bigint[],
+  runId?: string,
+): Promise<bigint> {
   if (ids.length === 0) return 0n;
   const superseded = sql<{ ranges: bigint; replaced: bigint }>`
     with removed as (
@@ -126,13 +134,27 @@ export async function supersede(tx: Database, ids: readonly bigint[], runId?: st
 type Origin = { readonly runId: string | null; readonly epoch?: number | undefined };
 
 /** The row of a range, for `insertCoverage`. @param segmentId of the object that holds its entries, where it has any */
-export function coverageRow(partyId: string, origin: Origin, range: NewCoverage, segmentId?: bigint): object {
+export function coverageRow(
+  partyId: string,
+  origin: Origin,
+  range: NewCoverage,
+  segmentId?: bigint,
+): object {
   const { runId, epoch } = origin;
-  return { ...newCoverage.encode(range), partyId, runId, epoch, segmentId: segmentId?.toString() };
+  return {
+    ...newCoverage.encode(range),
+    partyId,
+    runId,
+    epoch,
+    segmentId: segmentId?.toString(),
+  };
 }
 
 /** @throws RetryableError `COVERAGE_CHANGED` */
-export async function insertCoverage(tx: Database, rows: readonly object[]): Promise<void> {
+export async function insertCoverage(
+  tx: Database,
+  rows: readonly object[],
+): Promise<void> {
   if (rows.length === 0) return;
   await guardOverlap(() =>
     sql`
@@ -153,7 +175,8 @@ export async function guardOverlap<Result>(work: () => Promise<Result>): Promise
   try {
     return await work();
   } catch (error) {
-    const isOverlap = error instanceof Error && 'code' in error && error.code === EXCLUSION_VIOLATION;
+    const isOverlap =
+      error instanceof Error && 'code' in error && error.code === EXCLUSION_VIOLATION;
     throw isOverlap ? coverageChanged(error) : error;
   }
 }

@@ -19,13 +19,18 @@ export class ExportArchiveStore {
 
   /** Until when any ledger is closed; undefined where none is. */
   async closedTo(): Promise<Micros | undefined> {
-    const last = sql<{ to: string | null }>`select max(to_time) as "to" from mirror.coverage where not open`;
+    const last = sql<{
+      to: string | null;
+    }>`select max(to_time) as "to" from mirror.coverage where not open`;
     const { to } = await readRow(this.#db, 'read until when ledgers are closed', last);
     return to === null ? undefined : readInstant(to);
   }
 
   /** Ledgers that have two or more small segments with the same row form that end in one month before that instant. */
-  async mergeable({ before, bytesMax }: MergeLimits, ledgersMax: number): Promise<readonly ExportScope[]> {
+  async mergeable(
+    { before, bytesMax }: MergeLimits,
+    ledgersMax: number,
+  ): Promise<readonly ExportScope[]> {
     const ledgers = sql<{ partyId: string; assetId: string | null }>`
       select party_id as "partyId", asset_id as "assetId" from mirror.segments
       where status = 'current' and not open and quarantine_reason is null
@@ -34,7 +39,10 @@ export class ExportArchiveStore {
       having count(*) > count(distinct (date_trunc('month', to_time - interval '1 microsecond', 'UTC'), row_form))
       order by min(to_time), party_id limit ${ledgersMax}`;
     const rows = await readRows(this.#db, 'list what is to be merged', ledgers);
-    return rows.map(({ partyId, assetId }) => ({ partyId, assetId: assetId ?? undefined }));
+    return rows.map(({ partyId, assetId }) => ({
+      partyId,
+      assetId: assetId ?? undefined,
+    }));
   }
 
   /**
@@ -50,7 +58,9 @@ export class ExportArchiveStore {
           and superseded_at < clock_timestamp() - ${supersededForMs} * interval '1 ms'
         order by segment_id limit ${RETIRED_AT_ONCE} for update skip locked)
       returning object_key`;
-    return (await readRows(this.#db, 'retire superseded segments', retired)).map((row) => row.object_key);
+    return (await readRows(this.#db, 'retire superseded segments', retired)).map(
+      (row) => row.object_key,
+    );
   }
 
   /** Forgets segments whose objects were removed longer ago than this, and whose rows are in no table any more. */
@@ -74,11 +84,15 @@ export class ExportArchiveStore {
           or exists (select from mirror.coverage where run_id = ${runId}::uuid)
           or exists (select from mirror.publications where plan ->> 'runId' = ${runId})) as "isKnown"
       from mirror.identity`;
-    return (await readRow(this.#db, 'look for the publication of an object', known)).isKnown;
+    return (await readRow(this.#db, 'look for the publication of an object', known))
+      .isKnown;
   }
 
   /** Which of these object keys a segment or an open publication names. */
-  async referenced(objectKeys: readonly string[], db: Database = this.#db): Promise<ReadonlySet<string>> {
+  async referenced(
+    objectKeys: readonly string[],
+    db: Database = this.#db,
+  ): Promise<ReadonlySet<string>> {
     const keys = [...objectKeys];
     const named = sql<NamedObject>`
       select object_key from mirror.segments where object_key = any(${keys}::text[]) and removed_at is null

@@ -7,7 +7,14 @@ import type { Database } from '../../postgres/database.ts';
 import { keepLease, type KeptLease } from '../../core/lease.ts';
 import type { ExportScope } from '../ports.ts';
 import { type Coverage, readCoverages } from './coverage-rows.ts';
-import { type ExportLease, fenceLeases, lockEach, releaseLeases, renewLeases, takeLeases } from './leases.ts';
+import {
+  type ExportLease,
+  fenceLeases,
+  lockEach,
+  releaseLeases,
+  renewLeases,
+  takeLeases,
+} from './leases.ts';
 import {
   commitPublication,
   decodePublication,
@@ -77,7 +84,11 @@ export class ExportStore {
    * Current segments of this scope that the run published, whoever worked it.
    * @param adopted keys of objects that another run had intended to publish, and this one did
    */
-  published(scope: ExportScope, runId: string, adopted: readonly string[]): Promise<Published> {
+  published(
+    scope: ExportScope,
+    runId: string,
+    adopted: readonly string[],
+  ): Promise<Published> {
     const { partyId, assetId = null } = scope;
     const published = sql<Published>`
       select coalesce(sum(rows), 0)::bigint as rows, coalesce(sum(bytes), 0)::bigint as bytes,
@@ -115,14 +126,22 @@ export class ExportStore {
    * Intended, neither committed nor dropped: what a dead worker of this export left.
    * @returns by their ids; undefined where this version cannot read what was intended
    */
-  async openPublications(lease: ExportLease): Promise<ReadonlyMap<string, Publication | undefined>> {
+  async openPublications(
+    lease: ExportLease,
+  ): Promise<ReadonlyMap<string, Publication | undefined>> {
     const { scope, exportId, hasIntents } = lease;
     if (!hasIntents) return new Map();
     const open = sql<{ publicationId: string; plan: unknown }>`
       select publication_id as "publicationId", plan from mirror.publications
       where export_id = ${exportId} and state = 'intent' order by created_at`;
-    const rows = await readRows(this.db, `read the open publications of ${nameOf(scope)}`, open);
-    return new Map(rows.map(({ publicationId, plan }) => [publicationId, decodePublication(plan)]));
+    const rows = await readRows(
+      this.db,
+      `read the open publications of ${nameOf(scope)}`,
+      open,
+    );
+    return new Map(
+      rows.map(({ publicationId, plan }) => [publicationId, decodePublication(plan)]),
+    );
   }
 
   /**
@@ -152,8 +171,13 @@ export class ExportStore {
 
   /** Of the source's chain, by the lists; undefined where none is known. */
   async epoch(): Promise<number | undefined> {
-    const newest = sql<{ epoch: number | null }>`select max(epoch) as epoch from mirror.checkpoints`;
-    return (await readRow(this.db, "read the epoch of the source's chain", newest)).epoch ?? undefined;
+    const newest = sql<{
+      epoch: number | null;
+    }>`select max(epoch) as epoch from mirror.checkpoints`;
+    return (
+      (await readRow(this.db, "read the epoch of the source's chain", newest)).epoch ??
+      undefined
+    );
   }
 
   /**
@@ -170,7 +194,11 @@ export class ExportStore {
    * @returns after how many failures in a row it is quarantined; undefined where it is not
    * @throws FencedError
    */
-  async fail(lease: ExportLease, reason: Reason, attemptsMax: number): Promise<number | undefined> {
+  async fail(
+    lease: ExportLease,
+    reason: Reason,
+    attemptsMax: number,
+  ): Promise<number | undefined> {
     const counted = sql<{ attempts: number | null }>`
       update mirror.exports
       set attempts = attempts + 1, last_asked_at = clock_timestamp(),
@@ -178,7 +206,11 @@ export class ExportStore {
         quarantine_reason = ${evidenceJson(reason)}::jsonb
       where export_id = ${lease.exportId} and lease_token = ${lease.token}
       returning case when quarantined_at is not null then attempts end as attempts`;
-    const [failed] = await readRows(this.db, `record the failure of ${nameOf(lease.scope)}`, counted);
+    const [failed] = await readRows(
+      this.db,
+      `record the failure of ${nameOf(lease.scope)}`,
+      counted,
+    );
     if (failed === undefined) throw new FencedError(nameOf(lease.scope));
     return failed.attempts ?? undefined;
   }
@@ -189,15 +221,20 @@ export class ExportStore {
    * @returns false while `exportLimit` others are there, or wait longer
    */
   enterSource(lease: ExportLease, exportLimit: number): Promise<boolean> {
-    return inTransaction(this.db, { action: 'count an export towards the export limit' }, async (tx) => {
-      await sql`select pg_advisory_xact_lock(mirror.lock_key('export limit'))`.execute(tx);
-      const wanted = await sql<{ limit_wanted_at: string }>`
+    return inTransaction(
+      this.db,
+      { action: 'count an export towards the export limit' },
+      async (tx) => {
+        await sql`select pg_advisory_xact_lock(mirror.lock_key('export limit'))`.execute(
+          tx,
+        );
+        const wanted = await sql<{ limit_wanted_at: string }>`
         update mirror.exports
         set limit_polled_at = clock_timestamp(),
           limit_wanted_at = case when limit_polled_at > clock_timestamp() - ${TURN_LOST} then limit_wanted_at
                                  else clock_timestamp() end
         where export_id = ${lease.exportId} returning limit_wanted_at`.execute(tx);
-      const entered = await sql`
+        const entered = await sql`
         update mirror.exports set is_at_source = true, limit_wanted_at = null, limit_polled_at = null
         where export_id = ${lease.exportId} and lease_token = ${lease.token}
           and ${exportLimit} > (
@@ -207,8 +244,9 @@ export class ExportStore {
           + (select count(*) from mirror.exports
              where limit_wanted_at < ${wanted.rows[0]?.limit_wanted_at ?? null}::timestamptz
                and limit_polled_at > clock_timestamp() - ${TURN_LOST})`.execute(tx);
-      return entered.numAffectedRows === 1n;
-    });
+        return entered.numAffectedRows === 1n;
+      },
+    );
   }
 
   leaveSource(lease: ExportLease): Promise<void> {
@@ -217,7 +255,9 @@ export class ExportStore {
 
   async profile(): Promise<SourceProfile> {
     const stored = sql<{ profile: unknown }>`select profile from mirror.source_state`;
-    return decodeProfile((await readRow(this.db, 'read what is known of the source', stored)).profile);
+    return decodeProfile(
+      (await readRow(this.db, 'read what is known of the source', stored)).profile,
+    );
   }
 
   /** Replaces the profile. */
@@ -235,14 +275,22 @@ export class ExportStore {
   }
 
   /** Changes the export's row, where the lease is still held. */
-  async #update(action: string, lease: ExportLease, change: RawBuilder<unknown>): Promise<void> {
+  async #update(
+    action: string,
+    lease: ExportLease,
+    change: RawBuilder<unknown>,
+  ): Promise<void> {
     const update = sql`update mirror.exports set ${change}
       where export_id = ${lease.exportId} and lease_token = ${lease.token}`;
     await readRows(this.db, action, update);
   }
 
   /** In a transaction that another owner, or a lease that has run out, does not let begin. @throws FencedError */
-  #fenced(action: string, lease: ExportLease, work: (tx: Database) => Promise<void>): Promise<void> {
+  #fenced(
+    action: string,
+    lease: ExportLease,
+    work: (tx: Database) => Promise<void>,
+  ): Promise<void> {
     const name = nameOf(lease.scope);
     return inTransaction(this.db, { action: `${action} ${name}` }, async (tx) => {
       const held = await fenceLeases(tx, [lease]);
@@ -264,7 +312,9 @@ export class ExportStore {
       union
       select distinct asset_id from mirror.exports where asset_id is not null
       order by asset_id limit 1000`;
-    return (await readRows(this.db, 'read the known assets', known)).map((row) => row.asset_id);
+    return (await readRows(this.db, 'read the known assets', known)).map(
+      (row) => row.asset_id,
+    );
   }
 }
 

@@ -49,7 +49,8 @@ export async function takeLeases(
   holder: number | undefined,
 ): Promise<readonly ExportLease[]> {
   const takenAtMs = performance.now();
-  const [ids, asset] = [[...partyIds], assetId ?? null];
+  const ids = [...partyIds];
+  const asset = assetId ?? null;
   // Exports of one party overlap where one is "all assets": they are leased one after another.
   await lockEach(tx, 'export', ids);
   await sql`insert into mirror.exports (party_id, asset_id)
@@ -76,22 +77,35 @@ export async function takeLeases(
   return taken.rows.map(({ partyId, hasOwnIds, listedAs, ...row }) => ({
     ...row,
     coverage: known.get(partyId) ?? [],
-    scope: { partyId, assetId, hasOwnIds: hasOwnIds || undefined, listedAs: listedAs ?? undefined },
+    scope: {
+      partyId,
+      assetId,
+      hasOwnIds: hasOwnIds || undefined,
+      listedAs: listedAs ?? undefined,
+    },
     takenAtMs,
   }));
 }
 
 /** Locks these exports until the end of the transaction. @returns those whose leases are held, and have not run out */
-export async function fenceLeases(tx: Database, leases: Leases): Promise<ReadonlySet<bigint>> {
+export async function fenceLeases(
+  tx: Database,
+  leases: Leases,
+): Promise<ReadonlySet<bigint>> {
   const fenced = await sql<{ export_id: bigint }>`
     select e.export_id from mirror.exports e
     join ${tokens(leases)} on e.export_id = held.export_id and e.lease_token = held.token
-    where e.lease_until > clock_timestamp() order by e.export_id for update of e`.execute(tx);
+    where e.lease_until > clock_timestamp() order by e.export_id for update of e`.execute(
+    tx,
+  );
   return new Set(fenced.rows.map((row) => row.export_id));
 }
 
 /** @returns the exports whose leases another has not taken over */
-export async function renewLeases(db: Database, leases: Leases): Promise<ReadonlySet<bigint>> {
+export async function renewLeases(
+  db: Database,
+  leases: Leases,
+): Promise<ReadonlySet<bigint>> {
   const renew = sql<{ export_id: bigint }>`
     update mirror.exports e set lease_until = clock_timestamp() + ${LEASE_MS} * interval '1 ms'
     from ${tokens(leases)} where e.export_id = held.export_id and e.lease_token = held.token
@@ -122,5 +136,7 @@ export async function lockEach(
   names: readonly string[],
 ): Promise<void> {
   await sql`select pg_advisory_xact_lock(mirror.lock_key(${kind}::text || ' ' || name))
-    from (select name from unnest(${[...names]}::text[]) name order by name) ordered`.execute(tx);
+    from (select name from unnest(${[...names]}::text[]) name order by name) ordered`.execute(
+    tx,
+  );
 }

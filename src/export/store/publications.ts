@@ -86,7 +86,11 @@ export async function commitPublication(
   const replacedRows = others.reduce((sum, { rows }) => sum - rows, superseded);
   const segments = [...ours, ...others].map((manifest, at) => {
     const { leftOut, seq } = manifestJson(manifest);
-    return segmentRow(manifest, { leftOut, seq, replacedRows: `${at === 0 ? replacedRows : 0n}` });
+    return segmentRow(manifest, {
+      leftOut,
+      seq,
+      replacedRows: `${at === 0 ? replacedRows : 0n}`,
+    });
   });
   const segmentIds = await guardOverlap(() => insertSegments(tx, segments));
   const ranges = publication.coverage.map((range) => {
@@ -100,7 +104,10 @@ export async function commitPublication(
 }
 
 /** No rows come with it, and none go. @param coverage that it was planned on */
-export function movesNoRows(planned: Publication, coverage: readonly Coverage[]): boolean {
+export function movesNoRows(
+  planned: Publication,
+  coverage: readonly Coverage[],
+): boolean {
   const { segments, closes, supersedes } = planned;
   if (segments.length > 0 || closes.length > 0) return false;
   const withRows = coverage.filter(({ objectKey }) => objectKey !== undefined);
@@ -122,16 +129,26 @@ export interface Success {
  * What exports ended with that brought no rows, that they succeeded, and, where all is done, that their plans go.
  * Called with all of them fenced.
  */
-export async function finishExports(tx: Database, exports: readonly Success[]): Promise<void> {
+export async function finishExports(
+  tx: Database,
+  exports: readonly Success[],
+): Promise<void> {
   const gone = exports.flatMap(({ publication }) => publication?.supersedes ?? []);
   await supersede(tx, gone);
   const ranges = exports.flatMap(({ lease: { scope }, publication }) =>
-    publication ? publication.coverage.map((range) => coverageRow(scope.partyId, publication, range)) : [],
+    publication
+      ? publication.coverage.map((range) =>
+          coverageRow(scope.partyId, publication, range),
+        )
+      : [],
   );
   await insertCoverage(tx, ranges);
   const given = exports.map(({ lease, publication, contradictions, isDone }) => ({
     export_id: String(lease.exportId),
-    last_entry_at: publication?.lastEntryAt === undefined ? null : formatInstant(publication.lastEntryAt),
+    last_entry_at:
+      publication?.lastEntryAt === undefined
+        ? null
+        : formatInstant(publication.lastEntryAt),
     contradictions,
     is_done: isDone,
   }));
@@ -147,7 +164,11 @@ export async function finishExports(tx: Database, exports: readonly Success[]): 
 }
 
 /** A segment of which everything came again, and nothing else: its object and its rows stay. */
-async function closeAsItStands(tx: Database, publication: Publication, row: Publication['closes'][number]) {
+async function closeAsItStands(
+  tx: Database,
+  publication: Publication,
+  row: Publication['closes'][number],
+) {
   const { runId, epoch } = publication;
   const { coverageId, tail } = row;
   const { rows } = await sql`

@@ -11,7 +11,11 @@ export type Reason = Readonly<Record<'code' | 'message', string>>;
 type Status = 'current' | 'superseded';
 
 /** A row for `insertSegments`. @param evidence what the manifest has no column for, or how the row came */
-export function segmentRow(manifest: Manifest, evidence: object, status: Status = 'current'): object {
+export function segmentRow(
+  manifest: Manifest,
+  evidence: object,
+  status: Status = 'current',
+): object {
   return { ...manifestJson(manifest), evidence, status };
 }
 
@@ -21,7 +25,10 @@ export function segmentRow(manifest: Manifest, evidence: object, status: Status 
  * that is held.
  * @returns their ids by object key
  */
-export async function insertSegments(tx: Database, rows: readonly object[]): Promise<Map<string, bigint>> {
+export async function insertSegments(
+  tx: Database,
+  rows: readonly object[],
+): Promise<Map<string, bigint>> {
   const inserted = await sql<{ segment_id: bigint; object_key: string }>`
     insert into mirror.segments as held (party_id, asset_id, from_time, to_time, open, object_key, rows, bytes, sha256,
       object_bytes, object_sha256, digest, row_form, columns, run_id, published_at, evidence, status, superseded_at)

@@ -35,11 +35,15 @@ export class Tally {
     if (BigInt(rows) !== BigInt(before.rows + known) + spooled + left) {
       throw new PermanentError(
         `Cannot export: of ${rows} rows received ${spooled} are published, ${left} left out and ${held} held; report this`,
-        { code: 'BOOKS_UNBALANCED', meta: { rows, spooled, held, leftOut: { ...leftOut } } },
+        {
+          code: 'BOOKS_UNBALANCED',
+          meta: { rows, spooled, held, leftOut: { ...leftOut } },
+        },
       );
     }
     this.#held += held;
-    for (const why of ['party', 'asset', 'range'] as const) this.#leftOut[why] += leftOut[why];
+    for (const why of ['party', 'asset', 'range'] as const)
+      this.#leftOut[why] += leftOut[why];
     this.#unused -= rows;
   }
 

@@ -30,7 +30,9 @@ const BATCH_SEGMENTS_MAX = 2_000;
 export async function buildEntries(build: Build): Promise<readonly EntriesFile[]> {
   const writer = build.writers.ledger_entries;
   const wanted = await build.warehouse.segmentMonths();
-  const missing = new Map(wanted.map((segment) => [`${segment.month}/${segment.segmentId}`, segment]));
+  const missing = new Map(
+    wanted.map((segment) => [`${segment.month}/${segment.segmentId}`, segment]),
+  );
   const stay = new Set<string>();
   const add: AddFile[] = [];
   for (const file of writer.isTrusted ? await describeFiles(build) : []) {
@@ -39,9 +41,13 @@ export async function buildEntries(build: Build): Promise<readonly EntriesFile[]
     for (const name of names) missing.delete(name);
     if (keep.length === 0) continue;
     if (keep.length === names.length) stay.add(file.add.path);
-    else add.push(await rewrite(build, [file], { ...contentOf(keep), isOpen: file.isOpen }));
+    else
+      add.push(await rewrite(build, [file], { ...contentOf(keep), isOpen: file.isOpen }));
   }
-  for (const alike of Map.groupBy(missing.values(), ({ month, isOpen }) => `${month} ${isOpen}`).values())
+  for (const alike of Map.groupBy(
+    missing.values(),
+    ({ month, isOpen }) => `${month} ${isOpen}`,
+  ).values())
     for (const segments of cutByRows(alike, BATCH_ROWS_MAX, BATCH_SEGMENTS_MAX))
       add.push(await append(build, segments));
   const remove = writer.files.filter(({ path }) => !stay.has(path));
@@ -59,13 +65,23 @@ async function compact(build: Build): Promise<void> {
   for (const [month, ofMonth] of Map.groupBy(small, (file) => file.month)) {
     if (ofMonth.length <= SMALL_FILES_MAX) continue;
     const smallestFirst = ofMonth.toSorted((a, b) => Number(a.rows - b.rows));
-    for (const group of cutByRows(smallestFirst, COMPACTED_ROWS_MAX).filter(({ length }) => length > 1)) {
+    for (const group of cutByRows(smallestFirst, COMPACTED_ROWS_MAX).filter(
+      ({ length }) => length > 1,
+    )) {
       const segments = new Set(group.flatMap((file) => [...file.segments]));
-      add.push(await rewrite(build, group, { month, segments, rows: sumOfRows(group), isOpen: false }));
+      add.push(
+        await rewrite(build, group, {
+          month,
+          segments,
+          rows: sumOfRows(group),
+          isOpen: false,
+        }),
+      );
       remove.push(...group.map((file) => file.add));
     }
   }
-  if (add.length > 0) await build.writers.ledger_entries.commit('OPTIMIZE', add, remove, false);
+  if (add.length > 0)
+    await build.writers.ledger_entries.commit('OPTIMIZE', add, remove, false);
 }
 
 /** By their tags, or where another writer made a file, by a look into it. */
@@ -77,7 +93,11 @@ async function describeFiles(build: Build): Promise<readonly EntriesFile[]> {
 }
 
 async function inspect(build: Build, add: AddFile): Promise<EntriesFile> {
-  const counts = await countBySegment(build, [await build.writers.ledger_entries.find(add)], false);
+  const counts = await countBySegment(
+    build,
+    [await build.writers.ledger_entries.find(add)],
+    false,
+  );
   const month = add.partitionValues['month'] ?? '';
   const segments = new Set(counts.map(({ segmentId }) => segmentId));
   return { add, month, rows: sumOfRows(counts), isOpen: false, segments };
@@ -95,7 +115,8 @@ async function append(build: Build, segments: readonly SegmentMonth[]): Promise<
     return await write(LINE_BYTES);
   } catch (error) {
     // DuckDB refuses a line that is longer, and now and then leaves it out: the count tells.
-    if (errorCode(error) !== 'DUCKDB' && errorCode(error) !== 'LAKE_ROWS_DIFFER') throw error;
+    if (errorCode(error) !== 'DUCKDB' && errorCode(error) !== 'LAKE_ROWS_DIFFER')
+      throw error;
     return write(LINE_BYTES_MAX);
   }
 }
@@ -111,16 +132,28 @@ function contentOf(segments: readonly SegmentMonth[]): Content {
 }
 
 /** Writes those rows of the files that the content names. */
-async function rewrite(build: Build, files: readonly EntriesFile[], content: Content): Promise<AddFile> {
+async function rewrite(
+  build: Build,
+  files: readonly EntriesFile[],
+  content: Content,
+): Promise<AddFile> {
   const paths: string[] = [];
   for (const { add } of files) paths.push(await build.writers.ledger_entries.find(add));
   const rows = rowsOf('ledger_entries', paths, false);
   const kept = [...content.segments].join(', ');
-  return writeFile(build, `select ${namesOf(ENTRIES)} from ${rows} where segment_id in (${kept})`, content);
+  return writeFile(
+    build,
+    `select ${namesOf(ENTRIES)} from ${rows} where segment_id in (${kept})`,
+    content,
+  );
 }
 
 /** @throws RetryableError `LAKE_ROWS_DIFFER` where other rows came than the warehouse counts */
-async function writeFile({ writers, onProgress }: Build, select: string, content: Content): Promise<AddFile> {
+async function writeFile(
+  { writers, onProgress }: Build,
+  select: string,
+  content: Content,
+): Promise<AddFile> {
   const { month, rows } = content;
   const file = await writers.ledger_entries.write(select, entriesTags(content), month);
   const came = rowsOfFile(file);
@@ -149,7 +182,8 @@ function cutByRows<Part extends { readonly rows: bigint }>(
   for (const part of parts) {
     const group = groups.at(-1);
     rows += part.rows;
-    if (group !== undefined && rows <= rowsMax && group.length < partsMax) group.push(part);
+    if (group !== undefined && rows <= rowsMax && group.length < partsMax)
+      group.push(part);
     else {
       groups.push([part]);
       rows = part.rows;
@@ -173,7 +207,10 @@ const OPEN_TAG = 'open';
 /** What a file is to hold. */
 export type Content = Omit<EntriesFile, 'add'>;
 
-export function entriesTags({ segments, isOpen }: Content): Readonly<Record<string, string>> {
+export function entriesTags({
+  segments,
+  isOpen,
+}: Content): Readonly<Record<string, string>> {
   return { [SEGMENTS_TAG]: formatIds(segments), [OPEN_TAG]: String(isOpen) };
 }
 
@@ -195,11 +232,13 @@ export async function countBySegment(
   const files = rowsOf('ledger_entries', paths, hasMonth);
   const sql = `select ${hasMonth ? 'month' : `''`}, segment_id, count(*) from ${files} group by 1, 2`;
   const counts = await queryRows(access, 'count the rows of segments', sql);
-  return (counts as readonly [string, bigint, bigint][]).map(([month, segmentId, rows]) => ({
-    month,
-    segmentId,
-    rows,
-  }));
+  return (counts as readonly [string, bigint, bigint][]).map(
+    ([month, segmentId, rows]) => ({
+      month,
+      segmentId,
+      rows,
+    }),
+  );
 }
 
 /** Ids as short text: `1-7,9`. */
@@ -214,7 +253,9 @@ function formatIds(ids: Iterable<bigint>): string {
     if (last !== undefined && id <= last[1] + 1n) last[1] = id;
     else ranges.push([id, id]);
   }
-  return ranges.map(([first, last]) => (first === last ? `${first}` : `${first}-${last}`)).join(',');
+  return ranges
+    .map(([first, last]) => (first === last ? `${first}` : `${first}-${last}`))
+    .join(',');
 }
 
 /** Undefined where the text is none. */

@@ -13,8 +13,21 @@ import type { WholeTable } from '../store/lake-store.ts';
 import { SUMMARIES, SUMMARY_FORM, summaryOf } from '../tables/summaries.ts';
 import { countedEntries, rootOf, rowsOf, SHAPES } from '../tables/tables.ts';
 import { buildEntries, type EntriesFile } from './build-entries.ts';
-import { type Build, type LakeProgress, openTable, statesOf, type TableWriter } from './table-writer.ts';
-import { fetchCsv, inWorkshop, type LakeDeps, publishTables, selectCsv, type Workshop } from './workshop.ts';
+import {
+  type Build,
+  type LakeProgress,
+  openTable,
+  statesOf,
+  type TableWriter,
+} from './table-writer.ts';
+import {
+  fetchCsv,
+  inWorkshop,
+  type LakeDeps,
+  publishTables,
+  selectCsv,
+  type Workshop,
+} from './workshop.ts';
 
 export type { LakeProgress } from './table-writer.ts';
 export type { LakeDeps } from './workshop.ts';
@@ -39,7 +52,9 @@ export async function buildLake(
 async function run(shop: Workshop, onProgress: Build['onProgress']) {
   const opened: TableWriter[] = [];
   for (const table of LAKE_TABLES) opened.push(await openTable(table, shop));
-  const writers = Object.fromEntries(opened.map((writer) => [writer.table, writer])) as Build['writers'];
+  const writers = Object.fromEntries(
+    opened.map((writer) => [writer.table, writer]),
+  ) as Build['writers'];
   const build: Build = { ...shop, writers, onProgress };
   await buildWhole(build, 'parties');
   await buildWhole(build, 'checkpoints');
@@ -64,17 +79,26 @@ async function run(shop: Workshop, onProgress: Build['onProgress']) {
 /** A table that is written whole, and only where it changed. @returns its rows as CSV on the local disk */
 async function buildWhole(build: Build, table: WholeTable): Promise<string> {
   const writer = build.writers[table];
-  const { path, sha256 } = await fetchCsv(build, build.warehouse.whole(table, build.signal));
+  const { path, sha256 } = await fetchCsv(
+    build,
+    build.warehouse.whole(table, build.signal),
+  );
   const before = writer.files;
   if (before.length === 1 && before[0]?.tags?.[CONTENT_TAG] === sha256) return path;
-  const file = await writer.write(selectCsv(path, SHAPES[table].columns), { [CONTENT_TAG]: sha256 });
+  const file = await writer.write(selectCsv(path, SHAPES[table].columns), {
+    [CONTENT_TAG]: sha256,
+  });
   await writer.commit('WRITE', [file], before);
   build.onProgress({ partition: rootOf(table), rows: totalOfFiles([file]).rows });
   return path;
 }
 
 /** @param coveragePath the coverage of now, as CSV */
-async function buildSummaries(build: Build, entries: readonly EntriesFile[], coveragePath: string) {
+async function buildSummaries(
+  build: Build,
+  entries: readonly EntriesFile[],
+  coveragePath: string,
+) {
   const coverage = `(${selectCsv(coveragePath, COVERAGE)})`;
   const flipped = await findFlippedFiles(build, entries, coverage);
   for (const table of SUMMARY_TABLES) {
@@ -83,20 +107,33 @@ async function buildSummaries(build: Build, entries: readonly EntriesFile[], cov
     const missing = new Map(entries.map((file) => [file.add.path, file]));
     const [add, remove]: [AddFile[], AddFile[]] = [[], []];
     for (const file of writer.files) {
-      const { [OF_TAG]: of = '', [FORM_TAG]: form, [BUILD_TAG]: madeBy } = file.tags ?? {};
+      const {
+        [OF_TAG]: of = '',
+        [FORM_TAG]: form,
+        [BUILD_TAG]: madeBy,
+      } = file.tags ?? {};
       // Of counted entries, what a build made that did not come to its end is not trusted.
-      const isStale = isOfCounted && (flipped.has(of) || !(Number(madeBy) <= (build.before?.moment ?? -1)));
+      const isStale =
+        isOfCounted &&
+        (flipped.has(of) || !(Number(madeBy) <= (build.before?.moment ?? -1)));
       const isUsable = writer.isTrusted && form === String(SUMMARY_FORM) && !isStale;
       if (!isUsable || !missing.delete(of)) remove.push(file);
     }
     for (const file of missing.values()) {
-      const rows = rowsOf('ledger_entries', [await build.writers.ledger_entries.find(file.add)], false);
+      const rows = rowsOf(
+        'ledger_entries',
+        [await build.writers.ledger_entries.find(file.add)],
+        false,
+      );
       const tags = {
         [OF_TAG]: file.add.path,
         [FORM_TAG]: String(SUMMARY_FORM),
         [BUILD_TAG]: String(await build.buildNumber()),
       };
-      const select = summaryOf(table, isOfCounted ? countedEntries(rows, coverage) : rows);
+      const select = summaryOf(
+        table,
+        isOfCounted ? countedEntries(rows, coverage) : rows,
+      );
       add.push(await writer.write(select, tags, file.month));
     }
     await writer.commit('WRITE', add, remove);
@@ -104,10 +141,15 @@ async function buildSummaries(build: Build, entries: readonly EntriesFile[], cov
 }
 
 /** Paths of files that hold an entry, received from a party, at an instant of which the party's coverage changed. */
-async function findFlippedFiles(build: Build, entries: readonly EntriesFile[], now: string) {
+async function findFlippedFiles(
+  build: Build,
+  entries: readonly EntriesFile[],
+  now: string,
+) {
   const old = entries.filter(({ add }) => !build.written.has(add.path));
   const formerPath = await findFormerCoverage(build);
-  if (formerPath === undefined || old.length === 0) return new Set(old.map(({ add }) => add.path));
+  if (formerPath === undefined || old.length === 0)
+    return new Set(old.map(({ add }) => add.path));
   const run = (sql: string) => queryRows(build, 'see which entries count now', sql);
   await run(`create or replace temp table changed as
     ${changedRanges(rowsOf('coverage', [formerPath], false), now)}`);
@@ -115,7 +157,13 @@ async function findFlippedFiles(build: Build, entries: readonly EntriesFile[], n
   const [[first, last] = []] = await run(ends);
   const byPath = new Map<string, string>();
   for (const { add, month } of old) {
-    if (typeof first !== 'string' || typeof last !== 'string' || month < first || month > last) continue;
+    if (
+      typeof first !== 'string' ||
+      typeof last !== 'string' ||
+      month < first ||
+      month > last
+    )
+      continue;
     byPath.set(await build.writers.ledger_entries.find(add), add.path);
   }
   if (byPath.size === 0) return new Set<string>();
@@ -144,8 +192,11 @@ async function findFormerCoverage(build: Build): Promise<string | undefined> {
   if (named === undefined) return undefined;
   const { former, find } = build.writers.coverage;
   const state =
-    former?.version === named.version ? former : await readTable(build, rootOf('coverage'), named.version);
+    former?.version === named.version
+      ? former
+      : await readTable(build, rootOf('coverage'), named.version);
   const [file, ...others] = [...(state?.live.values() ?? [])];
-  if (state?.metaData.id !== named.id || file === undefined || others.length > 0) return undefined;
+  if (state?.metaData.id !== named.id || file === undefined || others.length > 0)
+    return undefined;
   return find(file);
 }

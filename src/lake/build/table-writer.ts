@@ -10,7 +10,13 @@ import { interruptible } from '../local/duckdb.ts';
 import { fileFacts } from '../local/scratch.ts';
 import { builderPath } from '../local-files.ts';
 import { hasStatistics, type LakeTable } from '../tables/columns.ts';
-import { copyStatement, newMetaData, rootOf, SHAPES, withNewColumns } from '../tables/tables.ts';
+import {
+  copyStatement,
+  newMetaData,
+  rootOf,
+  SHAPES,
+  withNewColumns,
+} from '../tables/tables.ts';
 import { APP_PREFIX, SPOOL_PREFIX, type TableStates, type Workshop } from './workshop.ts';
 
 const COMMITS_BETWEEN_CHECKPOINTS = 30;
@@ -59,8 +65,10 @@ function writerOf(table: LakeTable, shop: Workshop, former: TableState | undefin
       return state !== former;
     },
     /** Where DuckDB finds a file that the table's log names. */
-    find: async (add: AddFile) => shop.written.get(add.path) ?? builderPath(table, add, shop),
-    write: (select: string, tags: Tags, month?: string) => writeFile(shop, table, select, tags, month),
+    find: async (add: AddFile) =>
+      shop.written.get(add.path) ?? builderPath(table, add, shop),
+    write: (select: string, tags: Tags, month?: string) =>
+      writeFile(shop, table, select, tags, month),
     /**
      * Commits where something changes, or the table is new.
      * @param dataChange false where the same rows stand in other files
@@ -68,7 +76,11 @@ function writerOf(table: LakeTable, shop: Workshop, former: TableState | undefin
     commit: async (operation: string, add: Files, remove: Files, dataChange = true) => {
       if (add.length + remove.length === 0 && state !== undefined) return;
       const nowMs = Date.now();
-      const removal = { deletionTimestamp: nowMs, dataChange, extendedFileMetadata: true };
+      const removal = {
+        deletionTimestamp: nowMs,
+        dataChange,
+        extendedFileMetadata: true,
+      };
       const actions: Action[] = [
         ...schemaActions(table, state, shop.retentionMs),
         { txn: { appId, version: await buildNumber(), lastUpdated: nowMs } },
@@ -80,8 +92,13 @@ function writerOf(table: LakeTable, shop: Workshop, former: TableState | undefin
       const version = (state?.version ?? -1) + 1;
       const checkpoint = state?.checkpoint ?? -1;
       await shop.commit({ table, version, content: encodeCommit(operation, actions) });
-      state = replay([...actions, { commitInfo: { timestamp: nowMs } }], { version, checkpoint }, state);
-      if (state === undefined || version - checkpoint < COMMITS_BETWEEN_CHECKPOINTS) return;
+      state = replay(
+        [...actions, { commitInfo: { timestamp: nowMs } }],
+        { version, checkpoint },
+        state,
+      );
+      if (state === undefined || version - checkpoint < COMMITS_BETWEEN_CHECKPOINTS)
+        return;
       await writeCheckpoint(shop, rootOf(table), state);
       state = { ...state, checkpoint: version };
     },
@@ -118,26 +135,38 @@ async function writeFile(
     size: Number(facts.bytes),
     modificationTime: Date.now(),
     dataChange: true,
-    stats: statisticsJson(copied.getRowObjectsJson()[0], SHAPES[table].columns.filter(hasStatistics)),
+    stats: statisticsJson(
+      copied.getRowObjectsJson()[0],
+      SHAPES[table].columns.filter(hasStatistics),
+    ),
     tags: { ...tags, sha256: facts.sha256 },
   };
 }
 
-function schemaActions(table: LakeTable, state: TableState | undefined, retentionMs: number): Action[] {
+function schemaActions(
+  table: LakeTable,
+  state: TableState | undefined,
+  retentionMs: number,
+): Action[] {
   const protocol = { minReaderVersion: 1, minWriterVersion: 2 };
-  if (state === undefined) return [{ protocol }, { metaData: newMetaData(table, retentionMs) }];
+  if (state === undefined)
+    return [{ protocol }, { metaData: newMetaData(table, retentionMs) }];
   const metaData = withNewColumns(table, state.metaData);
   return metaData === undefined ? [] : [{ metaData }];
 }
 
 /** Tables that never had a commit are left out. */
 export function statesOf(writers: readonly TableWriter[]): TableStates {
-  return new Map(writers.flatMap(({ table, state }) => (state === undefined ? [] : [[table, state]])));
+  return new Map(
+    writers.flatMap(({ table, state }) => (state === undefined ? [] : [[table, state]])),
+  );
 }
 
 /** @throws PermanentError `LAKE_FOREIGN` where another mirror has written the table and this one never */
 function refuseForeign(table: LakeTable, { txns }: TableState, appId: string): void {
-  const others = [...txns.keys()].filter((id) => id.startsWith(APP_PREFIX) && id !== appId);
+  const others = [...txns.keys()].filter(
+    (id) => id.startsWith(APP_PREFIX) && id !== appId,
+  );
   if (txns.has(appId) || others.length === 0) return;
   throw new PermanentError(
     `Cannot use the table ${rootOf(table)}: it is another mirror's (${others[0]?.slice(APP_PREFIX.length)}); ` +

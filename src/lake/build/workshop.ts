@@ -12,7 +12,11 @@ import { commitKey, listObjects, logAmong } from '../delta/listing.ts';
 import { BUILD_MEMORY_LIMIT, type Engine, literal, openEngine } from '../local/duckdb.ts';
 import { sweepScratch } from '../local/scratch.ts';
 import { publishMoment, readMoment } from '../moment.ts';
-import type { DecidedCommit, LakeRepository, WarehouseReader } from '../store/lake-store.ts';
+import type {
+  DecidedCommit,
+  LakeRepository,
+  WarehouseReader,
+} from '../store/lake-store.ts';
 import { type LakeColumn, type LakeTable, selected } from '../tables/columns.ts';
 import { LAKE_PREFIX, rootOf } from '../tables/tables.ts';
 
@@ -44,7 +48,8 @@ export async function inWorkshop<Result>(
   }, signal);
 }
 
-type Shop = LakeDeps & Engine & { readonly warehouse: WarehouseReader; readonly signal: AbortSignal };
+type Shop = LakeDeps &
+  Engine & { readonly warehouse: WarehouseReader; readonly signal: AbortSignal };
 
 /** Of tables that had a commit. */
 export type TableStates = ReadonlyMap<LakeTable, TableState>;
@@ -79,12 +84,19 @@ export function appIdOf(mirrorId: string): string {
 }
 
 /** Makes these versions of the tables the lake, where they are not. @returns the moment's number */
-export async function publishTables(shop: Workshop, states: TableStates): Promise<number> {
+export async function publishTables(
+  shop: Workshop,
+  states: TableStates,
+): Promise<number> {
   const { repository, warehouse, buildNumber, appId, before } = shop;
   const tables = Object.fromEntries(
-    [...states].map(([table, { metaData, version }]) => [table, { id: metaData.id, version }]),
+    [...states].map(([table, { metaData, version }]) => [
+      table,
+      { id: metaData.id, version },
+    ]),
   );
-  if (before !== undefined && isDeepStrictEqual(tables, before.tables)) return before.moment;
+  if (before !== undefined && isDeepStrictEqual(tables, before.tables))
+    return before.moment;
   const moment = await buildNumber();
   const builtAt = new Date().toISOString();
   await publishMoment(shop, { moment, mirrorId: warehouse.mirrorId, builtAt, tables });
@@ -96,7 +108,10 @@ export async function publishTables(shop: Workshop, states: TableStates): Promis
   return moment;
 }
 
-async function whoDecides(objects: ObjectStore, signal: AbortSignal): Promise<'store' | 'database'> {
+async function whoDecides(
+  objects: ObjectStore,
+  signal: AbortSignal,
+): Promise<'store' | 'database'> {
   const { put, hasOneWinner } = await objects.capabilities(signal);
   return put === 'honoured' && hasOneWinner ? 'store' : 'database';
 }
@@ -135,7 +150,11 @@ type Commit = DecidedCommit & { readonly content: Buffer };
  * beyond its lock, and the one that came after it, can only put the same bytes. What a dead builder had decided and
  * not put is put first.
  */
-async function openCommitter(shop: Shop, decidedBy: 'store' | 'database', listed: readonly ListedObject[]) {
+async function openCommitter(
+  shop: Shop,
+  decidedBy: 'store' | 'database',
+  listed: readonly ListedObject[],
+) {
   const { objects, repository, signal } = shop;
   const register = decidedBy === 'database' ? repository : undefined;
   const decided = new Map<LakeTable, number>();
@@ -147,7 +166,9 @@ async function openCommitter(shop: Shop, decidedBy: 'store' | 'database', listed
     if (outcome === 'present') throw secondWriter(commit);
     await register?.forgetContent(objects.url, commit);
   };
-  for (const { table, version, content } of (await register?.decidedCommits(objects.url)) ?? []) {
+  for (const { table, version, content } of (await register?.decidedCommits(
+    objects.url,
+  )) ?? []) {
     decided.set(table, version);
     // A log that ends elsewhere was restored or removed since: it is built on as it is.
     const last = logAmong(rootOf(table), listed).at(-1)?.version ?? -1;
@@ -160,7 +181,11 @@ async function openCommitter(shop: Shop, decidedBy: 'store' | 'database', listed
      * @throws PermanentError `LAKE_SECOND_WRITER` where the version is another writer's
      */
     commit: async (commit: Commit): Promise<void> => {
-      const isOurs = await register?.decideCommit(objects.url, commit, decided.get(commit.table));
+      const isOurs = await register?.decideCommit(
+        objects.url,
+        commit,
+        decided.get(commit.table),
+      );
       if (isOurs === false) throw secondWriter(commit);
       await put(commit);
     },

@@ -78,7 +78,9 @@ export function replay(
   at: Pick<TableState, 'version' | 'checkpoint'>,
   from?: TableState,
 ): TableState | undefined {
-  const [live, gone, txns] = [new Map(from?.live), new Map(from?.gone), new Map(from?.txns)];
+  const live = new Map(from?.live);
+  const gone = new Map(from?.gone);
+  const txns = new Map(from?.txns);
   let { protocol, metaData } = from ?? {};
   let committedMs = 0;
   for (const { add, remove, txn, ...others } of actions) {
@@ -95,11 +97,17 @@ export function replay(
       gone.set(remove.path, remove);
     }
   }
-  return protocol && metaData && { ...at, committedMs, protocol, metaData, txns, live, gone };
+  return (
+    protocol && metaData && { ...at, committedMs, protocol, metaData, txns, live, gone }
+  );
 }
 
 /** By what the log says of the files. */
-export function totalOfFiles(files: readonly AddFile[]): { files: number; rows: bigint; bytes: bigint } {
+export function totalOfFiles(files: readonly AddFile[]): {
+  files: number;
+  rows: bigint;
+  bytes: bigint;
+} {
   return {
     files: files.length,
     rows: files.reduce((sum, file) => sum + (rowsOfFile(file) ?? 0n), 0n),

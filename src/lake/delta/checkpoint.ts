@@ -30,7 +30,10 @@ const COLUMNS = `{
 const LINE_BYTES_MAX = 16 * 2 ** 20;
 
 /** Its actions; undefined where it is not there or cannot be read. */
-export async function readCheckpoint(access: LakeAccess, key: string): Promise<Action[] | undefined> {
+export async function readCheckpoint(
+  access: LakeAccess,
+  key: string,
+): Promise<Action[] | undefined> {
   const { connection, folder, signal } = access;
   const path = join(folder, `${randomUUID()}.checkpoint.parquet`);
   try {
@@ -38,7 +41,8 @@ export async function readCheckpoint(access: LakeAccess, key: string): Promise<A
     return await actionsIn(connection, path);
   } catch (error) {
     signal.throwIfAborted();
-    const isOfStore = error instanceof PermanentError && errorCode(error) !== 'OBJECT_MISSING';
+    const isOfStore =
+      error instanceof PermanentError && errorCode(error) !== 'OBJECT_MISSING';
     if (isOfStore || isRetryable(error)) throw error;
     return undefined;
   } finally {
@@ -48,22 +52,36 @@ export async function readCheckpoint(access: LakeAccess, key: string): Promise<A
 
 async function actionsIn(connection: DuckDBConnection, path: string) {
   const sql = `select cast(to_json(t) as varchar) from read_parquet(${literal(path)}) t`;
-  return (await connection.runAndReadAll(sql)).getRows().map(([line]) => parseAction(String(line)));
+  return (await connection.runAndReadAll(sql))
+    .getRows()
+    .map(([line]) => parseAction(String(line)));
 }
 
 /** Writes the checkpoint of a state and the hint to it; where another writer was sooner, neither. */
-export async function writeCheckpoint(access: LakeAccess, root: string, state: TableState): Promise<void> {
+export async function writeCheckpoint(
+  access: LakeAccess,
+  root: string,
+  state: TableState,
+): Promise<void> {
   const { objects, connection, folder, signal } = access;
   const { version } = state;
   const lines = linesOf(state);
   const jsonPath = join(folder, `${randomUUID()}.json`);
-  const path = await objects.spoolPath(`${CHECKPOINT_SPOOL_PREFIX}${randomUUID()}.parquet`);
+  const path = await objects.spoolPath(
+    `${CHECKPOINT_SPOOL_PREFIX}${randomUUID()}.parquet`,
+  );
   try {
     await writeFile(jsonPath, lines.join('\n'));
     await connection.run(`copy (select * from read_json(${literal(jsonPath)}, format = 'newline_delimited',
       maximum_object_size = ${LINE_BYTES_MAX}, columns = ${COLUMNS})) to ${literal(path)} (format parquet, compression snappy)`);
-    const plain = (actions: readonly Action[]) => actions.map((action) => JSON.stringify(action)).toSorted();
-    if (!isDeepStrictEqual(plain(await actionsIn(connection, path)), plain(lines.map(parseAction)))) {
+    const plain = (actions: readonly Action[]) =>
+      actions.map((action) => JSON.stringify(action)).toSorted();
+    if (
+      !isDeepStrictEqual(
+        plain(await actionsIn(connection, path)),
+        plain(lines.map(parseAction)),
+      )
+    ) {
       throw new PermanentError(
         `Cannot write a checkpoint of ${root}: it does not read back as it was written`,
         { code: 'LAKE_CHECKPOINT_BROKEN', meta: { root, version } },
@@ -71,7 +89,11 @@ export async function writeCheckpoint(access: LakeAccess, root: string, state: T
     }
     const facts = await fileFacts(path, signal);
     await objects.publishFile(checkpointKey(root, version), path, facts, signal);
-    const counts = { size: lines.length, sizeInBytes: Number(facts.bytes), numOfAddFiles: state.live.size };
+    const counts = {
+      size: lines.length,
+      sizeInBytes: Number(facts.bytes),
+      numOfAddFiles: state.live.size,
+    };
     // Without a hint readers list the log, so there may be none for a moment.
     const hint = Buffer.from(JSON.stringify({ version, ...counts }));
     await objects.remove(hintKey(root), signal);
@@ -84,7 +106,13 @@ export async function writeCheckpoint(access: LakeAccess, root: string, state: T
   }
 }
 
-function linesOf({ protocol, metaData, txns, gone, live }: TableState): readonly string[] {
+function linesOf({
+  protocol,
+  metaData,
+  txns,
+  gone,
+  live,
+}: TableState): readonly string[] {
   const actions: Action[] = [
     { protocol },
     { metaData },
@@ -109,11 +137,16 @@ function versionNamed(hint: string): number {
 }
 
 /** Takes the hint away where it names no later version: nobody may follow it to a checkpoint that goes. */
-export async function removeHint(access: LakeAccess, root: string, version: number): Promise<void> {
+export async function removeHint(
+  access: LakeAccess,
+  root: string,
+  version: number,
+): Promise<void> {
   const { objects, signal } = access;
   const key = hintKey(root);
   if ((await objects.head(key, signal)) === undefined) return;
-  if (versionNamed(await text(await objects.read(key, signal))) <= version) await objects.remove(key, signal);
+  if (versionNamed(await text(await objects.read(key, signal))) <= version)
+    await objects.remove(key, signal);
 }
 
 type Broken = Readonly<Record<'key' | 'state', string>>;
@@ -123,8 +156,14 @@ type Broken = Readonly<Record<'key' | 'state', string>>;
  * names none that can. The hint comes first, so that nobody follows it to a checkpoint that was taken away.
  * @param after only checkpoints of later versions are read
  */
-export async function findBrokenCheckpoints(access: LakeAccess, root: string, after = -1): Promise<Broken[]> {
-  const checkpoints = logAmong(root, access.listed).filter(({ kind }) => kind === 'checkpoint');
+export async function findBrokenCheckpoints(
+  access: LakeAccess,
+  root: string,
+  after = -1,
+): Promise<Broken[]> {
+  const checkpoints = logAmong(root, access.listed).filter(
+    ({ kind }) => kind === 'checkpoint',
+  );
   const usable = new Set(checkpoints.map(({ version }) => version));
   const found: Broken[] = [];
   for (const { key, version } of checkpoints) {
@@ -134,6 +173,10 @@ export async function findBrokenCheckpoints(access: LakeAccess, root: string, af
   }
   const key = hintKey(root);
   if (!access.listed.some((object) => object.key === key)) return found;
-  const isUsable = usable.has(versionNamed(await text(await access.objects.read(key, access.signal))));
-  return isUsable ? found : [{ key, state: '_last_checkpoint names none that can be read' }, ...found];
+  const isUsable = usable.has(
+    versionNamed(await text(await access.objects.read(key, access.signal))),
+  );
+  return isUsable
+    ? found
+    : [{ key, state: '_last_checkpoint names none that can be read' }, ...found];
 }

@@ -35,7 +35,11 @@ export function fileKey(root: string, path: string): string {
   } catch (error) {
     throw new PermanentError(
       `Cannot use the table ${root}: its log names the file ${JSON.stringify(path.slice(0, 200))}, which is not below the table; restore the table, or remove it and load again`,
-      { code: 'LAKE_PATH_REFUSED', meta: { root, path: path.slice(0, 200) }, cause: error },
+      {
+        code: 'LAKE_PATH_REFUSED',
+        meta: { root, path: path.slice(0, 200) },
+        cause: error,
+      },
     );
   }
 }
@@ -50,13 +54,19 @@ export interface LogObject extends ListedObject {
  * What lies in the log of a table, in the order of versions.
  * @param listed may hold objects from outside of the log, too
  */
-export function logAmong(root: string, listed: readonly ListedObject[]): readonly LogObject[] {
+export function logAmong(
+  root: string,
+  listed: readonly ListedObject[],
+): readonly LogObject[] {
   const prefix = logPrefix(root);
   const found = listed.flatMap((object): LogObject[] => {
     const name = object.key.startsWith(prefix) ? object.key.slice(prefix.length) : '';
     const [, digits, ending] = LOG_NAME.exec(name) ?? [];
     if (ending === undefined) return [];
-    const [version, kind] = [Number(digits), ending === 'json' ? 'commit' : 'checkpoint'] as const;
+    const [version, kind] = [
+      Number(digits),
+      ending === 'json' ? 'commit' : 'checkpoint',
+    ] as const;
     if (object.bytes > COMMIT_BYTES_MAX)
       throw brokenLog(root, version, `its ${kind} has ${object.bytes} bytes`);
     return [{ ...object, version, kind }];
@@ -64,13 +74,21 @@ export function logAmong(root: string, listed: readonly ListedObject[]): readonl
   return found.toSorted((a, b) => a.version - b.version);
 }
 
-export async function listObjects({ objects, signal }: StoreAccess, prefix: string): Promise<ListedObject[]> {
+export async function listObjects(
+  { objects, signal }: StoreAccess,
+  prefix: string,
+): Promise<ListedObject[]> {
   const listed: ListedObject[] = [];
   for await (const object of objects.list(prefix, signal)) listed.push(object);
   return listed;
 }
 
-export function brokenLog(root: string, version: number, state: string, cause?: unknown): PermanentError {
+export function brokenLog(
+  root: string,
+  version: number,
+  state: string,
+  cause?: unknown,
+): PermanentError {
   return new PermanentError(
     `Cannot read version ${version} of ${root}: ${state}; restore _delta_log from a backup, or remove the table and load again`,
     { code: 'LAKE_LOG_BROKEN', meta: { root, version }, cause },

@@ -29,10 +29,17 @@ export async function readTable(
   if (newest === undefined) return undefined;
   const last = version ?? newest;
   if (last > newest)
-    throw notTold(root, 'LAKE_TABLE_OLDER', last, `ends with ${newest}; load brings the table up to date`);
+    throw notTold(
+      root,
+      'LAKE_TABLE_OLDER',
+      last,
+      `ends with ${newest}; load brings the table up to date`,
+    );
   const actions: (readonly Action[])[] = [];
   let checkpoint = -1;
-  const checkpoints = log.filter(({ kind, version: number }) => kind === 'checkpoint' && number <= last);
+  const checkpoints = log.filter(
+    ({ kind, version: number }) => kind === 'checkpoint' && number <= last,
+  );
   for (const { key, version: number } of checkpoints.toReversed()) {
     const held = await readCheckpoint(access, key);
     if (held === undefined) continue;
@@ -40,7 +47,9 @@ export async function readTable(
     checkpoint = number;
     break;
   }
-  const commits = new Set(log.flatMap((object) => (object.kind === 'commit' ? object.version : [])));
+  const commits = new Set(
+    log.flatMap((object) => (object.kind === 'commit' ? object.version : [])),
+  );
   for (let first = checkpoint + 1; first <= last; first += COMMITS_AT_ONCE) {
     const count = Math.min(COMMITS_AT_ONCE, last - first + 1);
     const numbers = Array.from({ length: count }, (_, at) => first + at);
@@ -51,7 +60,9 @@ export async function readTable(
       const state = `is no longer kept; choose a newer one, 'ledger-mirror lake' shows them`;
       throw notTold(root, 'LAKE_VERSION_GONE', last, state);
     }
-    actions.push(...(await Promise.all(numbers.map((number) => readCommit(access, root, number)))));
+    actions.push(
+      ...(await Promise.all(numbers.map((number) => readCommit(access, root, number)))),
+    );
   }
   const state = replay(actions.flat(), { version: last, checkpoint });
   if (state === undefined) throw brokenLog(root, last, 'it has no protocol or no schema');
@@ -59,12 +70,21 @@ export async function readTable(
   return state;
 }
 
-async function readCommit({ objects, signal }: LakeAccess, root: string, version: number) {
+async function readCommit(
+  { objects, signal }: LakeAccess,
+  root: string,
+  version: number,
+) {
   const content = await text(await objects.read(commitKey(root, version), signal));
   try {
-    return content.split('\n').flatMap((line) => (line.trim() === '' ? [] : [parseAction(line)]));
+    return content
+      .split('\n')
+      .flatMap((line) => (line.trim() === '' ? [] : [parseAction(line)]));
   } catch (error) {
-    const reason = error instanceof z.ZodError ? z.prettifyError(error).split('\n', 1)[0] : 'it is cut off';
+    const reason =
+      error instanceof z.ZodError
+        ? z.prettifyError(error).split('\n', 1)[0]
+        : 'it is cut off';
     throw brokenLog(root, version, reason ?? '', error);
   }
 }
@@ -78,7 +98,9 @@ export function encodeCommit(operation: string, actions: readonly Action[]): Buf
     isBlindAppend: false,
     txnId: randomUUID(),
   };
-  const lines = [{ commitInfo: info }, ...actions].map((action) => `${JSON.stringify(action)}\n`);
+  const lines = [{ commitInfo: info }, ...actions].map(
+    (action) => `${JSON.stringify(action)}\n`,
+  );
   return Buffer.from(lines.join(''));
 }
 
@@ -86,10 +108,13 @@ export function encodeCommit(operation: string, actions: readonly Action[]): Buf
 function refuseRaised(root: string, { protocol, live }: TableState): void {
   const { minReaderVersion, minWriterVersion } = protocol;
   const raised = (state: string, meta: object): PermanentError =>
-    new PermanentError(`Cannot use the table ${root}: ${state}, and keep that feature off`, {
-      code: 'LAKE_TABLE_RAISED',
-      meta: { root, ...meta },
-    });
+    new PermanentError(
+      `Cannot use the table ${root}: ${state}, and keep that feature off`,
+      {
+        code: 'LAKE_TABLE_RAISED',
+        meta: { root, ...meta },
+      },
+    );
   if (minReaderVersion > READER_VERSION_MAX || minWriterVersion > WRITER_VERSION_MAX) {
     throw raised(
       `another writer raised it to reader version ${minReaderVersion} and writer version ${minWriterVersion}; ` +
@@ -100,14 +125,24 @@ function refuseRaised(root: string, { protocol, live }: TableState): void {
   for (const { path, deletionVector } of live.values()) {
     fileKey(root, path);
     if (deletionVector)
-      throw raised(`${path} has a deletion vector; remove the table and load again`, { path });
+      throw raised(`${path} has a deletion vector; remove the table and load again`, {
+        path,
+      });
   }
 }
 
 /** The log does not tell the version that is asked for, as it begins later or ends sooner. */
-function notTold(root: string, code: string, version: number, state: string): PermanentError {
-  return new PermanentError(`Cannot read version ${version} of ${root}: its log ${state}`, {
-    code,
-    meta: { root, version },
-  });
+function notTold(
+  root: string,
+  code: string,
+  version: number,
+  state: string,
+): PermanentError {
+  return new PermanentError(
+    `Cannot read version ${version} of ${root}: its log ${state}`,
+    {
+      code,
+      meta: { root, version },
+    },
+  );
 }

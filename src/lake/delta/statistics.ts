@@ -13,10 +13,18 @@ const written = z.object({
 });
 
 /** @param columns those that have statistics */
-export function statisticsJson(row: unknown, columns: readonly Record<'name' | 'type', string>[]): string {
+export function statisticsJson(
+  row: unknown,
+  columns: readonly Record<'name' | 'type', string>[],
+): string {
   const { count, column_statistics } = written.parse(row);
-  const known = new Map(column_statistics.map(({ key, value }) => [key.replaceAll(/^"|"$/g, ''), value]));
-  const part = (fact: string, write: (value: string, type: string) => string | undefined): string => {
+  const known = new Map(
+    column_statistics.map(({ key, value }) => [key.replaceAll(/^"|"$/g, ''), value]),
+  );
+  const part = (
+    fact: string,
+    write: (value: string, type: string) => string | undefined,
+  ): string => {
     const fields = columns.flatMap(({ name, type }) => {
       const value = known.get(name)?.find(({ key }) => key === fact)?.value;
       const text = value === undefined ? undefined : write(value, type);
@@ -39,7 +47,8 @@ function bound(type: string, value: string, isMax: boolean): string | undefined 
     const cut = characters.slice(0, STRING_CHARACTERS_MAX).join('');
     return JSON.stringify(isMax ? cut + HIGHEST_CHARACTER : cut);
   }
-  if (type !== 'TIMESTAMP WITH TIME ZONE') return /^-?\d+$/.test(value) ? value : undefined;
+  if (type !== 'TIMESTAMP WITH TIME ZONE')
+    return /^-?\d+$/.test(value) ? value : undefined;
   const floorMs = Date.parse(value.replace(' ', 'T').replace(/\+00$/, 'Z'));
   if (Number.isNaN(floorMs)) return undefined;
   const isBetween = /\.\d{3}\d*[1-9]/.test(value);

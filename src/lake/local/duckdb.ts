@@ -38,7 +38,10 @@ export interface LakeAccess extends Engine, StoreAccess {
 type OwnEngine = Engine & AsyncDisposable;
 
 /** With a folder of its own, removed with all that is in it. */
-export async function openEngine(scratchDir: string, memoryLimit?: string): Promise<OwnEngine> {
+export async function openEngine(
+  scratchDir: string,
+  memoryLimit?: string,
+): Promise<OwnEngine> {
   await using stack = new AsyncDisposableStack();
   const { path } = stack.use(await scratchFolder(scratchDir));
   const engine = stack.use(await openDuckDb(path, memoryLimit));
@@ -47,7 +50,10 @@ export async function openEngine(scratchDir: string, memoryLimit?: string): Prom
 }
 
 /** @param folder an existing one of the caller's: what does not fit in memory spills into it */
-export async function openDuckDb(folder: string, memoryLimit = QUERY_MEMORY_LIMIT): Promise<OwnEngine> {
+export async function openDuckDb(
+  folder: string,
+  memoryLimit = QUERY_MEMORY_LIMIT,
+): Promise<OwnEngine> {
   // Its library takes tens of megabytes: processes that only load, export or serve stay without it.
   const { DuckDBInstance } = await import('@duckdb/node-api');
   const instance = await DuckDBInstance.create(':memory:', {
@@ -78,7 +84,10 @@ export async function openDuckDb(folder: string, memoryLimit = QUERY_MEMORY_LIMI
 }
 
 /** From here on the connection reads these files and nothing else, and this cannot be undone. */
-export async function confine(connection: DuckDBConnection, paths: readonly string[]): Promise<void> {
+export async function confine(
+  connection: DuckDBConnection,
+  paths: readonly string[],
+): Promise<void> {
   await connection.run(`set allowed_paths = ${literals(paths)}`);
   await connection.run('set enable_external_access = false');
   await connection.run('set lock_configuration = true');
@@ -102,7 +111,10 @@ export async function interruptible<Result>(
   } catch (error) {
     signal.throwIfAborted();
     if (!(error instanceof Error) || errorCode(error) !== 'UNKNOWN') throw error;
-    throw new PermanentError(`Cannot ${action}: ${error.message}`, { code: 'DUCKDB', cause: error });
+    throw new PermanentError(`Cannot ${action}: ${error.message}`, {
+      code: 'DUCKDB',
+      cause: error,
+    });
   } finally {
     signal.removeEventListener('abort', interrupt);
   }
@@ -118,7 +130,9 @@ const FAILED = 0;
 export function requireWhole({ returnType }: DuckDBResult): void {
   const kind: number = returnType;
   if (kind !== FAILED) return;
-  throw new Error('DuckDB failed before the last row; EXPLAIN ANALYZE in front of the statement tells why');
+  throw new Error(
+    'DuckDB failed before the last row; EXPLAIN ANALYZE in front of the statement tells why',
+  );
 }
 
 /** All rows of one statement. */

@@ -12,10 +12,15 @@ const PREFIX = 'lake-';
 const LEFT_BEHIND_MS = 24 * 3_600_000;
 
 /** A new folder below `parent`, removed with all that is in it. */
-export async function scratchFolder(parent: string): Promise<AsyncDisposable & { readonly path: string }> {
+export async function scratchFolder(
+  parent: string,
+): Promise<AsyncDisposable & { readonly path: string }> {
   await makeFolders(parent);
   const path = await mkdtemp(join(parent, PREFIX));
-  return { path, [Symbol.asyncDispose]: () => rm(path, { recursive: true, force: true }) };
+  return {
+    path,
+    [Symbol.asyncDispose]: () => rm(path, { recursive: true, force: true }),
+  };
 }
 
 /** Removes the folders of builds and queries that were killed. */
@@ -45,10 +50,19 @@ export interface StoreAccess {
 }
 
 /** Copies an object to a new local file. @returns what was read */
-export async function fetchObject(access: StoreAccess, key: string, path: string): Promise<FileFacts> {
+export async function fetchObject(
+  access: StoreAccess,
+  key: string,
+  path: string,
+): Promise<FileFacts> {
   const { objects, signal } = access;
   const sums = new ByteSums();
   const source = await objects.read(key, signal);
-  await pipeline(source, sums.through(), createWriteStream(path, { flags: 'wx', mode: 0o600 }), { signal });
+  await pipeline(
+    source,
+    sums.through(),
+    createWriteStream(path, { flags: 'wx', mode: 0o600 }),
+    { signal },
+  );
   return sums.facts();
 }

@@ -54,10 +54,16 @@ export async function openLake(options: LakeOptions, signal: AbortSignal): Promi
   const coverage = rowsOf('coverage', paths.get('coverage') ?? [], false);
   const views = LAKE_TABLES.map((table) => {
     const rows = rowsOf(table, paths.get(table) ?? [], !SHAPES[table].isWhole);
-    return [table, `from ${table === 'ledger_entries' ? countedEntries(rows, coverage) : rows}`];
+    return [
+      table,
+      `from ${table === 'ledger_entries' ? countedEntries(rows, coverage) : rows}`,
+    ];
   });
   // Each entry once, as Postgres has it.
-  views.push(['entries', 'select * exclude (is_counted) from ledger_entries where is_counted']);
+  views.push([
+    'entries',
+    'select * exclude (is_counted) from ledger_entries where is_counted',
+  ]);
   // A statement that was written for Postgres names its schema.
   await engine.connection.run('create schema mirror');
   for (const [name, rows] of views)
@@ -73,7 +79,11 @@ export async function openLake(options: LakeOptions, signal: AbortSignal): Promi
   };
 }
 
-async function findFiles(access: Omit<LakeAccess, 'listed'>, table: LakeTable, moment: Moment) {
+async function findFiles(
+  access: Omit<LakeAccess, 'listed'>,
+  table: LakeTable,
+  moment: Moment,
+) {
   const named = moment.tables[table];
   if (named === undefined) return [];
   const root = rootOf(table);
@@ -82,11 +92,18 @@ async function findFiles(access: Omit<LakeAccess, 'listed'>, table: LakeTable, m
   if (state?.metaData.id === named.id) return [...state.live.values()];
   throw new PermanentError(
     `Cannot read the lake: ${root} is not the table that moment ${moment.moment} names; restore it, or load to build it again`,
-    { code: state === undefined ? 'LAKE_TABLE_MISSING' : 'LAKE_FOREIGN', meta: { table } },
+    {
+      code: state === undefined ? 'LAKE_TABLE_MISSING' : 'LAKE_FOREIGN',
+      meta: { table },
+    },
   );
 }
 
-function isOfRange(table: LakeTable, file: AddFile, range: InstantRange | undefined): boolean {
+function isOfRange(
+  table: LakeTable,
+  file: AddFile,
+  range: InstantRange | undefined,
+): boolean {
   const month = file.partitionValues['month'];
   if (range === undefined || !month) return true;
   const isSummary = (SUMMARY_TABLES as readonly string[]).includes(table);
@@ -94,12 +111,17 @@ function isOfRange(table: LakeTable, file: AddFile, range: InstantRange | undefi
 }
 
 /** By their names, or by functions that put a name together. Which entries count is for the coverage to say. */
-function reachedTables(sql: string | undefined, connection: DuckDBConnection): ReadonlySet<LakeTable> {
+function reachedTables(
+  sql: string | undefined,
+  connection: DuckDBConnection,
+): ReadonlySet<LakeTable> {
   if (sql === undefined || /\bquery(?:_table)?\b/i.test(sql)) return new Set(LAKE_TABLES);
   const text = sql.toLowerCase();
   const reached = new Set(LAKE_TABLES.filter((table) => text.includes(table)));
   // Summaries have a column of that name: the parser tells them apart. Of what it cannot read it names nothing.
-  const names = /\bentries\b/.test(text) ? connection.getTableNames(text, false) : ['none'];
+  const names = /\bentries\b/.test(text)
+    ? connection.getTableNames(text, false)
+    : ['none'];
   if (names.length === 0 || names.includes('entries')) reached.add('ledger_entries');
   return reached.has('ledger_entries') ? reached.add('coverage') : reached;
 }

@@ -29,7 +29,8 @@ export interface TextForm {
 /** Each is made for the columns of one result, and the characters in a line of the terminal. */
 export const TEXT_FORMS = {
   csv: (columns: readonly ResultColumn[]): TextForm => {
-    const line = (fields: readonly string[]): string => `${fields.map(csvField).join(',')}\n`;
+    const line = (fields: readonly string[]): string =>
+      `${fields.map(csvField).join(',')}\n`;
     return {
       begin: () => line(columns.map(({ name }) => name)),
       row: (row) => line(row.map(valueText)),
@@ -46,7 +47,10 @@ export const TEXT_FORMS = {
   /** One document, `{columns, rows, rowCount}`, that can be written as it comes. */
   json: (columns: readonly ResultColumn[]): TextForm => {
     const names = uniqueNames(columns);
-    const described = columns.map(({ type }, index) => ({ name: names[index], type: String(type) }));
+    const described = columns.map(({ type }, index) => ({
+      name: names[index],
+      type: String(type),
+    }));
     const write = objectWriter(columns);
     return {
       begin: () => `{"columns":${JSON.stringify(described)},"rows":[\n`,
@@ -66,19 +70,24 @@ function csvField(text: string): string {
 function objectWriter(columns: readonly ResultColumn[]): (row: Row) => string {
   const names = uniqueNames(columns);
   return (row) => {
-    const fields = columns.map(({ type }, index) => [names[index], jsonValue(row[index] ?? null, type)]);
+    const fields = columns.map(({ type }, index) => [
+      names[index],
+      jsonValue(row[index] ?? null, type),
+    ]);
     return JSON.stringify(Object.fromEntries(fields));
   };
 }
 
 const ID = /^(?<shown>[0-9a-f]{8})[0-9a-f]{56}$/;
 const COLUMN_GAP = '  ';
-const NUMERIC = /^(?:U?(?:TINYINT|SMALLINT|INTEGER|BIGINT|HUGEINT)|BIGNUM|FLOAT|DOUBLE|DECIMAL\(\d+,\d+\))$/;
+const NUMERIC =
+  /^(?:U?(?:TINYINT|SMALLINT|INTEGER|BIGINT|HUGEINT)|BIGNUM|FLOAT|DOUBLE|DECIMAL\(\d+,\d+\))$/;
 
 /** What EXPLAIN answers is a drawing of several lines, behind its kind. */
 const PLAN: TextForm = {
   begin: () => '',
-  row: ([, drawing = null]) => `${valueText(drawing).trimEnd().split('\n').map(oneLine).join('\n')}\n`,
+  row: ([, drawing = null]) =>
+    `${valueText(drawing).trimEnd().split('\n').map(oneLine).join('\n')}\n`,
   end: () => '',
 };
 
@@ -88,14 +97,20 @@ function tableForm(columns: readonly ResultColumn[], widthMax = Infinity): TextF
   let show = oneLine;
   const names = columns.map(({ name }) => oneLine(name));
   const isNumeric = columns.map(({ type }) => NUMERIC.test(String(type)));
-  const texts = (row: Row): readonly string[] => row.map((value) => show(valueText(value)));
+  const texts = (row: Row): readonly string[] =>
+    row.map((value) => show(valueText(value)));
   const pad = (text: string, index: number): string =>
-    isNumeric[index] ? text.padStart(widths[index] ?? 0) : text.padEnd(widths[index] ?? 0);
-  const line = (fields: readonly string[]): string => `${fields.map(pad).join(COLUMN_GAP).trimEnd()}\n`;
+    isNumeric[index]
+      ? text.padStart(widths[index] ?? 0)
+      : text.padEnd(widths[index] ?? 0);
+  const line = (fields: readonly string[]): string =>
+    `${fields.map(pad).join(COLUMN_GAP).trimEnd()}\n`;
   const rule = (): string => widths.map((width) => '─'.repeat(width)).join(COLUMN_GAP);
   const fit = (rows: readonly Row[]): void => {
     const shown = [names, ...rows.map(texts)];
-    widths = names.map((_, index) => Math.max(...shown.map((fields) => fields[index]?.length ?? 0)));
+    widths = names.map((_, index) =>
+      Math.max(...shown.map((fields) => fields[index]?.length ?? 0)),
+    );
   };
   return {
     begin: (rows) => {
@@ -113,7 +128,9 @@ function tableForm(columns: readonly ResultColumn[], widthMax = Infinity): TextF
 
 /** For a terminal: what would break the line, move the cursor or turn the direction of writing is not sent. */
 function oneLine(text: string): string {
-  return text.replaceAll(/[\r\n\t\u2028\u2029]/g, ' ').replaceAll(/[\p{Cc}\p{Cf}\p{Cs}]/gu, '\ufffd');
+  return text
+    .replaceAll(/[\r\n\t\u2028\u2029]/g, ' ')
+    .replaceAll(/[\p{Cc}\p{Cf}\p{Cs}]/gu, '\ufffd');
 }
 
 /** Empty for NULL. */

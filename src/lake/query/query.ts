@@ -3,7 +3,11 @@ import { createReadStream } from 'node:fs';
 import { join } from 'node:path';
 import type { Writable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
-import { type DuckDBConnection, type DuckDBResult, StatementType } from '@duckdb/node-api';
+import {
+  type DuckDBConnection,
+  type DuckDBResult,
+  StatementType,
+} from '@duckdb/node-api';
 import { PermanentError, UsageError } from '../../core/errors.ts';
 import { interruptible, literal, openDuckDb, requireWhole } from '../local/duckdb.ts';
 import type { Lake } from './lake.ts';
@@ -39,7 +43,13 @@ export async function runQuery(
   output: Writable,
   signal: AbortSignal,
 ): Promise<bigint> {
-  const { format, folder, widthMax, timeoutMs = QUERY_TIMEOUT_MS, parameters = {} } = options;
+  const {
+    format,
+    folder,
+    widthMax,
+    timeoutMs = QUERY_TIMEOUT_MS,
+    parameters = {},
+  } = options;
   const timeout = AbortSignal.timeout(timeoutMs);
   const limit = AbortSignal.any([signal, timeout]);
   try {
@@ -48,14 +58,17 @@ export async function runQuery(
     for (let index = 1; index <= statement.parameterCount; index += 1) {
       const name = statement.parameterName(index);
       const value = parameters[name];
-      if (value === undefined) throw new UsageError([`SQL: the parameter $${name} has no value`]);
+      if (value === undefined)
+        throw new UsageError([`SQL: the parameter $${name} has no value`]);
       if (value === null) statement.bindNull(index);
       else statement.bindVarchar(index, value);
     }
     return await interruptible(lake.connection, 'answer the query', limit, async () => {
       const result = await statement.stream();
       if (format === 'parquet') return sendParquet(result, folder, output, limit);
-      const columns = result.columnNames().map((name, index) => ({ name, type: result.columnType(index) }));
+      const columns = result
+        .columnNames()
+        .map((name, index) => ({ name, type: result.columnType(index) }));
       return sendText(result, TEXT_FORMS[format](columns, widthMax), output, limit);
     });
   } catch (error) {
@@ -68,7 +81,12 @@ export async function runQuery(
   }
 }
 
-async function sendText(result: DuckDBResult, form: TextForm, output: Writable, signal: AbortSignal) {
+async function sendText(
+  result: DuckDBResult,
+  form: TextForm,
+  output: Writable,
+  signal: AbortSignal,
+) {
   const { begin, row, end } = form;
   let rows = 0;
   const write = async function* (): AsyncGenerator<string> {
@@ -103,9 +121,13 @@ async function sendParquet(
   }
   await using engine = await openDuckDb(folder);
   const quoted = names.map((name) => `"${name.replaceAll('"', '""')}"`);
-  const columns = quoted.map((name, index) => `${name} ${result.columnType(index).toString()}`);
+  const columns = quoted.map(
+    (name, index) => `${name} ${result.columnType(index).toString()}`,
+  );
   // In a file of its own: a large result spills instead of filling the memory.
-  await engine.connection.run(`attach ${literal(join(folder, 'result.duckdb'))} as spool`);
+  await engine.connection.run(
+    `attach ${literal(join(folder, 'result.duckdb'))} as spool`,
+  );
   await engine.connection.run(`create table spool.result (${columns.join(', ')})`);
   const appender = await engine.connection.createAppender('result', 'main', 'spool');
   let rows = 0n;
@@ -117,7 +139,9 @@ async function sendParquet(
   requireWhole(result);
   appender.closeSync();
   const path = join(folder, 'result.parquet');
-  await engine.connection.run(`copy spool.result to ${literal(path)} (format parquet, compression zstd)`);
+  await engine.connection.run(
+    `copy spool.result to ${literal(path)} (format parquet, compression zstd)`,
+  );
   await pipeline(createReadStream(path), output, { end: false, signal });
   return rows;
 }
@@ -133,15 +157,23 @@ const EXPLANATION = /^\s*explain(?:\s+analyze|\s*\([\w\s,]*\))?\s(?<explained>[\
  * and INSERT included: so what is explained is prepared by itself, too.
  * @throws UsageError where the SQL is wrong, more than one statement, or would do more than read
  */
-async function prepareReading(stack: DisposableStack, connection: DuckDBConnection, sql: string) {
+async function prepareReading(
+  stack: DisposableStack,
+  connection: DuckDBConnection,
+  sql: string,
+) {
   const prepare = async (text: string) =>
     stack.adopt(await prepareOne(connection, text), (prepared) => prepared.destroySync());
   const statement = await prepare(sql);
   const isExplanation = statement.statementType === StatementType.EXPLAIN;
-  const explained = isExplanation ? EXPLANATION.exec(sql)?.groups?.['explained'] : undefined;
+  const explained = isExplanation
+    ? EXPLANATION.exec(sql)?.groups?.['explained']
+    : undefined;
   const reading = explained === undefined ? statement : await prepare(explained);
   if (reading.statementType === StatementType.SELECT) return statement;
-  throw new UsageError(['SQL: it does more than read; a query is one SELECT (or EXPLAIN, DESCRIBE, SHOW)']);
+  throw new UsageError([
+    'SQL: it does more than read; a query is one SELECT (or EXPLAIN, DESCRIBE, SHOW)',
+  ]);
 }
 
 /** @throws UsageError where the SQL is wrong, or more than one statement */
@@ -150,7 +182,9 @@ async function prepareOne(connection: DuckDBConnection, sql: string) {
     const statements = await connection.extractStatements(sql);
     if (statements.count === 1) return await statements.prepare(0);
   } catch (error) {
-    throw new UsageError([`SQL: ${error instanceof Error ? error.message : String(error)}`]);
+    throw new UsageError([
+      `SQL: ${error instanceof Error ? error.message : String(error)}`,
+    ]);
   }
   throw new UsageError(['SQL: it must be one statement']);
 }

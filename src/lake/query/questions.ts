@@ -72,7 +72,9 @@ select party_id, asset_id, cast(sum(entries) as bigint) as entries, exact_sum(se
     title: 'what moved each day, by asset and type',
     parameters: ['since', 'until', 'asset'],
     summary: 'daily_flows',
-    select: (rows) => `select day, asset_id, transfer_type, cast(sum(entries) as bigint) as entries,
+    select: (
+      rows,
+    ) => `select day, asset_id, transfer_type, cast(sum(entries) as bigint) as entries,
        exact_sum(quantity, quantity_text) as quantity
   from ${rows} where ${OF_ASSET}
  group by day, asset_id, transfer_type order by day, asset_id, transfer_type`,
@@ -82,14 +84,17 @@ select party_id, asset_id, cast(sum(entries) as bigint) as entries, exact_sum(se
     title: 'fees paid, by month, asset and kind',
     parameters: ['since', 'until', 'asset', 'party'],
     summary: 'monthly_fees',
-    select: (rows) => `select month, asset_id, transfer_type, cast(sum(payments) as bigint) as payments,
+    select: (
+      rows,
+    ) => `select month, asset_id, transfer_type, cast(sum(payments) as bigint) as payments,
        count(distinct party_id) as payers, exact_sum(paid, paid_text) as paid
   from ${rows} where ${OF_ASSET} and ${OF_PARTY}
  group by month, asset_id, transfer_type order by month, asset_id, transfer_type`,
   },
   {
     name: 'balances',
-    title: "each account's balance after its last entry; several where its last block leaves it open",
+    title:
+      "each account's balance after its last entry; several where its last block leaves it open",
     parameters: ['until', 'party', 'asset'],
     summary: 'monthly_balances',
     oneSided:
@@ -125,8 +130,12 @@ export function readyQuestion(name: string): ReadyQuestion | undefined {
 }
 
 /** @throws UsageError where a time is none, or the range is empty */
-export function inquiry({ summary, select }: ReadyQuestion, values: QuestionValues = {}): Inquiry {
-  const [since, until] = [instant('since', values.since), instant('until', values.until)];
+export function inquiry(
+  { summary, select }: ReadyQuestion,
+  values: QuestionValues = {},
+): Inquiry {
+  const since = instant('since', values.since);
+  const until = instant('until', values.until);
   if (since !== undefined && until !== undefined && since >= until)
     throw new UsageError([
       `--since, --until: ${formatInstant(since)} is not before ${formatInstant(until)}; give a range that is not empty`,
@@ -146,11 +155,14 @@ function instant(name: QuestionParameter, value: string | undefined): Micros | u
 }
 
 /** What is asked of the lake to tell which party a beginning means. */
-export const KNOWN_PARTIES = 'select party_id as id from parties union select party_id from coverage';
+export const KNOWN_PARTIES =
+  'select party_id as id from parties union select party_id from coverage';
 
 /** Whether any ledger was exported with one side only. */
 export async function hasOneSided(connection: DuckDBConnection): Promise<boolean> {
-  const reader = await connection.runAndReadAll('select count(*) > 0 from coverage where not both_sides');
+  const reader = await connection.runAndReadAll(
+    'select count(*) > 0 from coverage where not both_sides',
+  );
   return reader.getRows()[0]?.[0] === true;
 }
 
@@ -159,7 +171,10 @@ export async function completeIds(
   { parameters, rows }: Pick<Inquiry, 'parameters' | 'rows'>,
   connection: DuckDBConnection,
 ): Promise<Inquiry['parameters']> {
-  const complete = async (noun: 'party' | 'asset', known: string): Promise<string | null> => {
+  const complete = async (
+    noun: 'party' | 'asset',
+    known: string,
+  ): Promise<string | null> => {
     const given = parameters[noun];
     if (given === null) return null;
     const reader = await connection.runAndReadAll(

@@ -91,7 +91,10 @@ export class LakeStore {
    * Those of the files that a nightly run reads, in no order: files that were never proven, and of the others one in
    * `parts`, the oldest proofs first.
    */
-  async filesToProve(keys: readonly string[], parts: number): Promise<ReadonlySet<string>> {
+  async filesToProve(
+    keys: readonly string[],
+    parts: number,
+  ): Promise<ReadonlySet<string>> {
     const rows = await this.#query<{ key: string }>(
       `with held as (
          select key, proven_at from unnest($1::text[]) as named (key) left join mirror.lake_proofs using (key)),
@@ -127,7 +130,11 @@ export class LakeStore {
    * @param after the version that was decided before; undefined for none
    * @returns false where another writer has decided since
    */
-  async decideCommit(store: string, commit: DecidedCommit, after: number | undefined): Promise<boolean> {
+  async decideCommit(
+    store: string,
+    commit: DecidedCommit,
+    after: number | undefined,
+  ): Promise<boolean> {
     const { table, version, content } = commit;
     const decided = await this.#query(
       `insert into mirror.lake_commits as known (store, name, version, content) values ($1, $2, $3, $4)
@@ -147,9 +154,15 @@ export class LakeStore {
     );
   }
 
-  async #query<Row extends QueryResultRow>(statement: string, values: unknown[] = []): Promise<Row[]> {
+  async #query<Row extends QueryResultRow>(
+    statement: string,
+    values: unknown[] = [],
+  ): Promise<Row[]> {
     const action = 'record what the lake holds';
-    return mapDatabaseError(action, async () => (await this.#pool.query<Row>(statement, values)).rows);
+    return mapDatabaseError(
+      action,
+      async () => (await this.#pool.query<Row>(statement, values)).rows,
+    );
   }
 }
 
@@ -209,7 +222,9 @@ const WHOLE: Readonly<Record<WholeTable, string>> = {
 async function readAtOnce(client: PoolClient) {
   const [identity] = await mapDatabaseError(ACTION, async () => {
     await client.query('begin isolation level repeatable read, read only');
-    await client.query(`set local idle_in_transaction_session_timeout = ${IDLE_BETWEEN_READS_MS}`);
+    await client.query(
+      `set local idle_in_transaction_session_timeout = ${IDLE_BETWEEN_READS_MS}`,
+    );
     return (await client.query<{ mirrorId: string; lastBuild: number }>(IDENTITY)).rows;
   });
   const { mirrorId = '', lastBuild = 0 } = identity ?? {};
@@ -220,7 +235,11 @@ async function readAtOnce(client: PoolClient) {
     /** In the order of months and segments. */
     segmentMonths: () => readSegmentMonths(client),
     /** Rows of a month that came with these segments: LINE_COLUMNS, as CSV like `whole`. */
-    rows: (month: string, segmentIds: readonly bigint[], signal: AbortSignal): AsyncIterable<Buffer> =>
+    rows: (
+      month: string,
+      segmentIds: readonly bigint[],
+      signal: AbortSignal,
+    ): AsyncIterable<Buffer> =>
       copyOut(client, rowsStatement(month, segmentIds), ACTION, signal),
     /** A whole table as CSV without header (quotes doubled, NULL is empty), in a stable order, in chunks cut anywhere. */
     whole: (table: WholeTable, signal: AbortSignal): AsyncIterable<Buffer> =>
@@ -228,14 +247,21 @@ async function readAtOnce(client: PoolClient) {
   };
 }
 
-async function readSegmentMonths(on: Pool | PoolClient): Promise<readonly SegmentMonth[]> {
-  return mapDatabaseError(ACTION, async () => (await on.query<SegmentMonth>(SEGMENT_MONTHS)).rows);
+async function readSegmentMonths(
+  on: Pool | PoolClient,
+): Promise<readonly SegmentMonth[]> {
+  return mapDatabaseError(
+    ACTION,
+    async () => (await on.query<SegmentMonth>(SEGMENT_MONTHS)).rows,
+  );
 }
 
 function rowsStatement(month: string, segmentIds: readonly bigint[]): string {
   const start = `timestamptz '${month}-01 00:00:00+00'`;
   const end = `(${start} at time zone 'UTC' + interval '1 month') at time zone 'UTC'`;
-  const columns = LINE_COLUMNS.map((name) => (name === 'vega_time' ? utc(name) : name)).join(', ');
+  const columns = LINE_COLUMNS.map((name) =>
+    name === 'vega_time' ? utc(name) : name,
+  ).join(', ');
   return `copy (select ${columns} from mirror.ledger_entries
     where vega_time >= ${start} and vega_time < ${end}
       and segment_id = any ('{${segmentIds.join(',')}}'::bigint[])) to stdout (format csv)`;

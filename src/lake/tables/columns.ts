@@ -13,7 +13,9 @@ export interface LakeColumn {
 
 /** What stands behind SELECT, where the columns are made. */
 export function selected(columns: readonly LakeColumn[]): string {
-  return columns.map(({ name, from }) => (from === undefined ? name : `${from} as ${name}`)).join(', ');
+  return columns
+    .map(({ name, from }) => (from === undefined ? name : `${from} as ${name}`))
+    .join(', ');
 }
 
 /** And where they are there. */
@@ -44,8 +46,13 @@ export const LAKE_TABLES = [
 ] as const;
 export type LakeTable = (typeof LAKE_TABLES)[number];
 
-export const plain = (name: string, type: string, comment: string): LakeColumn => ({ name, type, comment });
-export const text = (name: string, comment: string): LakeColumn => plain(name, 'VARCHAR', comment);
+export const plain = (name: string, type: string, comment: string): LakeColumn => ({
+  name,
+  type,
+  comment,
+});
+export const text = (name: string, comment: string): LakeColumn =>
+  plain(name, 'VARCHAR', comment);
 /** Made by an expression. */
 const made = (column: LakeColumn, from: string): LakeColumn => ({ ...column, from });
 /** Sent as text. */
@@ -54,18 +61,27 @@ const cast = (name: string, type: string, comment: string): LakeColumn =>
 /** UTC wall-clock times are sent. */
 const time = (name: string, comment: string): LakeColumn => cast(name, TIME, comment);
 /** By way of HUGEINT: straight from text to DECIMAL, DuckDB takes hundreds of times as long. */
-const decimal = (name: string): string => `try_cast(try_cast(${name} as HUGEINT) as ${AMOUNT})`;
+const decimal = (name: string): string =>
+  `try_cast(try_cast(${name} as HUGEINT) as ${AMOUNT})`;
 /** Two columns: the amount of these digits, and the text of one that DECIMAL does not hold. */
-export const amount = (name: string, comment: string, digits = name): readonly LakeColumn[] => [
+export const amount = (
+  name: string,
+  comment: string,
+  digits = name,
+): readonly LakeColumn[] => [
   made(plain(name, AMOUNT, comment), decimal(digits)),
   made(
-    text(`${name}_text`, `${name} where it has more than 38 digits; ${name} is then NULL`),
+    text(
+      `${name}_text`,
+      `${name} where it has more than 38 digits; ${name} is then NULL`,
+    ),
     `case when ${decimal(digits)} is null then ${digits} end`,
   ),
 ];
 
 const MEANINGS: Readonly<Record<(typeof KNOWN_COLUMNS)[number], string>> = {
-  vega_time: 'Time of the block, UTC, exact to the microsecond; entries of one block have no order',
+  vega_time:
+    'Time of the block, UTC, exact to the microsecond; entries of one block have no order',
   quantity: "What moved, in the asset's smallest unit; never negative",
   effect:
     'What it did to party_id: quantity with the sign of its direction; NULL from releases that send one side',
@@ -83,7 +99,9 @@ const MEANINGS: Readonly<Record<(typeof KNOWN_COLUMNS)[number], string>> = {
 
 const known = KNOWN_COLUMNS.flatMap((name): readonly LakeColumn[] => {
   if (name === 'vega_time') return [time(name, MEANINGS[name])];
-  return isAmountColumn(name) ? amount(name, MEANINGS[name]) : [text(name, MEANINGS[name])];
+  return isAmountColumn(name)
+    ? amount(name, MEANINGS[name])
+    : [text(name, MEANINGS[name])];
 });
 
 /** What a row knows by itself: which side of the entry the exported party is on. */
@@ -95,11 +113,17 @@ export const ENTRIES: readonly LakeColumn[] = [
   ...known,
   text('extra', 'Columns that this version does not know, as JSON'),
   cast('segment_id', 'BIGINT', 'The exported segment that the row came with'),
-  made(text('side', 'Which side of the entry party_id is on: from, to, both or none'), SIDE),
+  made(
+    text('side', 'Which side of the entry party_id is on: from, to, both or none'),
+    SIDE,
+  ),
 ];
 
 export const PARTIES: readonly LakeColumn[] = [
-  text('party_id', 'As the source lists it; hex in lower case, or a word such as network'),
+  text(
+    'party_id',
+    'As the source lists it; hex in lower case, or a word such as network',
+  ),
   time('first_seen_at', 'When the mirror first saw it'),
   text('extra', 'Fields of the list that this version does not know, as JSON'),
 ];
@@ -118,5 +142,9 @@ export const COVERAGE: readonly LakeColumn[] = [
   text('asset_id', 'Of one asset; NULL: of every asset'),
   time('from_time', 'Inclusive'),
   time('to_time', 'Exclusive'),
-  cast('both_sides', 'BOOLEAN', 'Whether the release sent what the party receives as well'),
+  cast(
+    'both_sides',
+    'BOOLEAN',
+    'Whether the release sent what the party receives as well',
+  ),
 ];

@@ -65,7 +65,8 @@ function addedUp(figures: readonly Figure[], condition = 'true') {
     figures.map((figure) => `${figure[kind]} as ${figure.columns[0]?.name}`).join(', ');
   return {
     columns: figures.flatMap(({ columns }) => columns),
-    select: (entries: string) => `select ${values('select')} from ${entries} where ${condition} group by all`,
+    select: (entries: string) =>
+      `select ${values('select')} from ${entries} where ${condition} group by all`,
     merge: (parts: string) => `select ${values('merge')} from ${parts} group by all`,
   };
 }
@@ -82,7 +83,9 @@ function side(name: 'from' | 'to', entries: string): string {
 /** Entries of one block have no order: where the last block of an account leaves several balances, all are kept. */
 function lastBalances(known: string): string {
   const keys = ACCOUNT.join(', ');
-  const isSame = ACCOUNT.map((name) => `known.${name} is not distinct from latest.${name}`).join(' and ');
+  const isSame = ACCOUNT.map(
+    (name) => `known.${name} is not distinct from latest.${name}`,
+  ).join(' and ');
   // Time first: it alone leaves few rows, and costs less to compare than ids.
   return `with known as not materialized (${known}),
   latest as materialized (select ${keys}, max(as_of) as as_of from known group by ${keys})
@@ -99,7 +102,10 @@ export const SUMMARIES: Readonly<Record<SummaryTable, SummaryShape>> = {
     ...addedUp(
       [
         // UTC's day, without a calendar of zones, which takes thrice as long.
-        key(plain('day', 'DATE', 'UTC'), 'cast(make_timestamp(epoch_us(vega_time)) as date)'),
+        key(
+          plain('day', 'DATE', 'UTC'),
+          'cast(make_timestamp(epoch_us(vega_time)) as date)',
+        ),
         key(text('asset_id', 'Asset')),
         key(text('transfer_type', 'Why it moved')),
         counted('entries', 'How many entries'),
@@ -123,7 +129,8 @@ export const SUMMARIES: Readonly<Record<SummaryTable, SummaryShape>> = {
     ),
   },
   monthly_balances: {
-    description: 'Balances after the last entries of each account: parts, of which the latest count',
+    description:
+      'Balances after the last entries of each account: parts, of which the latest count',
     columns: [
       text('party_id', 'Owner'),
       text('asset_id', 'Asset'),
@@ -131,12 +138,18 @@ export const SUMMARIES: Readonly<Record<SummaryTable, SummaryShape>> = {
       text('market_id', 'Market; NULL where the account belongs to none'),
       plain('as_of', TIME, 'Time of the last entry'),
       plain('balance', AMOUNT, 'Balance after it'),
-      text('balance_text', 'balance where it has more than 38 digits; balance is then NULL'),
+      text(
+        'balance_text',
+        'balance where it has more than 38 digits; balance is then NULL',
+      ),
     ],
     isOfCounted: false,
-    select: (entries) => lastBalances(`${side('from', entries)} union all ${side('to', entries)}`),
+    select: (entries) =>
+      lastBalances(`${side('from', entries)} union all ${side('to', entries)}`),
     merge: (parts) =>
-      lastBalances(`select ${ACCOUNT.join(', ')}, as_of, balance, balance_text from ${parts}`),
+      lastBalances(
+        `select ${ACCOUNT.join(', ')}, as_of, balance, balance_text from ${parts}`,
+      ),
   },
   monthly_activity: {
     description: 'Entries of each exported ledger: parts, to be added up',
@@ -145,7 +158,11 @@ export const SUMMARIES: Readonly<Record<SummaryTable, SummaryShape>> = {
       key(text('party_id', 'Whose export')),
       key(text('asset_id', 'Asset')),
       counted('entries', 'How many entries'),
-      summed('sent', 'What others got from it', `account_from_party_id = party_id and not ${WITHIN}`),
+      summed(
+        'sent',
+        'What others got from it',
+        `account_from_party_id = party_id and not ${WITHIN}`,
+      ),
       summed(
         'received',
         'What it got from others; a lower bound where its export shows one side',
@@ -169,7 +186,8 @@ export function summaryOf(table: SummaryTable, entries: string): string {
 
 /** Counts the rows in which a month's summary differs from the one that its entries give now. */
 export function summaryDifference(table: SummaryTable, month: string): string {
-  const ofMonth = (name: string): string => `(select * from ${name} where month = ${literal(month)})`;
+  const ofMonth = (name: string): string =>
+    `(select * from ${name} where month = ${literal(month)})`;
   const { columns, merge } = SUMMARIES[table];
   const names = namesOf(columns);
   return `select count(*) from (
@@ -187,15 +205,21 @@ export interface InstantRange {
 
 /** Months that the range begins or ends within: two at most. */
 export function cutMonths({ since, until }: InstantRange): readonly string[] {
-  const isCut = (instant: Micros | undefined) => instant !== undefined && monthStart(instant) !== instant;
-  return [...new Set([since, until].filter(isCut).map((instant = 0n) => monthOf(instant)))];
+  const isCut = (instant: Micros | undefined) =>
+    instant !== undefined && monthStart(instant) !== instant;
+  return [
+    ...new Set([since, until].filter(isCut).map((instant = 0n) => monthOf(instant))),
+  ];
 }
 
 /** Whether all of the month is in the range. */
 export function isWholeMonth(month: string, range: InstantRange): boolean {
   const { since, until } = range;
   if (cutMonths(range).includes(month)) return false;
-  return (since === undefined || month >= monthOf(since)) && (until === undefined || month < monthOf(until));
+  return (
+    (since === undefined || month >= monthOf(since)) &&
+    (until === undefined || month < monthOf(until))
+  );
 }
 
 /**
@@ -205,7 +229,10 @@ export function isWholeMonth(month: string, range: InstantRange): boolean {
 export function summaryWithin(table: SummaryTable, range: InstantRange): string {
   const names = namesOf(SUMMARIES[table].columns);
   const cut = cutMonths(range);
-  const limited = (column: string, write: (instant: Micros) => string): readonly string[] => [
+  const limited = (
+    column: string,
+    write: (instant: Micros) => string,
+  ): readonly string[] => [
     ...(range.since === undefined ? [] : [`${column} >= ${write(range.since)}`]),
     ...(range.until === undefined ? [] : [`${column} < ${write(range.until)}`]),
   ];
@@ -213,7 +240,10 @@ export function summaryWithin(table: SummaryTable, range: InstantRange): string 
     ...limited('month', (instant) => literal(monthOf(instant))),
     ...cut.map((month) => `month <> ${literal(month)}`),
   ];
-  const within = limited('vega_time', (instant) => `timestamptz ${literal(formatInstant(instant))}`);
+  const within = limited(
+    'vega_time',
+    (instant) => `timestamptz ${literal(formatInstant(instant))}`,
+  );
   const summedUp = cut.map((month) => {
     const entries = `(select * from ledger_entries where month = ${literal(month)} and ${within.join(' and ')})`;
     return `select ${literal(month)} as month, ${names} from (${summaryOf(table, entries)})`;

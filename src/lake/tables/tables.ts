@@ -34,9 +34,14 @@ export const SHAPES: Readonly<Record<LakeTable, TableShape>> = {
     columns: ENTRIES,
   },
   parties: { description: 'Every party that was seen', columns: PARTIES, isWhole: true },
-  checkpoints: { description: 'Every distinct checkpoint', columns: CHECKPOINTS, isWhole: true },
+  checkpoints: {
+    description: 'Every distinct checkpoint',
+    columns: CHECKPOINTS,
+    isWhole: true,
+  },
   coverage: {
-    description: 'Whose ledger is loaded, and when: decides which rows of ledger_entries count',
+    description:
+      'Whose ledger is loaded, and when: decides which rows of ledger_entries count',
     columns: COVERAGE,
     isWhole: true,
   },
@@ -65,7 +70,9 @@ const MADE_WHERE_ASKED: readonly LakeColumn[] = [
 
 /** And of a table as a question sees it, what is made where it is asked included. */
 export function askedColumns(table: LakeTable): readonly LakeColumn[] {
-  return table === 'ledger_entries' ? [...columnsOf(table), ...MADE_WHERE_ASKED] : columnsOf(table);
+  return table === 'ledger_entries'
+    ? [...columnsOf(table), ...MADE_WHERE_ASKED]
+    : columnsOf(table);
 }
 
 export function rootOf(table: LakeTable): string {
@@ -122,12 +129,18 @@ function schemaText(fields: readonly Field[]): string {
  * The table's schema with the columns that it lacks; undefined where it lacks none. Columns of others stay.
  * @throws PermanentError `LAKE_TABLE_RAISED` where a column has another type
  */
-export function withNewColumns(table: LakeTable, metaData: MetaData): MetaData | undefined {
+export function withNewColumns(
+  table: LakeTable,
+  metaData: MetaData,
+): MetaData | undefined {
   const wanted = fieldsOf(table);
   const { fields } = schemaShape.parse(JSON.parse(metaData.schemaString));
   const known = new Map(fields.map((field) => [field.name, field]));
-  const differing = wanted.find(({ name, type }) => known.has(name) && known.get(name)?.type !== type);
-  const isAsMade = metaData.partitionColumns.join(',') === (SHAPES[table].isWhole ? '' : 'month');
+  const differing = wanted.find(
+    ({ name, type }) => known.has(name) && known.get(name)?.type !== type,
+  );
+  const isAsMade =
+    metaData.partitionColumns.join(',') === (SHAPES[table].isWhole ? '' : 'month');
   if (differing !== undefined || !isAsMade) {
     const changed = differing === undefined ? 'partitions' : `column ${differing.name}`;
     throw new PermanentError(
@@ -145,7 +158,9 @@ const ROW_GROUP_ROWS = 61_440;
 
 /** Field ids are the columns' places, so that other table formats can be laid over the same files. */
 export function copyStatement(table: LakeTable, select: string, path: string): string {
-  const ids = SHAPES[table].columns.map(({ name }, index) => `${name}: ${index + 1}`).join(', ');
+  const ids = SHAPES[table].columns
+    .map(({ name }, index) => `${name}: ${index + 1}`)
+    .join(', ');
   return `copy (${select}) to ${literal(path)} (format parquet, compression zstd, row_group_size ${ROW_GROUP_ROWS}, return_stats true, field_ids {${ids}})`;
 }
 
@@ -153,7 +168,11 @@ export function copyStatement(table: LakeTable, select: string, path: string): s
  * Rows of files as the table has them now, behind FROM: a column that older files lack is NULL.
  * @param hasMonth whether `month` is among the columns, as the files' folders say it
  */
-export function rowsOf(table: LakeTable, paths: readonly string[], hasMonth: boolean): string {
+export function rowsOf(
+  table: LakeTable,
+  paths: readonly string[],
+  hasMonth: boolean,
+): string {
   const all = hasMonth ? columnsOf(table) : SHAPES[table].columns;
   const none = all.map(({ name, type }) => `cast(null as ${type}) as ${name}`).join(', ');
   if (paths.length === 0) return `(select ${none} where false)`;

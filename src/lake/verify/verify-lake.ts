@@ -2,7 +2,12 @@
  * Does the lake hold what its logs say, and what was loaded: how many rows of each segment, and deep, the sums of their
  * values?
  */
-import { canonicalText, ENTRY_COLUMNS, extraFromJson, isAmountColumn } from '../../ledger/canonical.ts';
+import {
+  canonicalText,
+  ENTRY_COLUMNS,
+  extraFromJson,
+  isAmountColumn,
+} from '../../ledger/canonical.ts';
 import { hashText, RowDigest } from '../../ledger/digest.ts';
 import { countBySegment, taggedFile } from '../build/build-entries.ts';
 import { type Lake, openLake } from '../query/lake.ts';
@@ -55,14 +60,22 @@ export async function verifyLake(
   }
 }
 
-async function verifyMoment(lake: StoredLake, moment: Moment | undefined, options: LakeCheckOptions) {
+async function verifyMoment(
+  lake: StoredLake,
+  moment: Moment | undefined,
+  options: LakeCheckOptions,
+) {
   const { repository, scratchDir } = lake;
   const recorded = await repository.recorded();
   const problems: Problem[] = [];
-  const report: FoundLake['report'] = (code, subject, message) => problems.push({ code, subject, message });
+  const report: FoundLake['report'] = (code, subject, message) =>
+    problems.push({ code, subject, message });
   if (moment === undefined) {
-    if (recorded.length > 0) report('LAKE_MISSING', MOMENTS_PREFIX, 'the lake that was built is gone');
-    const loaded = new Set((await repository.segmentMonths()).map(({ segmentId }) => segmentId));
+    if (recorded.length > 0)
+      report('LAKE_MISSING', MOMENTS_PREFIX, 'the lake that was built is gone');
+    const loaded = new Set(
+      (await repository.segmentMonths()).map(({ segmentId }) => segmentId),
+    );
     return { files: 0, filesRead: 0, rows: 0n, problems, segmentsBehind: loaded.size };
   }
   await using engine = await openEngine(scratchDir);
@@ -71,16 +84,22 @@ async function verifyMoment(lake: StoredLake, moment: Moment | undefined, option
   const live = new Map<LakeTable, readonly AddFile[]>();
   for (const table of LAKE_TABLES)
     live.set(table, [...((await checkTable(found, table))?.live.values() ?? [])]);
-  const files = [...live].flatMap(([table, adds]) => adds.map((add) => storedFile(table, add)));
+  const files = [...live].flatMap(([table, adds]) =>
+    adds.map((add) => storedFile(table, add)),
+  );
   const filesRead = await checkFiles(found, files, options.parts ?? 1);
   const { rows } = totalOfFiles([...live.values()].flat());
   const entries = live.get('ledger_entries') ?? [];
-  const segmentsBehind = problems.length > 0 ? 0 : await compareRows(found, entries, options);
+  const segmentsBehind =
+    problems.length > 0 ? 0 : await compareRows(found, entries, options);
   return { files: files.length, filesRead, rows, problems, segmentsBehind };
 }
 
 /** @returns the table, where it can be read */
-async function checkTable(found: FoundLake, table: LakeTable): Promise<TableState | undefined> {
+async function checkTable(
+  found: FoundLake,
+  table: LakeTable,
+): Promise<TableState | undefined> {
   const { moment, recorded, report } = found;
   const root = rootOf(table);
   const last = recorded.find((known) => known.table === table);
@@ -98,9 +117,17 @@ async function checkTable(found: FoundLake, table: LakeTable): Promise<TableStat
     if (!isNamed || (last !== undefined && last.tableId !== id))
       report('LAKE_FOREIGN', root, 'it is not the table that this mirror built');
     else if (last !== undefined && build < last.build)
-      report('LAKE_TABLE_OLDER', root, `it is as build ${build} left it, the last one was ${last.build}`);
+      report(
+        'LAKE_TABLE_OLDER',
+        root,
+        `it is as build ${build} left it, the last one was ${last.build}`,
+      );
     for (const broken of await findBrokenCheckpoints(found, root))
-      report('LAKE_CHECKPOINT_BROKEN', root, `${broken.state}; 'ledger-mirror lake' takes it away`);
+      report(
+        'LAKE_CHECKPOINT_BROKEN',
+        root,
+        `${broken.state}; 'ledger-mirror lake' takes it away`,
+      );
     return state;
   } catch (error) {
     if (!(error instanceof PermanentError)) throw error;
@@ -110,7 +137,11 @@ async function checkTable(found: FoundLake, table: LakeTable): Promise<TableStat
 }
 
 /** Reads those whose turn it is, and looks for the others among what is listed. @returns how many it read */
-async function checkFiles(found: FoundLake, files: readonly StoredFile[], parts: number): Promise<number> {
+async function checkFiles(
+  found: FoundLake,
+  files: readonly StoredFile[],
+  parts: number,
+): Promise<number> {
   const { repository, listed, report } = found;
   const keys = files.map(({ key }) => key);
   const turn = await repository.filesToProve(keys, parts);
@@ -129,7 +160,10 @@ async function checkFiles(found: FoundLake, files: readonly StoredFile[], parts:
   return turn.size;
 }
 
-async function isIntact({ objects, signal, report }: FoundLake, file: StoredFile): Promise<boolean> {
+async function isIntact(
+  { objects, signal, report }: FoundLake,
+  file: StoredFile,
+): Promise<boolean> {
   const { key, bytes, sha256 } = file;
   try {
     const found = await measure(await objects.read(key, signal));
@@ -155,17 +189,35 @@ interface FoundLake extends LakeDeps, LakeAccess {
  * @param entries the files of `ledger_entries`
  * @returns how many segments were loaded or unloaded since the last build
  */
-async function compareRows(found: FoundLake, entries: readonly AddFile[], options: LakeCheckOptions) {
+async function compareRows(
+  found: FoundLake,
+  entries: readonly AddFile[],
+  options: LakeCheckOptions,
+) {
   const { deep, parts = 1 } = options;
   const isWhole = parts === 1;
   const { repository, objects, scratchDir, moment, signal, report } = found;
   const loaded = await repository.segmentMonths();
   const logged = isWhole ? [] : entries.flatMap((add) => taggedFile(add) ?? []);
-  const unlogged = isWhole ? entries : entries.filter((add) => taggedFile(add) === undefined);
-  const read = await countBySegment(found, await bringFiles('ledger_entries', unlogged, found), true);
+  const unlogged = isWhole
+    ? entries
+    : entries.filter((add) => taggedFile(add) === undefined);
+  const read = await countBySegment(
+    found,
+    await bringFiles('ledger_entries', unlogged, found),
+    true,
+  );
   const counted = [
-    ...logged.map(({ add, segments, ...of }) => ({ ...of, place: add.path, ids: [...segments] })),
-    ...read.map(({ segmentId, ...of }) => ({ ...of, place: `segment ${segmentId}`, ids: [segmentId] })),
+    ...logged.map(({ add, segments, ...of }) => ({
+      ...of,
+      place: add.path,
+      ids: [...segments],
+    })),
+    ...read.map(({ segmentId, ...of }) => ({
+      ...of,
+      place: `segment ${segmentId}`,
+      ids: [segmentId],
+    })),
   ];
   await using lake = deep ? await openLake({ objects, scratchDir }, signal) : undefined;
   // A newer one is there: what is compared would be another lake.
@@ -180,14 +232,22 @@ async function compareRows(found: FoundLake, entries: readonly AddFile[], option
     const twice = ids.filter((id) => seen.has(nameOf(month, id)));
     for (const id of ids) seen.add(nameOf(month, id));
     if (twice.length > 0)
-      report('LAKE_DIFFERS', subject, `rows of ${twice.join(', ')} lie in two of its files`);
+      report(
+        'LAKE_DIFFERS',
+        subject,
+        `rows of ${twice.join(', ')} lie in two of its files`,
+      );
     const known = ids.flatMap((id) => wanted.get(nameOf(month, id)) ?? []);
     // What was unloaded since leaves with the next build.
     for (const id of ids) if (!wanted.has(nameOf(month, id))) behind.add(id);
     const loadedRows = known.reduce((sum, segment) => sum + segment.rows, 0n);
     if (rows === loadedRows) matched.push(...known);
     else if (known.length === ids.length)
-      report('LAKE_DIFFERS', subject, `${rows} rows lie in ${place}, loaded were ${loadedRows}`);
+      report(
+        'LAKE_DIFFERS',
+        subject,
+        `${rows} rows lie in ${place}, loaded were ${loadedRows}`,
+      );
   }
   for (const [name, { segmentId }] of wanted) if (!seen.has(name)) behind.add(segmentId);
   if (lake === undefined) return behind.size;
@@ -198,8 +258,14 @@ async function compareRows(found: FoundLake, entries: readonly AddFile[], option
   return behind.size;
 }
 
-async function checkValues(found: FoundLake, lake: Lake, month: string, segments: readonly SegmentMonth[]) {
-  const [expected, held] = [new RowDigest(), new RowDigest()];
+async function checkValues(
+  found: FoundLake,
+  lake: Lake,
+  month: string,
+  segments: readonly SegmentMonth[],
+) {
+  const expected = new RowDigest();
+  const held = new RowDigest();
   for (const { valuesDigest, rows } of segments)
     expected.merge(RowDigest.fromHex(valuesDigest, Number(rows)));
   const ids = segments.map(({ segmentId }) => segmentId).join(', ');
@@ -221,7 +287,11 @@ async function checkValues(found: FoundLake, lake: Lake, month: string, segments
   found.report('LAKE_VALUES_DIFFER', `ledger_entries/month=${month}`, message);
 }
 
-async function checkSummaries({ signal, report }: FoundLake, lake: Lake, month: string): Promise<void> {
+async function checkSummaries(
+  { signal, report }: FoundLake,
+  lake: Lake,
+  month: string,
+): Promise<void> {
   for (const table of SUMMARY_TABLES) {
     const subject = `${table}/month=${month}`;
     const sql = summaryDifference(table, month);
@@ -232,7 +302,8 @@ async function checkSummaries({ signal, report }: FoundLake, lake: Lake, month: 
 }
 
 function canonicalExpression(column: (typeof ENTRY_COLUMNS)[number]): string {
-  if (column === 'vega_time') return `strftime(vega_time at time zone 'UTC', '%Y-%m-%dT%H:%M:%S.%fZ')`;
+  if (column === 'vega_time')
+    return `strftime(vega_time at time zone 'UTC', '%Y-%m-%dT%H:%M:%S.%fZ')`;
   return isAmountColumn(column)
     ? `coalesce(cast(${column} as varchar), ${column}_text, '')`
     : `coalesce(${column}, '')`;

@@ -66,13 +66,16 @@ export class AnswerReader implements AsyncIterable<Buffer> {
     this.form = first.value[0] === 0x7b ? 'messages' : 'csv';
     const all = startingWith(first.value, chunks);
     if (this.form === 'csv') yield* all;
-    else for await (const one of splitMessages(all, this.#messageBytesMax)) yield* this.#read(one);
+    else
+      for await (const one of splitMessages(all, this.#messageBytesMax))
+        yield* this.#read(one);
   }
 
   *#read(message: SplitMessage): Generator<Buffer, void, undefined> {
     const value = parseMessage(message);
     const result = isRecord(value) ? value['result'] : undefined;
-    const failed = isRecord(value) && value['error'] !== undefined && value['error'] !== null;
+    const failed =
+      isRecord(value) && value['error'] !== undefined && value['error'] !== null;
     if (!isRecord(result) || failed) throw this.#failure(message, value);
     const data = result['data'] ?? '';
     if (typeof data !== 'string') throw neitherForm(message.bytes, message.offset);
@@ -90,7 +93,11 @@ export class AnswerReader implements AsyncIterable<Buffer> {
   }
 }
 
-function errorInStream(body: SourceErrorBody, byteOffset: number, csvBytes: number): Error {
+function errorInStream(
+  body: SourceErrorBody,
+  byteOffset: number,
+  csvBytes: number,
+): Error {
   const meta = { ...body, byteOffset, csvBytes };
   if (csvBytes === 0 && REFUSALS.has(body.code)) {
     const message = `Cannot export: the source refuses the question (code ${body.code}, ${errorBodyLine(body)})`;
@@ -111,7 +118,10 @@ function parseMessage({ bytes, offset }: SplitMessage): unknown {
   throw neitherForm(bytes, offset);
 }
 
-async function* startingWith(first: Buffer, rest: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
+async function* startingWith(
+  first: Buffer,
+  rest: AsyncIterable<Buffer>,
+): AsyncGenerator<Buffer> {
   yield first;
   yield* rest;
 }
@@ -120,7 +130,10 @@ async function* startingWith(first: Buffer, rest: AsyncIterable<Buffer>): AsyncG
  * Drops byte order marks and white space in front, and holds the beginning back until it is enough. No chunk is empty.
  * @param isEnough gets what is held so far
  */
-async function* withoutLead(chunks: AsyncIterable<Buffer>, isEnough: (start: Buffer) => boolean) {
+async function* withoutLead(
+  chunks: AsyncIterable<Buffer>,
+  isEnough: (start: Buffer) => boolean,
+) {
   let start: Buffer | undefined = Buffer.alloc(0);
   for await (const chunk of chunks) {
     let passed = chunk;
@@ -140,7 +153,9 @@ function isPastMark(start: Buffer): boolean {
 }
 
 function isFirstLine(start: Buffer): boolean {
-  return isPastMark(start) && (start.includes(0x0a) || start.length >= FIRST_LINE_BYTES_MAX);
+  return (
+    isPastMark(start) && (start.includes(0x0a) || start.length >= FIRST_LINE_BYTES_MAX)
+  );
 }
 
 function isBlank(bytes: Buffer): boolean {
@@ -172,7 +187,12 @@ function refuseOther(start: Buffer, delimiter: string): void {
   throw neitherForm(start, 0, undefined, hint);
 }
 
-function neitherForm(bytes: Buffer, byteOffset: number, cause?: unknown, hint = ''): RetryableError {
+function neitherForm(
+  bytes: Buffer,
+  byteOffset: number,
+  cause?: unknown,
+  hint = '',
+): RetryableError {
   const sample = sampleOf(bytes);
   const state = `at byte ${byteOffset} it is neither CSV nor a message, but ${JSON.stringify(sample)}${hint}`;
   return notUnderstood(state, { byteOffset, sample }, cause);
@@ -198,7 +218,10 @@ function isBase64(chars: string): boolean {
 }
 
 function isText(bytes: Buffer): boolean {
-  if (bytes.some((byte) => byte < 0x20 && byte !== 0x09 && byte !== 0x0a && byte !== 0x0d)) return false;
+  if (
+    bytes.some((byte) => byte < 0x20 && byte !== 0x09 && byte !== 0x0a && byte !== 0x0d)
+  )
+    return false;
   if (isUtf8(bytes)) return true;
   const cuts = bytes.length < CUT_CHARACTER_BYTES ? [] : [1, 2, 3];
   return cuts.some((cut) => isUtf8(bytes.subarray(0, bytes.length - cut)));

@@ -27,10 +27,17 @@ export function readErrorBody(value: unknown): SourceErrorBody | undefined {
   if (!isRecord(value)) return undefined;
   const body = isRecord(value['error']) ? value['error'] : value;
   const { code, message, details } = body;
-  if (typeof code !== 'number' || !Number.isInteger(code) || typeof message !== 'string') return undefined;
+  if (typeof code !== 'number' || !Number.isInteger(code) || typeof message !== 'string')
+    return undefined;
   const detail: unknown = Array.isArray(details) ? details[0] : undefined;
-  const { code: detailCode, message: detailMessage, inner } = isRecord(detail) ? detail : {};
-  const reason = [detailMessage, inner].filter((part) => typeof part === 'string' && part !== '').join(': ');
+  const {
+    code: detailCode,
+    message: detailMessage,
+    inner,
+  } = isRecord(detail) ? detail : {};
+  const reason = [detailMessage, inner]
+    .filter((part) => typeof part === 'string' && part !== '')
+    .join(': ');
   return {
     code,
     message: printable(message),
@@ -53,7 +60,8 @@ export function tellsError(answer: Readonly<Record<string, unknown>>): boolean {
 
 function isTrouble(value: unknown): boolean {
   if (Array.isArray(value)) return value.length > 0;
-  if (isRecord(value)) return Object.keys(value).length > 0 && !FINE_CODES.includes(value['code']);
+  if (isRecord(value))
+    return Object.keys(value).length > 0 && !FINE_CODES.includes(value['code']);
   return Boolean(value);
 }
 
@@ -76,7 +84,9 @@ export function gluedError(tail: Buffer, offset: bigint): RetryableError | undef
   if (found === null) return undefined;
   const byteOffset = offset + BigInt(cut + found.index);
   // The message itself may have been cut off, too.
-  const body = readErrorBody(parseJson(Buffer.from(text.slice(found.index), 'latin1').toString('utf8')));
+  const body = readErrorBody(
+    parseJson(Buffer.from(text.slice(found.index), 'latin1').toString('utf8')),
+  );
   const said = body === undefined ? 'an error' : `"${errorBodyLine(body)}"`;
   return new RetryableError(
     `Cannot export: the source broke off at byte ${byteOffset} with ${said}; nothing was published, ask again`,

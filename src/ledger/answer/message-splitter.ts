@@ -65,7 +65,8 @@ export async function* splitMessages(
       if (nesting.depth > 0) continue;
       yield { bytes: Buffer.concat(pieces), offset };
       offset += held;
-      [pieces, held] = [[], 0];
+      pieces = [];
+      held = 0;
     }
   }
   if (held === 0) return;
@@ -105,7 +106,8 @@ class Nesting {
     const quote = chunk.indexOf(QUOTE, at);
     const end = quote === -1 ? chunk.length : quote;
     let backslashes = 0;
-    while (end - backslashes > at && chunk[end - backslashes - 1] === BACKSLASH) backslashes += 1;
+    while (end - backslashes > at && chunk[end - backslashes - 1] === BACKSLASH)
+      backslashes += 1;
     const isEscaped = backslashes % 2 === 1;
     this.#isEscaped = quote === -1 && isEscaped;
     if (quote === -1) return end;

@@ -46,7 +46,9 @@ export type Manifest = z.output<typeof manifestSchema>;
 
 /** The bytes that are published. */
 export function encodeManifest(manifest: Manifest): Buffer {
-  return Buffer.from(`${JSON.stringify(z.encode(manifestSchema, manifest), undefined, 2)}\n`);
+  return Buffer.from(
+    `${JSON.stringify(z.encode(manifestSchema, manifest), undefined, 2)}\n`,
+  );
 }
 
 /** The same as plain JSON, for a jsonb column. */

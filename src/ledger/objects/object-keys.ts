@@ -9,7 +9,11 @@ import type { Manifest } from './manifest.ts';
 
 export type Compression = Manifest['compression'];
 
-const SUFFIX: Readonly<Record<Compression, string>> = { zstd: '.zst', gzip: '.gz', none: '' };
+const SUFFIX: Readonly<Record<Compression, string>> = {
+  zstd: '.zst',
+  gzip: '.gz',
+  none: '',
+};
 const PART = /^[A-Za-z0-9_=][A-Za-z0-9_=.,+-]*$/;
 /** S3's limit. */
 const KEY_BYTES_MAX = 1024;
@@ -17,7 +21,8 @@ const SHA_CHARACTERS = 12;
 
 /** @throws PermanentError `OBJECT_KEY_INVALID` */
 export function checkKey(key: string): string {
-  if (key.length <= KEY_BYTES_MAX && key.split('/').every((part) => PART.test(part))) return key;
+  if (key.length <= KEY_BYTES_MAX && key.split('/').every((part) => PART.test(part)))
+    return key;
   throw new PermanentError(
     `Cannot use the object key ${JSON.stringify(key.slice(0, 200))}: its parts must be letters, digits and _ = . , + -`,
     { code: 'OBJECT_KEY_INVALID', meta: { key: key.slice(0, KEY_BYTES_MAX) } },

@@ -2,7 +2,13 @@
 import { sql, type RawBuilder } from 'kysely';
 import { heightOf } from '../../core/ids.ts';
 import { evidenceJson } from '../../core/json-value.ts';
-import { DoubtSeen, judgeAudit, type Accepted, type AuditFinding, type AuditTotals } from '../guards.ts';
+import {
+  DoubtSeen,
+  judgeAudit,
+  type Accepted,
+  type AuditFinding,
+  type AuditTotals,
+} from '../guards.ts';
 import type { Database } from '../../postgres/database.ts';
 import { readRow } from '../../postgres/transaction.ts';
 import { LISTS, placeRows, type Generation } from './generations.ts';
@@ -26,7 +32,11 @@ export async function replaceCurrent(
   if (current === undefined || audit === undefined)
     throw new TypeError('an audit needs a current generation');
   const { list } = audit;
-  const { lastConfirmed, firstServed, ...totals } = await compareAudit(tx, current, audit);
+  const { lastConfirmed, firstServed, ...totals } = await compareAudit(
+    tx,
+    current,
+    audit,
+  );
   const finding = judgeAudit(list, totals, accepted);
   if (finding instanceof DoubtSeen) return finding;
   let removed: readonly string[] = [];
@@ -35,12 +45,20 @@ export async function replaceCurrent(
     // The audit is the next epoch's first reading: nothing of it was ever held. The other list's sync may have begun it.
     const { isAllNewer: _, ...counts } = totals;
     await sql`insert into mirror.networks (epoch, evidence)
-      values (${epoch + 1}, ${evidenceJson({ ...counts, list, runId })}) on conflict do nothing`.execute(tx);
+      values (${epoch + 1}, ${evidenceJson({ ...counts, list, runId })}) on conflict do nothing`.execute(
+      tx,
+    );
     await makeCurrent(tx, audit, epoch + 1);
   } else {
     // Rows between confirmed rows, without a doubt: the source inserts rows, and will do so again.
-    const isInserted = totals.missed > 0n && current.isClaimed && gaps.length === 0 && doubts.length === 0;
-    removed = await replaceWithAudit(tx, current, audit, current.isAppendOnly && !isInserted);
+    const isInserted =
+      totals.missed > 0n && current.isClaimed && gaps.length === 0 && doubts.length === 0;
+    removed = await replaceWithAudit(
+      tx,
+      current,
+      audit,
+      current.isAppendOnly && !isInserted,
+    );
     if (gaps.length > 0) await settleGaps(tx, runId, audit, firstServed);
   }
   if (finding === 'gap') {
@@ -50,7 +68,10 @@ export async function replaceCurrent(
   await sql`update mirror.doubts set closed_at = clock_timestamp(), closed_by_run = ${runId},
       seen = seen || ${JSON.stringify(removed.length === 0 ? {} : { removed })}::jsonb
     where subject = ${list} and epoch = ${epoch} and closed_at is null`.execute(tx);
-  return { epoch: isNewNetwork ? epoch + 1 : epoch, audit: { ...totals, finding, removed } };
+  return {
+    epoch: isNewNetwork ? epoch + 1 : epoch,
+    audit: { ...totals, finding, removed },
+  };
 }
 
 /** Rows with a place that are served, as far as is known. */
@@ -61,9 +82,15 @@ function held({ list, epoch }: Generation): RawBuilder<unknown> {
 }
 
 async function compareAudit(tx: Database, current: Generation, audit: Generation) {
-  const height = current.list === 'checkpoints' ? sql`split_part(key, '/', 1)::numeric` : sql`null::numeric`;
+  const height =
+    current.list === 'checkpoints'
+      ? sql`split_part(key, '/', 1)::numeric`
+      : sql`null::numeric`;
   const statement = sql<
-    AuditTotals & { readonly lastConfirmed: string | null; readonly firstServed: string | null }
+    AuditTotals & {
+      readonly lastConfirmed: string | null;
+      readonly firstServed: string | null;
+    }
   >`
     with held as (${held(current)}),
     served as (select key, pos from mirror.audit_rows where generation_id = ${audit.generationId}),
@@ -90,7 +117,12 @@ async function compareAudit(tx: Database, current: Generation, audit: Generation
  * are marked, rows that were never confirmed are removed. Rows that keep their place are not touched.
  * @returns the first of the removed rows
  */
-async function replaceWithAudit(tx: Database, current: Generation, audit: Generation, isAppendOnly: boolean) {
+async function replaceWithAudit(
+  tx: Database,
+  current: Generation,
+  audit: Generation,
+  isAppendOnly: boolean,
+) {
   const { list, epoch } = current;
   const { table, key } = LISTS[list];
   await sql`set constraints all deferred`.execute(tx);
@@ -109,13 +141,21 @@ async function replaceWithAudit(tx: Database, current: Generation, audit: Genera
       pos = case when pos <= ${shift} and ${older}::bigint = 0 then pos end
     where epoch = ${epoch} and pos is not null and not ${isServed}
       and (gone_since is null or pos > ${shift} or ${older}::bigint > 0)`.execute(tx);
-  await sql`delete from mirror.generations where generation_id = ${current.generationId}`.execute(tx);
+  await sql`delete from mirror.generations where generation_id = ${current.generationId}`.execute(
+    tx,
+  );
   await makeCurrent(tx, audit, epoch, shift, isAppendOnly);
   return removed.rows.slice(0, REMOVED_SHOWN).map((row) => row.key);
 }
 
 /** @param shift of its rows' places, where older rows are held before them */
-async function makeCurrent(tx: Database, audit: Generation, epoch: number, shift = 0n, isAppendOnly = true) {
+async function makeCurrent(
+  tx: Database,
+  audit: Generation,
+  epoch: number,
+  shift = 0n,
+  isAppendOnly = true,
+) {
   const { list, generationId } = audit;
   const rows = sql`select key, copies, pos + ${shift}::bigint as pos, extra from mirror.audit_rows
     where generation_id = ${generationId}`;
@@ -123,7 +163,9 @@ async function makeCurrent(tx: Database, audit: Generation, epoch: number, shift
   await sql`update mirror.generations
     set kind = 'current', epoch = ${epoch}, last_pos = last_pos + ${shift}::bigint, is_append_only = ${isAppendOnly}
     where generation_id = ${generationId}`.execute(tx);
-  await sql`delete from mirror.audit_rows where generation_id = ${generationId}`.execute(tx);
+  await sql`delete from mirror.audit_rows where generation_id = ${generationId}`.execute(
+    tx,
+  );
 }
 
 /** Known gaps in the light of an audit: closed where rows below are served again, confirmed where not. */
@@ -134,10 +176,8 @@ async function settleGaps(
   firstServed: string | null,
 ) {
   const served = sql`${firstServed === null ? null : heightOf(firstServed)}::numeric`;
-  const [below, above] = [
-    sql`split_part(below_key, '/', 1)::numeric`,
-    sql`split_part(above_key, '/', 1)::numeric`,
-  ];
+  const below = sql`split_part(below_key, '/', 1)::numeric`;
+  const above = sql`split_part(above_key, '/', 1)::numeric`;
   const isClosed = sql`${served} < ${above} and ${served} <= ${below}`;
   await sql`update mirror.list_gaps
     set closed_at = case when ${isClosed} then clock_timestamp() end,

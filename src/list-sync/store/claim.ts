@@ -14,7 +14,10 @@ export interface Claim extends SourceHead {
   /** From the newest-first page of this run. */
   readonly newestKeys: readonly string[];
   readonly accepted: Accepted;
-  readonly evidence: (standing: Omit<ListSituation, 'audit'>, audit: AuditReport | undefined) => object;
+  readonly evidence: (
+    standing: Omit<ListSituation, 'audit'>,
+    audit: AuditReport | undefined,
+  ) => object;
 }
 
 export type Claimed =
@@ -25,10 +28,16 @@ export type Claimed =
   | { readonly kind: 'refused'; readonly audit: AuditReport | undefined };
 
 /** Decides the claim, within the transaction that holds the lease. */
-export async function claimList(tx: Database, runId: string, claim: Claim): Promise<Claimed> {
+export async function claimList(
+  tx: Database,
+  runId: string,
+  claim: Claim,
+): Promise<Claimed> {
   const { list, generationId, epoch: epochRead } = claim.generation;
   const found = await readSituation(tx, list, epochRead);
-  const generation = [found.current, found.audit].find((one) => one?.generationId === generationId);
+  const generation = [found.current, found.audit].find(
+    (one) => one?.generationId === generationId,
+  );
   if (generation?.sequence !== claim.sequence) return { kind: 'stale' };
   await sql`savepoint unclaimed`.execute(tx);
   const isAudit = generation.kind === 'audit';

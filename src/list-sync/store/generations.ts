@@ -39,7 +39,9 @@ export function appendRows(
   rows: readonly ListedRow[],
   distinct: number,
 ): RawBuilder<unknown> {
-  const extras = rows.map(({ extra }) => (extra === undefined ? null : JSON.stringify(extra)));
+  const extras = rows.map(({ extra }) =>
+    extra === undefined ? null : JSON.stringify(extra),
+  );
   const shown = sql`select key, count(*)::int as copies, (array_agg(extra order by n))[1] as extra,
       ${lastPos - BigInt(distinct)}::bigint + row_number() over (order by min(n)) as pos
     from unnest(${rows.map(({ key }) => key)}::text[], ${extras}::jsonb[]) with ordinality as row (key, extra, n)
@@ -48,7 +50,9 @@ export function appendRows(
   return sql`insert into mirror.audit_rows as held (generation_id, pos, key, copies, extra)
     select ${generationId}::bigint, pos, key, copies, extra from (${shown}) shown
     on conflict (generation_id, key) do ${
-      list === 'parties' ? sql`nothing` : sql`update set copies = held.copies + excluded.copies`
+      list === 'parties'
+        ? sql`nothing`
+        : sql`update set copies = held.copies + excluded.copies`
     }`;
 }
 
@@ -86,7 +90,8 @@ export function placeRows(
 /** A key of a checkpoint back into its fields. */
 function fieldsOf(key: 'key' | 'asked.key'): RawBuilder<unknown> {
   const [hash, blockHash] = [2, 3].map(
-    (part) => `replace(replace(split_part(${key}, '/', ${part}), '%2F', '/'), '%25', '%')`,
+    (part) =>
+      `replace(replace(split_part(${key}, '/', ${part}), '%2F', '/'), '%25', '%')`,
   );
   return sql.raw(`split_part(${key}, '/', 1)::numeric, ${hash}, ${blockHash}`);
 }
@@ -95,7 +100,9 @@ function fieldsOf(key: 'key' | 'asked.key'): RawBuilder<unknown> {
 type Rows = Readonly<Record<'table' | 'copies' | 'isAsked', RawBuilder<unknown>>>;
 
 /** What all generations of a list have become, by list. */
-export const LISTS: Readonly<Record<ListName, Rows & { readonly key: RawBuilder<unknown> }>> = {
+export const LISTS: Readonly<
+  Record<ListName, Rows & { readonly key: RawBuilder<unknown> }>
+> = {
   parties: {
     table: sql`mirror.parties`,
     key: sql`party_id`,
@@ -117,6 +124,8 @@ export function rowsOf(of: Generation): Rows & { readonly isHeld: RawBuilder<unk
   if (of.kind === 'current') {
     return { ...LISTS[of.list], isHeld: sql`epoch = ${of.epoch} and gone_since is null` };
   }
-  const [table, copies, isAsked] = [sql`mirror.audit_rows`, sql`copies`, sql`held.key = asked.key`];
+  const table = sql`mirror.audit_rows`;
+  const copies = sql`copies`;
+  const isAsked = sql`held.key = asked.key`;
   return { table, copies, isAsked, isHeld: sql`generation_id = ${of.generationId}` };
 }

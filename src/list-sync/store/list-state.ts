@@ -24,7 +24,9 @@ export interface KnownGap {
   readonly isConfirmed: boolean;
 }
 
-export interface ListSituation extends Readonly<Record<Generation['kind'], Generation | undefined>> {
+export interface ListSituation extends Readonly<
+  Record<Generation['kind'], Generation | undefined>
+> {
   readonly epoch: number;
   /** What no audit has closed. */
   readonly doubts: readonly OpenDoubt[];
@@ -37,8 +39,11 @@ export async function readOpen(
   list: ListName,
   epoch: number,
 ): Promise<Pick<ListSituation, 'doubts' | 'gaps'>> {
-  const { rows: doubts } = await sql<OpenDoubt>`select code, seen, opened_at as since from mirror.doubts
-    where subject = ${list} and epoch = ${epoch} and closed_at is null order by doubt_id`.execute(db);
+  const { rows: doubts } =
+    await sql<OpenDoubt>`select code, seen, opened_at as since from mirror.doubts
+    where subject = ${list} and epoch = ${epoch} and closed_at is null order by doubt_id`.execute(
+      db,
+    );
   const { rows: gaps } = await sql<KnownGap>`
     select below_key as "belowKey", above_key as "aboveKey", found_at as "foundAt", confirmed_by_run is not null as "isConfirmed"
     from mirror.list_gaps where list = ${list} and epoch = ${epoch} and closed_at is null order by gap_id`.execute(
@@ -48,21 +53,32 @@ export async function readOpen(
 }
 
 export async function readEpoch(db: Database): Promise<number> {
-  const statement = sql<{ epoch: number }>`select max(epoch) as epoch from mirror.networks`;
+  const statement = sql<{
+    epoch: number;
+  }>`select max(epoch) as epoch from mirror.networks`;
   return (await readRow(db, 'read which network is mirrored', statement)).epoch;
 }
 
 /** @param of absent: the epoch of the current network */
-export async function readSituation(db: Database, list: ListName, of?: number): Promise<ListSituation> {
+export async function readSituation(
+  db: Database,
+  list: ListName,
+  of?: number,
+): Promise<ListSituation> {
   const epoch = of ?? (await readEpoch(db));
   const { rows } = await sql<Generation>`select ${COLUMNS} from mirror.generations
     where list = ${list} and epoch = ${epoch}`.execute(db);
-  const [current, audit] = ['current', 'audit'].map((kind) => rows.find((row) => row.kind === kind));
+  const [current, audit] = ['current', 'audit'].map((kind) =>
+    rows.find((row) => row.kind === kind),
+  );
   return { epoch, current, audit, ...(await readOpen(db, list, epoch)) };
 }
 
 /** The party with this id first, then, where the id is cut, those whose id begins and ends so: as many as one is chosen of. */
-export async function findListedParties(db: Database, given: string): Promise<readonly string[]> {
+export async function findListedParties(
+  db: Database,
+  given: string,
+): Promise<readonly string[]> {
   const { prefix, suffix } = splitCutId(given);
   const statement = sql<{ party_id: string }>`
     select party_id from mirror.parties

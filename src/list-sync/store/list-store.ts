@@ -6,12 +6,23 @@ import { keepLease, LEASE_MS } from '../../core/lease.ts';
 import { evidenceJson } from '../../core/json-value.ts';
 import type { Verdict } from '../../core/verdict.ts';
 import type { Database } from '../../postgres/database.ts';
-import { inTransaction, readRow, retryWhileUnavailable } from '../../postgres/transaction.ts';
+import {
+  inTransaction,
+  readRow,
+  retryWhileUnavailable,
+} from '../../postgres/transaction.ts';
 import { seenRowTwice, type DoubtSeen } from '../guards.ts';
 import type { ListedRow, ListName } from '../ports.ts';
 import type { ResumePoint } from '../resume-point.ts';
 import { claimList, type Claim, type Claimed } from './claim.ts';
-import { appendRows, COLUMNS, rowsOf, setHead, type Generation, type SourceHead } from './generations.ts';
+import {
+  appendRows,
+  COLUMNS,
+  rowsOf,
+  setHead,
+  type Generation,
+  type SourceHead,
+} from './generations.ts';
 import { readEpoch, readSituation } from './list-state.ts';
 
 const LEASE_UNTIL = sql`clock_timestamp() + ${LEASE_MS} * interval '1 ms'`;
@@ -51,7 +62,14 @@ function openSession(held: Held, takenAtMs: number) {
   /** Renews the lease until it is disposed, and then gives it back: a successor need not wait for its end. */
   const keep = () => keepLease({ what, takenAtMs, renew, release });
   const write = openWriter(held);
-  return { list, renew, release, keepLease: keep, ...openPages(held, write), ...openVerdicts(held, write) };
+  return {
+    list,
+    renew,
+    release,
+    keepLease: keep,
+    ...openPages(held, write),
+    ...openVerdicts(held, write),
+  };
 }
 
 function openWriter({ db, list, token, signal }: Held) {
@@ -75,7 +93,10 @@ function openWriter({ db, list, token, signal }: Held) {
 }
 
 /** What is held of the list, page by page. */
-function openPages({ db, list, runId, token, signal }: Held, write: ReturnType<typeof openWriter>) {
+function openPages(
+  { db, list, runId, token, signal }: Held,
+  write: ReturnType<typeof openWriter>,
+) {
   /** An abandoned audit is of no use beside a new one. Safe to repeat: the new one has no page yet. */
   const begin = (kind: Generation['kind'], epoch: number) =>
     write('begin a generation', async (tx) => {
@@ -92,10 +113,14 @@ function openPages({ db, list, runId, token, signal }: Held, write: ReturnType<t
    * on since the resume point that the page builds on
    * @throws DoubtSeen `ROW_TWICE` where a party is held already
    */
-  function append({ generationId }: Generation, { rows: shown, resumePoint, ...head }: PageCommit) {
+  function append(
+    { generationId }: Generation,
+    { rows: shown, resumePoint, ...head }: PageCommit,
+  ) {
     const keys = shown.map(({ key }) => key);
     const added = new Set(keys).size;
-    const [sequence, point] = [resumePoint.sequence, JSON.stringify(resumePoint)];
+    const sequence = resumePoint.sequence;
+    const point = JSON.stringify(resumePoint);
     const commit = async (tx: Database) => {
       const { rows } = await sql<Generation>`
         update mirror.generations
@@ -125,7 +150,11 @@ function openPages({ db, list, runId, token, signal }: Held, write: ReturnType<t
    */
   function locate(generation: Generation, keys: readonly string[], countingTo?: bigint) {
     const { table, copies, isAsked, isHeld } = rowsOf(generation);
-    const statement = sql<{ held: readonly string[]; highestPos: bigint | null; rowsUpTo: bigint }>`
+    const statement = sql<{
+      held: readonly string[];
+      highestPos: bigint | null;
+      rowsUpTo: bigint;
+    }>`
       with found as (select asked.key, one.pos from unnest(${[...keys]}::text[]) as asked (key),
         lateral (select pos from ${table} held where ${isHeld} and ${isAsked} limit 1) one),
       top as (select max(pos) as pos from found)
@@ -133,17 +162,24 @@ function openPages({ db, list, runId, token, signal }: Held, write: ReturnType<t
         (select coalesce(sum(${copies}), 0)::bigint from ${table} where ${isHeld} and ${countingTo !== undefined}
           and pos <= greatest(top.pos, ${countingTo ?? 0n}::bigint)) as "rowsUpTo" from top`;
     const action = 'compare a page';
-    return retryWhileUnavailable({ action, signal }, () => readRow(db, action, statement));
+    return retryWhileUnavailable({ action, signal }, () =>
+      readRow(db, action, statement),
+    );
   }
 
   return { begin, append, locate };
 }
 
 /** How the list stands, what speaks against it, and the verdict. */
-function openVerdicts({ db, list, runId, signal }: Held, write: ReturnType<typeof openWriter>) {
+function openVerdicts(
+  { db, list, runId, signal }: Held,
+  write: ReturnType<typeof openWriter>,
+) {
   return {
     situation: () =>
-      retryWhileUnavailable({ action: 'read how a list stands', signal }, () => readSituation(db, list)),
+      retryWhileUnavailable({ action: 'read how a list stands', signal }, () =>
+        readSituation(db, list),
+      ),
 
     keepUnplaced: (epoch: number, row: ListedRow) =>
       write('keep a party without a place', (tx) => keepUnplaced(tx, epoch, row)),
@@ -154,7 +190,9 @@ function openVerdicts({ db, list, runId, signal }: Held, write: ReturnType<typeo
         await dropAudit(tx, list);
         await sql`insert into mirror.doubts (subject, epoch, code, seen, run_id)
           values (${list}, ${epoch}, ${code}, ${evidenceJson({ message, ...meta })}::jsonb, ${runId})
-          on conflict (subject, epoch, code) where closed_at is null do nothing`.execute(tx);
+          on conflict (subject, epoch, code) where closed_at is null do nothing`.execute(
+          tx,
+        );
       }),
 
     /** Puts an audit in place of the current rows, and records `complete` where it is true: one statement decides, from stored rows. */
@@ -163,7 +201,9 @@ function openVerdicts({ db, list, runId, signal }: Held, write: ReturnType<typeo
         'claim a list complete',
         (tx) => claimList(tx, runId, claim),
         async () => {
-          const { rows } = await sql<{ evidence: object }>`select evidence from mirror.runs
+          const { rows } = await sql<{
+            evidence: object;
+          }>`select evidence from mirror.runs
           where run_id = ${runId} and verdict = 'complete'`.execute(db);
           return rows[0] && { kind: 'complete', evidence: rows[0].evidence };
         },
@@ -190,16 +230,26 @@ export class ListStore {
   }
 
   /** @returns undefined while another worker has the list */
-  async open(list: ListName, runId: string, signal: AbortSignal): Promise<ListSession | undefined> {
-    const [db, token, takenAtMs] = [this.#db, randomUUID(), performance.now()];
+  async open(
+    list: ListName,
+    runId: string,
+    signal: AbortSignal,
+  ): Promise<ListSession | undefined> {
+    const db = this.#db;
+    const token = randomUUID();
+    const takenAtMs = performance.now();
     // Safe to repeat: a lease that is ours already is taken again.
     const statement = sql`update mirror.list_leases
       set token = ${token}, lease_until = ${LEASE_UNTIL}, lease_holder = ${this.#holder ?? null}::int
       where list = ${list} and (token = ${token} or mirror.is_leased(lease_until, lease_holder) is not true)
       returning list`;
     const action = `open the sync of ${list}`;
-    const { rows } = await retryWhileUnavailable({ action, signal }, () => statement.execute(db));
-    return rows.length === 0 ? undefined : openSession({ db, list, runId, token, signal }, takenAtMs);
+    const { rows } = await retryWhileUnavailable({ action, signal }, () =>
+      statement.execute(db),
+    );
+    return rows.length === 0
+      ? undefined
+      : openSession({ db, list, runId, token, signal }, takenAtMs);
   }
 
   /** Stores one party that was looked up, without a place in the list. */
@@ -211,7 +261,9 @@ export class ListStore {
 }
 
 async function dropAudit(tx: Database, list: ListName) {
-  await sql`delete from mirror.generations where list = ${list} and kind = 'audit'`.execute(tx);
+  await sql`delete from mirror.generations where list = ${list} and kind = 'audit'`.execute(
+    tx,
+  );
 }
 
 /** Keeps a party without a place: `network`, or one that was looked up. */

@@ -32,13 +32,19 @@ export interface MonthLines {
  * A COPY sees only the partitions that existed when it began. So a chunk with rows of a new month ends
  * the COPY in hand, has the partition made, and begins another one in the same transaction.
  */
-export function openCopySink(pool: Pool, client: PoolClient, signal: AbortSignal): RowSink {
+export function openCopySink(
+  pool: Pool,
+  client: PoolClient,
+  signal: AbortSignal,
+): RowSink {
   const known = new Set<string>();
   let open: CopyStreamQuery | undefined;
   let failure: Error | undefined;
 
   function begin() {
-    open = client.query(copyFrom(`copy mirror.ledger_entries (${LINE_COLUMNS.join(', ')}) from stdin`));
+    open = client.query(
+      copyFrom(`copy mirror.ledger_entries (${LINE_COLUMNS.join(', ')}) from stdin`),
+    );
     // `once` hears errors only while it waits.
     return open.on('error', (error) => (failure ??= error));
   }
@@ -95,9 +101,13 @@ export function openCopySink(pool: Pool, client: PoolClient, signal: AbortSignal
  * created in place: that lock lets loads and readers of other months go on.
  * @param months as `2023-05`
  */
-export async function ensurePartitions(pool: Pool, months: readonly string[]): Promise<void> {
+export async function ensurePartitions(
+  pool: Pool,
+  months: readonly string[],
+): Promise<void> {
   const action = 'make a partition of the ledger entries';
-  for (const month of months) await mapDatabaseError(action, () => pool.query(partitionStatement(month)));
+  for (const month of months)
+    await mapDatabaseError(action, () => pool.query(partitionStatement(month)));
 }
 
 function partitionStatement(month: string): string {

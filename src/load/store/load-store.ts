@@ -25,7 +25,10 @@ export class LoadStore {
   }
 
   /** Parties with something to load or to remove, in order, after `after`. */
-  async partiesToLoad(after: string | undefined, rowsMax: number): Promise<readonly string[]> {
+  async partiesToLoad(
+    after: string | undefined,
+    rowsMax: number,
+  ): Promise<readonly string[]> {
     const waiting = (state: string): RawBuilder<unknown> =>
       sql`(select distinct party_id from mirror.segments where ${sql.raw(state)}
             and party_id > ${after ?? ''} order by party_id limit ${rowsMax})`;
@@ -40,8 +43,14 @@ export class LoadStore {
     party: string,
   ): Promise<{ pending: readonly SegmentRecord[]; stale: readonly StaleSegment[] }> {
     const which = sql`party_id = ${party} and (${sql.raw(`${PENDING} or ${STALE}`)}) order by from_time`;
-    const rows = await readSegments(this.#warehouse.db, 'read what is to be loaded', which);
-    const { pending = [], stale = [] } = Object.groupBy(rows, (row) => (row.isLoaded ? 'stale' : 'pending'));
+    const rows = await readSegments(
+      this.#warehouse.db,
+      'read what is to be loaded',
+      which,
+    );
+    const { pending = [], stale = [] } = Object.groupBy(rows, (row) =>
+      row.isLoaded ? 'stale' : 'pending',
+    );
     return { pending, stale };
   }
 
@@ -68,7 +77,9 @@ export class LoadStore {
       // Another loader of the same party has it as long as its segment takes.
       await takeLock(client, `mirror.load/${partyId}`, 'transaction', signal);
       let isCurrent = await statement(() => isUpToDate(client, replacement));
-      const removed = isCurrent ? await statement(() => removeRows(client, replacement.remove)) : 0n;
+      const removed = isCurrent
+        ? await statement(() => removeRows(client, replacement.remove))
+        : 0n;
       for (const segment of isCurrent ? replacement.load : []) {
         const sink = openCopySink(pool, client, signal);
         const sums = await write(segment, sink);
@@ -84,7 +95,9 @@ export class LoadStore {
   }
 
   /** What is loaded now and was loaded since the run began, over all its deliveries. */
-  async loadedSince(runId: string): Promise<{ readonly segments: number; readonly rows: bigint }> {
+  async loadedSince(
+    runId: string,
+  ): Promise<{ readonly segments: number; readonly rows: bigint }> {
     const loaded = sql<{ segments: number; rows: bigint }>`
       select count(*)::int as segments, coalesce(sum(rows), 0)::bigint as rows from mirror.segments
        where status = 'current' and loaded_at >= (select started_at from mirror.runs where run_id = ${runId})`;
@@ -92,7 +105,11 @@ export class LoadStore {
   }
 
   async quarantine(segmentId: bigint, reason: Omit<Problem, 'subject'>): Promise<void> {
-    await quarantineSegment(this.#warehouse.db, sql`segment_id = ${segmentId} and loaded_at is null`, reason);
+    await quarantineSegment(
+      this.#warehouse.db,
+      sql`segment_id = ${segmentId} and loaded_at is null`,
+      reason,
+    );
   }
 }
 
@@ -101,8 +118,13 @@ async function statement<Result>(work: () => Promise<Result>): Promise<Result> {
   return mapDatabaseError('load segments', work);
 }
 
-async function isUpToDate(client: PoolClient, replacement: Replacement): Promise<boolean> {
-  const [load, remove] = [replacement.load, replacement.remove].map((all) => all.map((one) => one.segmentId));
+async function isUpToDate(
+  client: PoolClient,
+  replacement: Replacement,
+): Promise<boolean> {
+  const [load, remove] = [replacement.load, replacement.remove].map((all) =>
+    all.map((one) => one.segmentId),
+  );
   const { rowCount } = await client.query(
     `select from mirror.segments where segment_id = any($1) and ${PENDING} or segment_id = any($2) and ${STALE}`,
     [load, remove],
@@ -110,19 +132,31 @@ async function isUpToDate(client: PoolClient, replacement: Replacement): Promise
   return rowCount === replacement.load.length + replacement.remove.length;
 }
 
-async function removeRows(client: PoolClient, stale: readonly StaleSegment[]): Promise<bigint> {
+async function removeRows(
+  client: PoolClient,
+  stale: readonly StaleSegment[],
+): Promise<bigint> {
   if (stale.length === 0) return 0n;
   const ids = stale.map((segment) => segment.segmentId);
   const entries = 'delete from mirror.ledger_entries where segment_id = any($1)';
   const { rowCount } = await client.query(entries, [ids]);
-  await client.query('delete from mirror.segment_months where segment_id = any($1)', [ids]);
+  await client.query('delete from mirror.segment_months where segment_id = any($1)', [
+    ids,
+  ]);
   // loaded_at says whether the rows are here, whatever the status.
-  await client.query('update mirror.segments set loaded_at = null where segment_id = any($1)', [ids]);
+  await client.query(
+    'update mirror.segments set loaded_at = null where segment_id = any($1)',
+    [ids],
+  );
   return BigInt(rowCount ?? 0);
 }
 
 /** @returns false where the segment was superseded while it was read */
-async function markLoaded(client: PoolClient, segmentId: bigint, sums: LoadedSums): Promise<boolean> {
+async function markLoaded(
+  client: PoolClient,
+  segmentId: bigint,
+  sums: LoadedSums,
+): Promise<boolean> {
   const { rowCount } = await client.query(
     `update mirror.segments set loaded_at = clock_timestamp(), values_digest = $2, quarantine_reason = null,
         evidence = evidence - 'effectsContradicted'

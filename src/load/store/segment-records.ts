@@ -4,7 +4,14 @@ import type { Manifest } from '../../ledger/objects/manifest.ts';
 import type { Database } from '../../postgres/database.ts';
 import { readRows } from '../../postgres/transaction.ts';
 
-type AsInManifest = 'partyId' | 'assetId' | 'objectKey' | 'rows' | 'bytes' | 'sha256' | 'digest';
+type AsInManifest =
+  | 'partyId'
+  | 'assetId'
+  | 'objectKey'
+  | 'rows'
+  | 'bytes'
+  | 'sha256'
+  | 'digest';
 export interface SegmentRecord extends Pick<
   Manifest,
   AsInManifest | 'objectBytes' | 'objectSha256' | 'columns'

@@ -126,7 +126,10 @@ export class VerifyStore {
   }
 
   /** What lies in the store without being recorded here. */
-  async checkStore(objects: ObjectStore, signal: AbortSignal): ReturnType<typeof checkStore> {
+  async checkStore(
+    objects: ObjectStore,
+    signal: AbortSignal,
+  ): ReturnType<typeof checkStore> {
     return checkStore({ objects, db: this.#warehouse.db }, signal);
   }
 
@@ -135,9 +138,20 @@ export class VerifyStore {
     segments: readonly SegmentRecord[],
     isDeep: boolean,
     signal: AbortSignal,
-  ): Promise<readonly { segment: SegmentRecord; rows: bigint; difference?: Omit<Problem, 'subject'> }[]> {
+  ): Promise<
+    readonly {
+      segment: SegmentRecord;
+      rows: bigint;
+      difference?: Omit<Problem, 'subject'>;
+    }[]
+  > {
     const ids = segments.map(({ segmentId }) => segmentId);
-    const found = await this.#rows(sql<{ id: bigint; rows: bigint; monthRows: bigint; digests: string[] }>`
+    const found = await this.#rows(sql<{
+      id: bigint;
+      rows: bigint;
+      monthRows: bigint;
+      digests: string[];
+    }>`
       select id, coalesce(e.rows, 0) as rows, coalesce(m.rows, 0) as "monthRows", coalesce(m.digests, '{}') as digests
         from unnest(${ids}::bigint[]) as of (id)
         left join (select segment_id as id, count(*) as rows from mirror.ledger_entries
@@ -150,11 +164,16 @@ export class VerifyStore {
       const { segmentId, valuesDigest } = segment;
       const { rows = 0n, monthRows, digests = [] } = counted.get(segmentId) ?? {};
       const values = summed && (summed.get(String(segmentId)) ?? new RowDigest()).hex();
-      const differ = (code: string, message: string) => ({ segment, rows, difference: { code, message } });
+      const differ = (code: string, message: string) => ({
+        segment,
+        rows,
+        difference: { code, message },
+      });
       const counts = `mirror.ledger_entries has ${rows} rows of it, its manifest ${segment.rows}`;
       if (rows !== segment.rows) return differ('ROWS_DIFFER', counts);
       const sums = `the rows in mirror.ledger_entries sum up to ${values}, loaded were ${valuesDigest}`;
-      if (values !== undefined && values !== valuesDigest) return differ('VALUES_DIFFER', sums);
+      if (values !== undefined && values !== valuesDigest)
+        return differ('VALUES_DIFFER', sums);
       // The additive digest makes the sum of all months the segment's.
       if (monthRows !== rows || addDigests(digests) !== valuesDigest)
         return differ('MONTHS_DIFFER', 'its sums by month do not add up to its own');
@@ -171,7 +190,11 @@ export class VerifyStore {
       for (const line of lines) {
         // Of all that stands in JSON, COPY escapes only the backslash.
         const row: unknown = JSON.parse(line.replaceAll('\\\\', '\\'));
-        const [segmentId, extra, values] = row as [string, string | null, (string | null)[]];
+        const [segmentId, extra, values] = row as [
+          string,
+          string | null,
+          (string | null)[],
+        ];
         const sum = sums.get(segmentId) ?? new RowDigest();
         sums.set(segmentId, sum);
         const known = extra === null ? [] : extraFromJson(extra);
@@ -185,12 +208,18 @@ export class VerifyStore {
    * Statements about the tables that do not hold.
    * @param isFull also those that read every row
    */
-  async inconsistencies(signal: AbortSignal, isFull: boolean): Promise<readonly Problem[]> {
+  async inconsistencies(
+    signal: AbortSignal,
+    isFull: boolean,
+  ): Promise<readonly Problem[]> {
     const found: Problem[] = [];
-    for (const { code, message, count } of STATEMENTS.filter((one) => isFull || !one.isFull)) {
+    for (const { code, message, count } of STATEMENTS.filter(
+      (one) => isFull || !one.isFull,
+    )) {
       signal.throwIfAborted();
       const [row] = await this.#rows(sql<{ count: bigint }>`${sql.raw(count)}`);
-      if (row?.count !== 0n) found.push({ code, subject: 'mirror', message: `${message}: ${row?.count}` });
+      if (row?.count !== 0n)
+        found.push({ code, subject: 'mirror', message: `${message}: ${row?.count}` });
     }
     return found;
   }

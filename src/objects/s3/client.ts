@@ -20,7 +20,9 @@ type Ambient = Readonly<Partial<Record<string, string>>>;
 /** @throws UsageError where the endpoint is no URL */
 export function openS3Client(url: URL, ambient: Ambient, patienceMs: number): S3 {
   const endpoint =
-    url.searchParams.get('endpoint') ?? ambient['AWS_ENDPOINT_URL_S3'] ?? ambient['AWS_ENDPOINT_URL'];
+    url.searchParams.get('endpoint') ??
+    ambient['AWS_ENDPOINT_URL_S3'] ??
+    ambient['AWS_ENDPOINT_URL'];
   if (endpoint !== undefined && !/^https?:$/.test(URL.parse(endpoint)?.protocol ?? '')) {
     throw new UsageError([
       `OBJECT_STORE_URL: its endpoint "${endpoint}" is not accepted; give an http:// or https:// URL`,
@@ -41,13 +43,19 @@ export function openS3Client(url: URL, ambient: Ambient, patienceMs: number): S3
     // SHA-256 is sent and kept by us; the SDK's default breaks multipart uploads on some stores.
     requestChecksumCalculation: 'WHEN_REQUIRED',
     responseChecksumValidation: 'WHEN_REQUIRED',
-    requestHandler: { connectionTimeout: CONNECT_TIMEOUT_MS, socketTimeout: SOCKET_TIMEOUT_MS },
+    requestHandler: {
+      connectionTimeout: CONNECT_TIMEOUT_MS,
+      socketTimeout: SOCKET_TIMEOUT_MS,
+    },
   });
 }
 
 /** What `.env` gave is not in the process's environment; all else is the SDK's own chain. */
-function credentialsOf(ambient: Ambient): Pick<S3ClientConfig, 'credentials' | 'profile'> {
-  const [accessKeyId, secretAccessKey] = [ambient['AWS_ACCESS_KEY_ID'], ambient['AWS_SECRET_ACCESS_KEY']];
+function credentialsOf(
+  ambient: Ambient,
+): Pick<S3ClientConfig, 'credentials' | 'profile'> {
+  const accessKeyId = ambient['AWS_ACCESS_KEY_ID'];
+  const secretAccessKey = ambient['AWS_SECRET_ACCESS_KEY'];
   const { AWS_SESSION_TOKEN: sessionToken, AWS_PROFILE: profile } = ambient;
   if (accessKeyId === undefined || secretAccessKey === undefined) {
     return profile === undefined ? {} : { profile };
@@ -56,9 +64,14 @@ function credentialsOf(ambient: Ambient): Pick<S3ClientConfig, 'credentials' | '
   return { credentials: { accessKeyId, secretAccessKey, ...session } };
 }
 
-type Strategy = Extract<S3ClientConfig['retryStrategy'], { refreshRetryTokenForRetry: unknown }>;
+type Strategy = Extract<
+  S3ClientConfig['retryStrategy'],
+  { refreshRetryTokenForRetry: unknown }
+>;
 /** One call's failures so far, the first of them on the monotonic clock. */
-type CallToken = Awaited<ReturnType<Strategy['acquireInitialRetryToken']>> & { readonly sinceMs?: number };
+type CallToken = Awaited<ReturnType<Strategy['acquireInitialRetryToken']>> & {
+  readonly sinceMs?: number;
+};
 
 /**
  * The one retry layer: the SDK asks it after every failure, and the table of errors decides. It waits for a
@@ -66,7 +79,10 @@ type CallToken = Awaited<ReturnType<Strategy['acquireInitialRetryToken']>> & { r
  */
 function waitPatiently(patienceMs: number): Strategy {
   return {
-    acquireInitialRetryToken: async () => ({ getRetryCount: () => 0, getRetryDelay: () => 0 }),
+    acquireInitialRetryToken: async () => ({
+      getRetryCount: () => 0,
+      getRetryDelay: () => 0,
+    }),
     async refreshRetryTokenForRetry(token: CallToken, { error }): Promise<CallToken> {
       const failures = token.getRetryCount() + 1;
       const nowMs = performance.now();
@@ -76,7 +92,9 @@ function waitPatiently(patienceMs: number): Strategy {
       const delayMs = fullMs * (0.5 + Math.random() / 2);
       const retry = retryOf(error);
       const isWorthIt =
-        retry === 'wait' ? nowMs + delayMs - sinceMs <= patienceMs : retry === 'few' && failures < FEW;
+        retry === 'wait'
+          ? nowMs + delayMs - sinceMs <= patienceMs
+          : retry === 'few' && failures < FEW;
       if (!isWorthIt) throw new Error('not tried again');
       return { getRetryCount: () => failures, getRetryDelay: () => delayMs, sinceMs };
     },

@@ -1,6 +1,11 @@
 /** The one table of what an error of S3, or of the way to it, means: whether to try again, and what to do. */
 import { S3ServiceException } from '@aws-sdk/client-s3';
-import { errorCode, PermanentError, RetryableError, UnreachableError } from '../../core/errors.ts';
+import {
+  errorCode,
+  PermanentError,
+  RetryableError,
+  UnreachableError,
+} from '../../core/errors.ts';
 import { classifyErrno } from '../../core/faults.ts';
 
 /**
@@ -20,7 +25,11 @@ const AWAY: Meaning = {
   retry: 'wait',
   advice: 'the object store cannot be reached; check its endpoint and the network',
 };
-const BUSY: Meaning = { code: 'OBJECT_STORE_BUSY', retry: 'wait', advice: 'it is tried again' };
+const BUSY: Meaning = {
+  code: 'OBJECT_STORE_BUSY',
+  retry: 'wait',
+  advice: 'it is tried again',
+};
 const DAMAGED: Meaning = {
   code: 'OBJECT_STORE_DAMAGED',
   retry: 'few',
@@ -48,7 +57,10 @@ const PROTOCOL = never(
   'OBJECT_STORE_CONFIGURATION',
   'what answers there does not speak this protocol; check whether the endpoint is http or https, and its port',
 );
-const CONFIGURATION = never('OBJECT_STORE_CONFIGURATION', 'check OBJECT_STORE_URL and the AWS variables');
+const CONFIGURATION = never(
+  'OBJECT_STORE_CONFIGURATION',
+  'check OBJECT_STORE_URL and the AWS variables',
+);
 
 /** By the name of the SDK's error (S3's own code, where its status says less), by status, by errno. */
 const MEANINGS: readonly (readonly [RegExp, Meaning])[] = [
@@ -58,7 +70,10 @@ const MEANINGS: readonly (readonly [RegExp, Meaning])[] = [
     CREDENTIALS,
   ],
   [/^(?:RequestTimeTooSkewed|RequestExpired)$/, CLOCK],
-  [/^(?:XAmzContentSHA256Mismatch|XAmzContentChecksumMismatch|BadDigest|IncompleteBody)$/, DAMAGED],
+  [
+    /^(?:XAmzContentSHA256Mismatch|XAmzContentChecksumMismatch|BadDigest|IncompleteBody)$/,
+    DAMAGED,
+  ],
   [/^NoSuchUpload$/, UPLOAD_LOST],
   [/^RequestTimeout$/, BUSY],
   [/^TimeoutError$/, AWAY],
@@ -97,14 +112,17 @@ export function retryOf(error: unknown): Retry {
 /** Of a failed write: it may have happened. A refusal is final, and an unreachable store cannot be asked. */
 export function isWorthAsking(error: unknown): boolean {
   return (
-    isTaken(error) || isConditionUnknown(error) || (retryOf(error) !== 'never' && meaningOf(error) !== AWAY)
+    isTaken(error) ||
+    isConditionUnknown(error) ||
+    (retryOf(error) !== 'never' && meaningOf(error) !== AWAY)
   );
 }
 
 export function statusOf(error: unknown): number | undefined {
   if (error instanceof S3ServiceException) return error.$metadata.httpStatusCode;
   // An answer that is no XML: a proxy's page, or nothing at all.
-  const response: unknown = error instanceof Error && '$response' in error ? error.$response : undefined;
+  const response: unknown =
+    error instanceof Error && '$response' in error ? error.$response : undefined;
   const status: unknown =
     typeof response === 'object' && response !== null && 'statusCode' in response
       ? response.statusCode
@@ -114,7 +132,9 @@ export function statusOf(error: unknown): number | undefined {
 
 /** The key (or the upload, the bucket) is not there. */
 export function isMissing(error: unknown): boolean {
-  return statusOf(error) === 404 && !(error instanceof Error && error.name === 'NoSuchBucket');
+  return (
+    statusOf(error) === 404 && !(error instanceof Error && error.name === 'NoSuchBucket')
+  );
 }
 
 /** The condition did not hold: something lies under the key. */
@@ -145,7 +165,9 @@ export function s3Error(what: string, url: string, error: unknown): Error {
   };
   const message = `Cannot ${what} in ${url}: ${stateOf(error)}; ${advice}`;
   if (code === AWAY.code) return new UnreachableError(message, details);
-  return retry === 'never' ? new PermanentError(message, details) : new RetryableError(message, details);
+  return retry === 'never'
+    ? new PermanentError(message, details)
+    : new RetryableError(message, details);
 }
 
 /** The words that can be searched for: status and S3's own code, or the errno. */

@@ -21,7 +21,14 @@ import {
   s3Error,
   statusOf,
 } from './errors.ts';
-import { abortUploads, PART_BYTES, type Send, type Target, uploadInParts, type Where } from './upload.ts';
+import {
+  abortUploads,
+  PART_BYTES,
+  type Send,
+  type Target,
+  uploadInParts,
+  type Where,
+} from './upload.ts';
 
 const PATIENCE_MS = 60_000;
 const IF_ABSENT = { IfNoneMatch: '*' } as const;
@@ -40,26 +47,55 @@ export interface StoreOptions {
 }
 
 /** @throws UsageError where the endpoint is no URL */
-export function openS3Store({ url, spoolDir, ambient, patienceMs = PATIENCE_MS }: StoreOptions): ObjectStore {
+export function openS3Store({
+  url,
+  spoolDir,
+  ambient,
+  patienceMs = PATIENCE_MS,
+}: StoreOptions): ObjectStore {
   const client = openS3Client(url, ambient, patienceMs);
   const shownUrl = storeUrl(url);
   const where = { Bucket: url.host, Prefix: prefixOf(url) && `${prefixOf(url)}/` };
-  const targetOf = (key: string): Target => ({ Bucket: url.host, Key: where.Prefix + key });
+  const targetOf = (key: string): Target => ({
+    Bucket: url.host,
+    Key: where.Prefix + key,
+  });
   const mapError = (what: string, error: unknown) =>
-    isOfDisk(error) ? fileError(`${what} by way of ${spoolDir}`, error) : s3Error(what, shownUrl, error);
-  const put = (key: string, content: Buffer, { sha256 }: FileFacts, abortSignal: AbortSignal): Send => {
+    isOfDisk(error)
+      ? fileError(`${what} by way of ${spoolDir}`, error)
+      : s3Error(what, shownUrl, error);
+  const put = (
+    key: string,
+    content: Buffer,
+    { sha256 }: FileFacts,
+    abortSignal: AbortSignal,
+  ): Send => {
     const checksum = Buffer.from(sha256, 'hex').toString('base64');
-    const sums = { ContentLength: content.length, ChecksumSHA256: checksum, Metadata: { sha256 } };
+    const sums = {
+      ContentLength: content.length,
+      ChecksumSHA256: checksum,
+      Metadata: { sha256 },
+    };
     const input = { ...targetOf(key), Body: content, ...sums };
     return (condition) => client.putObject({ ...input, ...condition }, { abortSignal });
   };
   /** Only one writer is told that it wrote: the answer needs no second look. */
   const isTold = (how: 'put' | 'multipart') =>
     kind.known?.hasOneWinner === true && kind.known[how] === 'honoured';
-  const putOnce = (key: string, content: Buffer, facts: FileFacts, signal: AbortSignal) => {
+  const putOnce = (
+    key: string,
+    content: Buffer,
+    facts: FileFacts,
+    signal: AbortSignal,
+  ) => {
     const send = put(key, content, facts, signal);
-    return writeOnce(client, targetOf(key), facts, signal, isTold('put'), (conditionally) =>
-      conditionally(send),
+    return writeOnce(
+      client,
+      targetOf(key),
+      facts,
+      signal,
+      isTold('put'),
+      (conditionally) => conditionally(send),
     );
   };
 
@@ -68,24 +104,47 @@ export function openS3Store({ url, spoolDir, ambient, patienceMs = PATIENCE_MS }
     spoolDir,
     async putFile(key, path, facts, signal) {
       await using file = await open(path, 'r');
-      if (facts.bytes <= BigInt(PART_BYTES)) return await putOnce(key, await file.readFile(), facts, signal);
+      if (facts.bytes <= BigInt(PART_BYTES))
+        return await putOnce(key, await file.readFile(), facts, signal);
       const readPart = async (start: number, length: number) => {
-        const { buffer: part, bytesRead } = await file.read(Buffer.allocUnsafe(length), 0, length, start);
+        const { buffer: part, bytesRead } = await file.read(
+          Buffer.allocUnsafe(length),
+          0,
+          length,
+          start,
+        );
         return part.subarray(0, bytesRead);
       };
-      return await writeOnce(client, targetOf(key), facts, signal, isTold('multipart'), (conditionally) =>
-        uploadInParts(client, targetOf(key), { ...facts, readPart }, conditionally, signal),
+      return await writeOnce(
+        client,
+        targetOf(key),
+        facts,
+        signal,
+        isTold('multipart'),
+        (conditionally) =>
+          uploadInParts(
+            client,
+            targetOf(key),
+            { ...facts, readPart },
+            conditionally,
+            signal,
+          ),
       );
     },
     putBytes: (key, content, signal) => putOnce(key, content, factsOf(content), signal),
-    tryPut: (key, content, signal) => supportOf(put(key, content, factsOf(content), signal)(IF_ABSENT)),
+    tryPut: (key, content, signal) =>
+      supportOf(put(key, content, factsOf(content), signal)(IF_ABSENT)),
     tryInParts(key, content, signal) {
       const source = { ...factsOf(content), readPart: async () => content };
-      return supportOf(uploadInParts(client, targetOf(key), source, (send) => send(IF_ABSENT), signal));
+      return supportOf(
+        uploadInParts(client, targetOf(key), source, (send) => send(IF_ABSENT), signal),
+      );
     },
     head: (key, signal) => readFacts(client, targetOf(key), signal),
     async read(key, signal, range) {
-      const found = await readObject(client, targetOf(key), signal, range).catch(unlessMissing);
+      const found = await readObject(client, targetOf(key), signal, range).catch(
+        unlessMissing,
+      );
       if (found === undefined) return undefined;
       async function* bytes() {
         try {
@@ -122,7 +181,9 @@ async function writeOnce(
   const find = async () => {
     const found = await readFacts(client, target, signal);
     if (found === undefined) return undefined;
-    return found.bytes === facts.bytes && found.sha256 === facts.sha256 ? 'written' : 'present';
+    return found.bytes === facts.bytes && found.sha256 === facts.sha256
+      ? 'written'
+      : 'present';
   };
   const before = await find();
   if (before !== undefined) return before;
@@ -147,7 +208,10 @@ async function writeOnce(
   const { Bucket, Key: key } = target;
   const state = 'it was cleared away at once; look for what else removes objects there';
   const cleared = { code: 'OBJECT_CLEARED', meta: { key } };
-  throw failure ?? new RetryableError(`Cannot publish s3://${Bucket}/${key}: ${state}`, cleared);
+  throw (
+    failure ??
+    new RetryableError(`Cannot publish s3://${Bucket}/${key}: ${state}`, cleared)
+  );
 }
 
 /** Of the spool: what the local disk says is no fault of the store. */
@@ -158,7 +222,10 @@ function isOfDisk(error: unknown): boolean {
 /** By a GET of one byte: an answer to HEAD has no body that could tell an error. */
 async function readFacts(client: S3, target: Target, signal: AbortSignal) {
   try {
-    const { headers, bytes } = await readObject(client, target, signal, { start: 0n, end: 1n });
+    const { headers, bytes } = await readObject(client, target, signal, {
+      start: 0n,
+      end: 1n,
+    });
     while ((await bytes.next()).done !== true);
     const size = BigInt(headers.ContentRange?.split('/').at(-1) ?? 0);
     return { bytes: size, sha256: headers.Metadata?.['sha256'] };
@@ -183,8 +250,12 @@ async function readObject(
   range?: { readonly start: bigint; readonly end: bigint },
 ) {
   const get = async (asked: typeof range) => {
-    const Range = asked === undefined ? undefined : `bytes=${asked.start}-${asked.end - 1n}`;
-    const { Body, ...headers } = await client.getObject({ ...target, Range }, { abortSignal: signal });
+    const Range =
+      asked === undefined ? undefined : `bytes=${asked.start}-${asked.end - 1n}`;
+    const { Body, ...headers } = await client.getObject(
+      { ...target, Range },
+      { abortSignal: signal },
+    );
     if (!(Body instanceof Readable)) throw new TypeError('no body came with the object');
     return { headers, body: Body as AsyncIterable<Buffer> };
   };
@@ -210,7 +281,12 @@ async function readObject(
   return { headers: first.headers, bytes: bytes() };
 }
 
-async function* listObjects(client: S3, where: Where, below: string, abortSignal: AbortSignal) {
+async function* listObjects(
+  client: S3,
+  where: Where,
+  below: string,
+  abortSignal: AbortSignal,
+) {
   const asked = { ...where, Prefix: where.Prefix + below };
   const pages = paginateListObjectsV2({ client }, asked, { abortSignal });
   for await (const { Contents: found = [], IsTruncated: isCut } of pages) {

@@ -17,7 +17,9 @@ const ABORT_MS_MAX = 3_000;
 export type Where = Readonly<Record<'Bucket' | 'Prefix', string>>;
 export type Target = Readonly<Record<'Bucket' | 'Key', string>>;
 
-type PartsSource = FileFacts & { readonly readPart: (start: number, length: number) => Promise<Buffer> };
+type PartsSource = FileFacts & {
+  readonly readPart: (start: number, length: number) => Promise<Buffer>;
+};
 
 /** Sends a write with its condition, or without. */
 export type Send = (condition: { readonly IfNoneMatch?: string }) => Promise<unknown>;
@@ -41,7 +43,10 @@ export async function uploadInParts(
   const upload = { ...target, UploadId };
   const partBytes = Math.max(PART_BYTES, Math.ceil(bytes / PARTS_MAX));
   const Parts: CompletedPart[] = [];
-  const starts = Array.from({ length: Math.ceil(bytes / partBytes) }, (_, nth) => nth * partBytes).values();
+  const starts = Array.from(
+    { length: Math.ceil(bytes / partBytes) },
+    (_, nth) => nth * partBytes,
+  ).values();
   const sendParts = async (): Promise<void> => {
     for (const start of starts) {
       const PartNumber = start / partBytes + 1;
@@ -54,7 +59,9 @@ export async function uploadInParts(
   try {
     await Promise.all([sendParts(), sendParts()]);
     const last = { ...upload, MultipartUpload: { Parts } };
-    await conditionally((condition) => client.completeMultipartUpload({ ...last, ...condition }, either));
+    await conditionally((condition) =>
+      client.completeMultipartUpload({ ...last, ...condition }, either),
+    );
   } catch (error) {
     // The other parts stop. Also after an abort: what is left behind costs money; the sweep removes what this misses.
     failing.abort(error);
@@ -73,11 +80,17 @@ export async function abortUploads(
 ): Promise<number> {
   let aborted = 0;
   for (let from = {}; ;) {
-    const page = await client.listMultipartUploads({ ...where, ...from }, { abortSignal });
+    const page = await client.listMultipartUploads(
+      { ...where, ...from },
+      { abortSignal },
+    );
     for (const { Key, UploadId, Initiated } of page.Uploads ?? []) {
       if ((Initiated?.getTime() ?? 0) >= startedBeforeMs) continue;
       try {
-        await client.abortMultipartUpload({ Bucket: where.Bucket, Key, UploadId }, { abortSignal });
+        await client.abortMultipartUpload(
+          { Bucket: where.Bucket, Key, UploadId },
+          { abortSignal },
+        );
         aborted += 1;
       } catch (error) {
         // Finished or aborted since it was listed.

@@ -12,7 +12,14 @@ import { whoseFault } from '../../core/faults.ts';
 import type { SourceClock } from '../../export/plan/source-clock.ts';
 import { instant } from '../../ledger/json-values.ts';
 import type { ExportRequest } from '../../export/request.ts';
-import type { ClockQuestion, JobContext, JobDeps, LeasedLedgers, ReportProgress, StageCall } from '../job.ts';
+import type {
+  ClockQuestion,
+  JobContext,
+  JobDeps,
+  LeasedLedgers,
+  ReportProgress,
+  StageCall,
+} from '../job.ts';
 import { exportKey } from '../progress.ts';
 import type { Run, RunStore } from '../store/run-store.ts';
 import { describeError, readKnownRun } from '../work-run.ts';
@@ -28,10 +35,18 @@ const LEASED_MS = 10_000;
 const COMMON_FAULTS = new Map<string, number>();
 const COMMON_FAULTS_MAX = 3;
 
-const storedClock = z.object({ seen: instant, closedTo: instant, from: z.enum(['source', 'guessed']) });
+const storedClock = z.object({
+  seen: instant,
+  closedTo: instant,
+  from: z.enum(['source', 'guessed']),
+});
 
 /** Read once a run and kept with it: a resumed run closes at the same instant. */
-export async function fixClock(run: Run, deps: JobDeps, question: ClockQuestion): Promise<SourceClock> {
+export async function fixClock(
+  run: Run,
+  deps: JobDeps,
+  question: ClockQuestion,
+): Promise<SourceClock> {
   const stored = storedClock.safeParse(run.params['clock']);
   if (stored.success) return stored.data;
   const clock = await deps.stages.clock(question);
@@ -46,14 +61,19 @@ export function reportTo(keys: readonly string[], { progress }: JobDeps): Report
 type Ledgers = Readonly<{ runId: string; partyIds: readonly string[] }>;
 
 /** A job that is delivered again leaves out what is settled. */
-export async function exportLedgers(ledgers: Ledgers, deps: JobDeps, context: JobContext): Promise<void> {
+export async function exportLedgers(
+  ledgers: Ledgers,
+  deps: JobDeps,
+  context: JobContext,
+): Promise<void> {
   const { runId, partyIds } = ledgers;
   const run = await readKnownRun(runId, deps, context);
   if (!isAsking(run)) return;
   const clock = await fixClock(run, deps, context);
   const unsettled = await deps.nightly.unsettled(runId, partyIds);
   const batch = openBatch(runId, unsettled, deps);
-  const [stopped, done] = [new AbortController(), new AbortController()];
+  const stopped = new AbortController();
+  const done = new AbortController();
   const watching = watchRun(run, deps.runs, stopped, done.signal, batch);
   const signal = AbortSignal.any([context.signal, stopped.signal]);
   try {
@@ -87,7 +107,11 @@ type Batch = ReturnType<typeof openBatch>;
  * The ledgers of one job, leased together. What became of them, and what was found to be empty, is written together; a
  * process that is killed asks for those again that were not written.
  */
-function openBatch(runId: string, partyIds: readonly string[], { stages, nightly }: JobDeps) {
+function openBatch(
+  runId: string,
+  partyIds: readonly string[],
+  { stages, nightly }: JobDeps,
+) {
   /** Those whose export did not count: another had taken them over. */
   const lost = new Set<string>();
   let settled: SettledLedger[] = [];
@@ -156,16 +180,26 @@ function isAsking({ state, cancelRequested, params }: Run): boolean {
 }
 
 /** Aborts what is in hand when the run was cancelled, has ended, or asks no more: that counts as not asked. */
-async function watchRun(run: Run, runs: RunStore, stopped: AbortController, done: AbortSignal, batch: Batch) {
+async function watchRun(
+  run: Run,
+  runs: RunStore,
+  stopped: AbortController,
+  done: AbortSignal,
+  batch: Batch,
+) {
   const { runId } = run;
   while (!stopped.signal.aborted) {
-    await sleep(LOOK_EVERY_MS, undefined, { signal: done, ref: false }).catch(() => undefined);
+    await sleep(LOOK_EVERY_MS, undefined, { signal: done, ref: false }).catch(
+      () => undefined,
+    );
     if (done.aborted) return;
     // What cannot be written now is written at the end.
     await batch.look().catch(() => undefined);
     const now = await runs.get(runId).catch(() => undefined);
     if (now !== undefined && !isAsking(now))
-      stopped.abort(new PermanentError(`Run ${runId} asks no more`, { code: 'CANCELLED' }));
+      stopped.abort(
+        new PermanentError(`Run ${runId} asks no more`, { code: 'CANCELLED' }),
+      );
   }
 }
 
@@ -173,12 +207,22 @@ async function watchRun(run: Run, runs: RunStore, stopped: AbortController, done
  * Settles its ledger whatever happens, save where trying again may help.
  * @returns whether it makes sense to ask for the next
  */
-async function exportLedger(request: ExportRequest, deps: JobDeps, context: JobContext, batch: Batch) {
+async function exportLedger(
+  request: ExportRequest,
+  deps: JobDeps,
+  context: JobContext,
+  batch: Batch,
+) {
   const { signal, attempt } = context;
   const { runId, partyId } = request;
   try {
-    const call = { signal, onProgress: reportTo([`${runId}.export`, exportKey(partyId)], deps) };
-    const { verdict, evidence } = await deps.costs.charge(runId, () => batch.export(request, call));
+    const call = {
+      signal,
+      onProgress: reportTo([`${runId}.export`, exportKey(partyId)], deps),
+    };
+    const { verdict, evidence } = await deps.costs.charge(runId, () =>
+      batch.export(request, call),
+    );
     batch.add({ partyId, state: 'done', outcome: { verdict, ...evidence } });
     if (!meetsCommonFault(runId)) COMMON_FAULTS.delete(runId);
     return true;
@@ -187,7 +231,8 @@ async function exportLedger(request: ExportRequest, deps: JobDeps, context: JobC
     const isAway = error instanceof UnreachableError;
     // The object store was waited for by the call itself, so it is not tried again.
     const isStoreAway = isAway && errorCode(error).startsWith('OBJECT_STORE_');
-    const mayPass = !isStoreAway && (error instanceof RetryableError || error instanceof FencedError);
+    const mayPass =
+      !isStoreAway && (error instanceof RetryableError || error instanceof FencedError);
     if (mayPass && attempt < TRIES_MAX) throw error;
     if (!mayPass && !isStoreAway && !(error instanceof PermanentError))
       deps.log.error({ err: error, runId, partyId }, 'Export met an unexpected error');

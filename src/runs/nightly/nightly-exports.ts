@@ -47,12 +47,20 @@ interface Asking {
  * `complete`: every due ledger was asked and proven up to the run's `closedTo`, none was left, and no party is later
  * than promised.
  */
-export async function exportDue(run: Run, deps: JobDeps, asking: Asking): Promise<VerdictWithEvidence> {
+export async function exportDue(
+  run: Run,
+  deps: JobDeps,
+  asking: Asking,
+): Promise<VerdictWithEvidence> {
   const { runId } = run;
   const { db, nightly } = deps;
   const clock = await fixClock(run, deps, asking);
   const { scope } = await readNightlyScope(deps);
-  const { asked, ...left } = await planNightly(db, { ...scope, runId, exportsMax: deps.nightlyExportsMax });
+  const { asked, ...left } = await planNightly(db, {
+    ...scope,
+    runId,
+    exportsMax: deps.nightlyExportsMax,
+  });
   const { deferred, deferredSince, deferredNeverAsked, notDue } = left;
   await nightly.requeue(runId);
   const startedMs = performance.now();
@@ -65,7 +73,8 @@ export async function exportDue(run: Run, deps: JobDeps, asking: Asking): Promis
   const unasked = due + queued;
   const lacking = failed + unasked + lateness.late + deferred + summary.incomplete;
   return {
-    verdict: summary.suspicious > 0 ? 'suspicious' : lacking > 0 ? 'incomplete' : 'complete',
+    verdict:
+      summary.suspicious > 0 ? 'suspicious' : lacking > 0 ? 'incomplete' : 'complete',
     // What is undefined is left out of the evidence.
     evidence: {
       closedTo: formatInstant(clock.closedTo),
@@ -79,7 +88,8 @@ export async function exportDue(run: Run, deps: JobDeps, asking: Asking): Promis
       notDue,
       ...lateness,
       ...summary,
-      secondsPerExport: exported === 0 ? undefined : (performance.now() - startedMs) / 1_000 / exported,
+      secondsPerExport:
+        exported === 0 ? undefined : (performance.now() - startedMs) / 1_000 / exported,
       reason: stopped && `stopped early: ${stopped}`,
     },
   };
@@ -102,14 +112,22 @@ async function feedExports(runId: string, asked: number, deps: JobDeps, asking: 
     const stopped = (await runs.get(runId))?.params['stopped'];
     if (typeof stopped === 'string') return stopped;
     const latency = await isUnwell();
-    const reason = latency ? 'the source answers much slower than usual' : await findStall(counts);
+    const reason = latency
+      ? 'the source answers much slower than usual'
+      : await findStall(counts);
     if (reason !== undefined) {
-      log.warn({ runId, ...counts, ...latency, reason }, 'No more exports in this nightly run');
+      log.warn(
+        { runId, ...counts, ...latency, reason },
+        'No more exports in this nightly run',
+      );
       await runs.keep(runId, { stopped: reason });
       return reason;
     }
     await fill(runId, counts, deps);
-    const pollMs = Math.min(POLL_MAX_MS, Math.max(POLL_MIN_MS, (performance.now() - startedMs) / 20));
+    const pollMs = Math.min(
+      POLL_MAX_MS,
+      Math.max(POLL_MIN_MS, (performance.now() - startedMs) / 20),
+    );
     await sleep(pollMs, undefined, { signal });
   }
 }
@@ -141,9 +159,15 @@ export function watchSource(
 
 /** What was lost with its queue is queued again; what nobody works ends the asking. */
 function watchProgress(runId: string, { nightly, queue, log }: JobDeps, asking: Asking) {
-  const { untilMs = Infinity, stalledMs = STALLED_MS, noProgressMs = NO_PROGRESS_MS } = asking;
+  const {
+    untilMs = Infinity,
+    stalledMs = STALLED_MS,
+    noProgressMs = NO_PROGRESS_MS,
+  } = asking;
   /** How many were settled when that number changed last, when that was, and when the queue was asked last. */
-  let [settled, sinceMs, lookedMs] = [-1, 0, 0];
+  let settled = -1;
+  let sinceMs = 0;
+  let lookedMs = 0;
   return async ({ done, failed, queued }: NightlyCounts): Promise<string | undefined> => {
     if (Date.now() >= untilMs) return 'the time of NIGHTLY_WINDOW is over';
     const nowMs = performance.now();
@@ -165,15 +189,22 @@ function watchProgress(runId: string, { nightly, queue, log }: JobDeps, asking: 
   };
 }
 
-async function fill(runId: string, { due, queued }: NightlyCounts, deps: JobDeps): Promise<void> {
+async function fill(
+  runId: string,
+  { due, queued }: NightlyCounts,
+  deps: JobDeps,
+): Promise<void> {
   const room = Math.min(FEED_MAX, QUEUED_MAX - queued);
   if (room <= 0 || due === 0) return;
   const ledgers = await deps.nightly.take(runId, room);
   const idle = ledgers.filter(({ isIdle }) => isIdle).map(({ partyId }) => partyId);
   const batches = ledgers.filter(({ isIdle }) => !isIdle).map(({ partyId }) => [partyId]);
-  const share = Math.ceil((due + queued) / (BATCHES_A_LEASE * deps.sourceExportConcurrency));
+  const share = Math.ceil(
+    (due + queued) / (BATCHES_A_LEASE * deps.sourceExportConcurrency),
+  );
   const size = Math.max(1, Math.min(BATCH_MAX, share));
-  for (let start = 0; start < idle.length; start += size) batches.push(idle.slice(start, start + size));
+  for (let start = 0; start < idle.length; start += size)
+    batches.push(idle.slice(start, start + size));
   const jobs = batches.map((partyIds) => ({
     name: JOBS.export.name,
     data: { runId, partyIds },

@@ -15,15 +15,22 @@ const IDLE_NIGHTS_MAX = 28;
 /** Requests for the newest page and one that joins it, of each of the two lists, and one request for `network`. */
 const LIST_REQUESTS = 5;
 
-export interface NightlyPreview extends Readonly<Record<'requests' | 'seconds' | 'ratePerSecond', number>> {
+export interface NightlyPreview extends Readonly<
+  Record<'requests' | 'seconds' | 'ratePerSecond', number>
+> {
   /** Nothing is known yet: the first sync asks for every page, and how many there are nobody knows. */
   readonly isFirst: boolean;
   readonly lists: Readonly<Record<'requests', number>>;
-  readonly exports: Readonly<Record<'due' | 'asked' | 'deferred' | 'notDue' | 'quarantined', number>>;
+  readonly exports: Readonly<
+    Record<'due' | 'asked' | 'deferred' | 'notDue' | 'quarantined', number>
+  >;
 }
 
 /** Whether a night is long enough to ask every party, by what an export took lately. */
-export function everyPartyFits(parties: number, secondsPerExport: number | null): boolean {
+export function everyPartyFits(
+  parties: number,
+  secondsPerExport: number | null,
+): boolean {
   return secondsPerExport === null || parties * secondsPerExport * 1_000 <= NIGHT_MS;
 }
 
@@ -31,7 +38,10 @@ export function everyPartyFits(parties: number, secondsPerExport: number | null)
 export async function readNightlyScope({
   db,
   nightlyParties,
-}: Pick<JobDeps, 'db' | 'nightlyParties'>): Promise<{ scope: NightlyScope; estimate: Estimate }> {
+}: Pick<JobDeps, 'db' | 'nightlyParties'>): Promise<{
+  scope: NightlyScope;
+  estimate: Estimate;
+}> {
   const partyIds = nightlyParties.kind === 'list' ? nightlyParties.ids : undefined;
   const estimate = await estimateNightly(db, partyIds);
   const everyParty = everyPartyFits(estimate.parties, estimate.secondsPerExport);

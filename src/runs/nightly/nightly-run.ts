@@ -25,32 +25,53 @@ const NO_PROGRESS_MS = 600_000;
 type Part = Pick<NewRun, 'kind' | 'subject'>;
 
 /** Takes over what an earlier delivery of the run's job did. */
-export async function runNightly(run: Run, deps: JobDeps, call: StageCall): Promise<VerdictWithEvidence> {
+export async function runNightly(
+  run: Run,
+  deps: JobDeps,
+  call: StageCall,
+): Promise<VerdictWithEvidence> {
   const { stages, log } = deps;
   const { signal } = call;
   const { runId } = run;
   // Before the source is asked for anything: what it sends must have somewhere to go.
   const { isWrittenOnce, detail } = await stages.tryStore(signal);
-  if (!isWrittenOnce) log.warn({ store: detail }, 'The object store keeps no second writer out');
+  if (!isWrittenOnce)
+    log.warn({ store: detail }, 'The object store keeps no second writer out');
   await stages.catchUpWithStore(signal);
   const synced = await syncLists(run, deps, signal);
   const lists = Object.fromEntries(
-    synced.map((list) => [list.subject, { verdict: list.verdict, runId: list.runId, ...list.evidence }]),
+    synced.map((list) => [
+      list.subject,
+      { verdict: list.verdict, runId: list.runId, ...list.evidence },
+    ]),
   );
   // Exports need parties, and those that are known will do: only a source that nobody reaches ends the run.
   if (synced.every(isUnreached))
-    return { verdict: 'failed', evidence: { lists, error: synced[0]?.evidence['error'] } };
+    return {
+      verdict: 'failed',
+      evidence: { lists, error: synced[0]?.evidence['error'] },
+    };
   const exports = await exportDue(run, deps, { signal, untilMs: askUntilMs(run, deps) });
   log.info({ runId, verdict: exports.verdict, ...exports.evidence }, 'Exports ended');
   const merged = await mergeOnce(run, deps, signal);
-  const load = await workPart(run, { kind: 'load', subject: 'warehouse and lake' }, deps, call);
+  const load = await workPart(
+    run,
+    { kind: 'load', subject: 'warehouse and lake' },
+    deps,
+    call,
+  );
   const verify = await stages.verify({ runId, deep: false, scope: 'nightly' }, call);
-  log.info({ runId, verdict: verify.verdict, checked: verify.evidence['checked'] }, 'Verified');
+  log.info(
+    { runId, verdict: verify.verdict, checked: verify.evidence['checked'] },
+    'Verified',
+  );
   const untidy = await tidy(deps, signal);
   const covers = await deps.completeness();
   const isCovered = covers.covered >= covers.wanted && covers.openDoubts === 0;
   const verdicts = [
-    ...synced.map(({ verdict }) => (verdict === null || verdict === 'failed' ? 'incomplete' : verdict)),
+    ...synced.map(({ verdict }) =>
+      verdict === null || verdict === 'failed' ? 'incomplete' : verdict,
+    ),
     exports.verdict,
     load.verdict ?? 'failed',
     verify.verdict,
@@ -75,7 +96,11 @@ function isUnreached({ verdict, evidence }: Run): boolean {
 }
 
 /** Kept with the run: what a second delivery merged behind the run's load would wait for the next night's. */
-async function mergeOnce(run: Run, { stages, runs, log }: JobDeps, signal: AbortSignal): Promise<unknown> {
+async function mergeOnce(
+  run: Run,
+  { stages, runs, log }: JobDeps,
+  signal: AbortSignal,
+): Promise<unknown> {
   const known = run.params['merged'];
   if (known !== undefined) return known;
   const merged = await stages.mergeSegments(run.runId, signal);
@@ -99,13 +124,20 @@ async function tidy({ stages, log }: JobDeps, signal: AbortSignal): Promise<unkn
     return await stages.tidy(signal);
   } catch (error) {
     signal.throwIfAborted();
-    log.warn({ err: error }, 'What dead processes left in the store could not be cleared');
+    log.warn(
+      { err: error },
+      'What dead processes left in the store could not be cleared',
+    );
     return describeError(error);
   }
 }
 
 /** Side by side; what is told of the run meanwhile are the lines of both. */
-async function syncLists(run: Run, deps: JobDeps, signal: AbortSignal): Promise<readonly Run[]> {
+async function syncLists(
+  run: Run,
+  deps: JobDeps,
+  signal: AbortSignal,
+): Promise<readonly Run[]> {
   const shown = new Map<string, readonly ProgressLine[]>();
   const syncs = ['parties', 'checkpoints'].map((subject) => {
     const onProgress = (lines: readonly ProgressLine[]): void => {
@@ -123,11 +155,14 @@ async function workPart(parent: Run, wanted: Part, deps: JobDeps, call: StageCal
   const { runs, progress, log } = deps;
   const { runId } = await runs.create({ ...wanted, parentRunId: parent.runId });
   let seen = '';
-  let [movedAtMs, lookedAtMs] = [performance.now(), -Infinity];
+  let movedAtMs = performance.now();
+  let lookedAtMs = -Infinity;
   for (;;) {
     const now = await runs.get(runId);
     if (now === undefined)
-      throw new RetryableError(`Cannot follow run ${runId}: it is gone`, { code: 'RUN_GONE' });
+      throw new RetryableError(`Cannot follow run ${runId}: it is gone`, {
+        code: 'RUN_GONE',
+      });
     const lines = await progress.read(runId);
     if (lines.length > 0) onProgress(lines);
     if (isOver(now)) return now;

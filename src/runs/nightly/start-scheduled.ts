@@ -21,7 +21,11 @@ const audit = (list: 'parties' | 'checkpoints') =>
   }) as const;
 
 export const SCHEDULED = {
-  nightly: { id: 'nightly', run: { kind: 'nightly', subject: 'scheduled' }, data: { scheduled: true } },
+  nightly: {
+    id: 'nightly',
+    run: { kind: 'nightly', subject: 'scheduled' },
+    data: { scheduled: true },
+  },
   parties: audit('parties'),
   checkpoints: audit('checkpoints'),
 } as const;
@@ -56,12 +60,19 @@ interface ScheduleDeps {
 }
 
 /** To be called every half minute: a flushed store has its schedules back within a minute. */
-export async function keepSchedules({ queues, jobs, schedules }: ScheduleDeps): Promise<void> {
+export async function keepSchedules({
+  queues,
+  jobs,
+  schedules,
+}: ScheduleDeps): Promise<void> {
   for (const scheduled of Object.values(SCHEDULED)) {
     const { id, run, data } = scheduled;
     const { queue, name } = JOBS[run.kind];
     const schedule = scheduleOf(scheduled, schedules);
-    const job = { name, data: { ...data, ...(jobs.source && { source: jobs.source.id }) } };
+    const job = {
+      name,
+      data: { ...data, ...(jobs.source && { source: jobs.source.id }) },
+    };
     if (await queues.keepSchedule(queue, id, schedule, job))
       jobs.log.info({ schedule: id, ...schedule }, 'Schedule set');
   }
@@ -79,15 +90,23 @@ export async function claimScheduled(
 ): Promise<string | undefined> {
   const { run } = scheduled;
   if (sourceId !== undefined && sourceId !== deps.source?.id) {
-    const what = run.kind === 'nightly' ? 'the scheduled nightly run' : 'the scheduled audit';
+    const what =
+      run.kind === 'nightly' ? 'the scheduled nightly run' : 'the scheduled audit';
     throw otherSource(what, `source ${sourceId}`, deps.source?.url);
   }
   const scheduleKey = nameTime(scheduled, dueMs);
   if (run.kind === 'nightly') {
-    const going = await deps.runs.list({ kind: 'nightly', states: ['queued', 'running'], limit: 10 });
+    const going = await deps.runs.list({
+      kind: 'nightly',
+      states: ['queued', 'running'],
+      limit: 10,
+    });
     const other = going.find((one) => one.scheduleKey !== scheduleKey);
     if (other !== undefined) {
-      deps.log.warn({ scheduleKey, runId: other.runId }, 'Nightly run skipped: the last one is still going');
+      deps.log.warn(
+        { scheduleKey, runId: other.runId },
+        'Nightly run skipped: the last one is still going',
+      );
       return undefined;
     }
   }
@@ -102,7 +121,11 @@ export async function findMissedMs(
 ): Promise<number | undefined> {
   const dueMs = lastScheduledMs(schedule, nowMs);
   if (nowMs - dueMs < LATE_MS) return undefined;
-  const { isCaredFor, failed } = await readScheduledTime(db, SCHEDULED.nightly.run, dueMs);
+  const { isCaredFor, failed } = await readScheduledTime(
+    db,
+    SCHEDULED.nightly.run,
+    dueMs,
+  );
   return isCaredFor || failed > 0 ? undefined : dueMs;
 }
 
@@ -117,24 +140,47 @@ export async function makeUpMissed(
   const isNightly = run.kind === 'nightly';
   const schedule = scheduleOf(scheduled, schedules);
   const dueMs = lastScheduledMs(schedule, nowMs);
-  const { isCaredFor, failed, lastFailedAt } = await readScheduledTime(deps.db, run, dueMs);
+  const { isCaredFor, failed, lastFailedAt } = await readScheduledTime(
+    deps.db,
+    run,
+    dueMs,
+  );
   if (isCaredFor || (failed === 0 ? nowMs - dueMs < LATE_MS : !isNightly)) return;
-  const waitMs = Math.min(RETRY_MAX_MS, RETRY_MIN_MS * 2 ** Math.max(0, Math.min(failed, 10) - 1));
+  const waitMs = Math.min(
+    RETRY_MAX_MS,
+    RETRY_MIN_MS * 2 ** Math.max(0, Math.min(failed, 10) - 1),
+  );
   if (lastFailedAt !== null && nowMs - Date.parse(lastFailedAt) < waitMs) return;
   const timeKey = nameTime(scheduled, dueMs);
   const scheduleKey = failed === 0 ? timeKey : `${timeKey} again ${failed}`;
   const nextAt = new Date(nextScheduledMs(schedule, nowMs)).toISOString();
   const what = isNightly ? 'A nightly run' : 'An audit';
-  if (failed === 0) deps.log.warn({ scheduleKey }, `${what} was missed and is made up now`);
-  else deps.log.warn({ scheduleKey, failed, nextAt }, 'The nightly run failed and is tried again');
-  const subject = isNightly ? `scheduled, ${failed === 0 ? 'made up' : 'again'}` : run.subject;
+  if (failed === 0)
+    deps.log.warn({ scheduleKey }, `${what} was missed and is made up now`);
+  else
+    deps.log.warn(
+      { scheduleKey, failed, nextAt },
+      'The nightly run failed and is tried again',
+    );
+  const subject = isNightly
+    ? `scheduled, ${failed === 0 ? 'made up' : 'again'}`
+    : run.subject;
   await enqueueRun(await deps.runs.create({ ...run, subject, scheduleKey }), deps);
 }
 
 /** A mirror that holds nothing does not wait for its schedule: one run, however many workers start at once. */
-export async function startFirstRun(deps: Pick<JobDeps, 'runs' | 'queue' | 'log'>): Promise<void> {
+export async function startFirstRun(
+  deps: Pick<JobDeps, 'runs' | 'queue' | 'log'>,
+): Promise<void> {
   if ((await deps.runs.list({ kind: 'nightly', limit: 1 })).length > 0) return;
-  const run = await deps.runs.create({ kind: 'nightly', subject: 'first', scheduleKey: 'first' });
-  deps.log.info({ runId: run.runId }, 'The mirror holds nothing: its first nightly run starts now');
+  const run = await deps.runs.create({
+    kind: 'nightly',
+    subject: 'first',
+    scheduleKey: 'first',
+  });
+  deps.log.info(
+    { runId: run.runId },
+    'The mirror holds nothing: its first nightly run starts now',
+  );
   await enqueueRun(run, deps);
 }

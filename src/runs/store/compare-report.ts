@@ -49,8 +49,15 @@ export async function compareWithReport(
   const lists = await compareLists(comparing);
   const { rows } = await sumLedgers(comparing);
   if (BigInt(rows) < BigInt(given.ledgers.rows))
-    blame('LEDGERS_SHRANK', 'ledgers', `the ledgers hold ${rows} rows, the report ${given.ledgers.rows}`);
-  const told = { problemCount: problems.length, problems: problems.slice(0, PROBLEMS_KEPT_MAX) };
+    blame(
+      'LEDGERS_SHRANK',
+      'ledgers',
+      `the ledgers hold ${rows} rows, the report ${given.ledgers.rows}`,
+    );
+  const told = {
+    problemCount: problems.length,
+    problems: problems.slice(0, PROBLEMS_KEPT_MAX),
+  };
   return { report: where, heldAt: given.heldAt, ...counts, lists, ...told };
 }
 
@@ -96,9 +103,17 @@ async function compareLedger(then: Holding, { warehouse, blame }: Comparing) {
   const subject = assetId === null ? partyId : `${partyId} ${assetId}`;
   const rows = BigInt(then.rows);
   if (held < rows)
-    blame('LEDGER_SHRANK', subject, `up to ${then.closedTo} it holds ${held} rows, the report ${rows}`);
+    blame(
+      'LEDGER_SHRANK',
+      subject,
+      `up to ${then.closedTo} it holds ${held} rows, the report ${rows}`,
+    );
   else if (!isCut && held === rows && addDigests(digests) !== then.sum)
-    blame('LEDGER_DIFFERS', subject, `up to ${then.closedTo} its ${held} rows are not those of the report`);
+    blame(
+      'LEDGER_DIFFERS',
+      subject,
+      `up to ${then.closedTo} its ${held} rows are not those of the report`,
+    );
   if (isCut) return 'byCount';
   return held > rows ? 'grown' : 'same';
 }
@@ -112,11 +127,23 @@ async function compareLists(comparing: Comparing) {
   const { isYounger } = await readRow(warehouse.db, ACTION, statement);
   for (const list of ['parties', 'checkpoints'] as const) {
     const then = lists[list];
-    const now = await sumList(list, isYounger ? new Date().toISOString() : heldAt, comparing);
+    const now = await sumList(
+      list,
+      isYounger ? new Date().toISOString() : heldAt,
+      comparing,
+    );
     if (BigInt(now.rows) < BigInt(then.rows))
-      blame('HELD_LIST_SHRANK', list, `the list holds ${now.rows} rows, the report ${then.rows}`);
+      blame(
+        'HELD_LIST_SHRANK',
+        list,
+        `the list holds ${now.rows} rows, the report ${then.rows}`,
+      );
     else if (!isYounger && now.sum !== then.sum)
-      blame('HELD_LIST_DIFFERS', list, 'the rows that were there then are not those of the report');
+      blame(
+        'HELD_LIST_DIFFERS',
+        list,
+        'the rows that were there then are not those of the report',
+      );
   }
   return isYounger ? 'by count' : 'same';
 }

@@ -76,7 +76,10 @@ export function readCompleteness(db: Database): Promise<Completeness> {
 }
 
 /** Written by each nightly run as it plans: whoever asks later need not have its configuration. */
-export async function recordScope(db: Database, partyIds: readonly string[] | undefined): Promise<void> {
+export async function recordScope(
+  db: Database,
+  partyIds: readonly string[] | undefined,
+): Promise<void> {
   const chosen = partyIds === undefined ? null : [...partyIds];
   const statement = sql`update mirror.nightly_scope set party_ids = ${chosen} where party_ids is distinct from ${chosen}::text[]`;
   await readRows(db, 'record whom the nightly run is about', statement);

@@ -10,9 +10,13 @@ const BATCHES_MAX = 100;
 type Forgotten = Readonly<Record<'runs' | 'nightlyLists', number>>;
 
 /** The newest run of each kind and subject stays: the status goes by it. So does a run with others below it. */
-export async function forgetHistory(db: Database, retentionMs: number): Promise<Forgotten> {
+export async function forgetHistory(
+  db: Database,
+  retentionMs: number,
+): Promise<Forgotten> {
   const before = sql`clock_timestamp() - ${retentionMs} * interval '1 millisecond'`;
-  const change = <Row>(statement: RawBuilder<Row>) => readRows(db, 'forget old runs', statement);
+  const change = <Row>(statement: RawBuilder<Row>) =>
+    readRows(db, 'forget old runs', statement);
   const lists = await change(sql<{ run_id: string }>`
     select run_id from mirror.runs where kind = 'nightly' and finished_at < ${before}
        and to_regclass('mirror.nightly_units_' || replace(run_id::text, '-', '')) is not null

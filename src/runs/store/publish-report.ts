@@ -51,7 +51,14 @@ export async function publishReport(
   const read = evidence['covers'] as Completeness | undefined;
   const covers = { ...(read ?? (await readCompleteness(warehouse.db))) };
   const { settledAt, ...held } = await readHoldings(deps);
-  const about = { format: 1, program: version(), runId, subject, startedAt, sourceUrl } as const;
+  const about = {
+    format: 1,
+    program: version(),
+    runId,
+    subject,
+    startedAt,
+    sourceUrl,
+  } as const;
   const report: NightlyReport = { ...about, verdict, covers, ...held, evidence };
   let told = report;
   try {
@@ -61,7 +68,11 @@ export async function publishReport(
     told = await readReport(key, deps);
   }
   // What a killed delivery saw settled is not known: the next report names what has changed since the run began.
-  const noted = { key, heldAt: told.heldAt, settledAt: told === report ? settledAt : startedAt };
+  const noted = {
+    key,
+    heldAt: told.heldAt,
+    settledAt: told === report ? settledAt : startedAt,
+  };
   await new RunStore(warehouse.db).keep(runId, { report: noted });
   return { verdict: told.verdict, evidence: { ...told.evidence, report: key } };
 }
@@ -71,9 +82,13 @@ async function readHoldings(reading: Reading) {
   const { db } = reading.warehouse;
   type Told = 'heldAt' | 'warehouseId' | 'previous' | 'openDoubts' | 'knownGaps';
   // What speaks against the lists and is not overcome.
-  const open = (table: 'doubts' | 'list_gaps') => sql`(select coalesce(jsonb_agg(to_jsonb(t)), '[]') from
+  const open = (
+    table: 'doubts' | 'list_gaps',
+  ) => sql`(select coalesce(jsonb_agg(to_jsonb(t)), '[]') from
     (select * from ${sql.id('mirror', table)} where closed_at is null limit ${HELD_MAX}) t)`;
-  const statement = sql<Pick<NightlyReport, Told> & { settledAt: string; since: string | null }>`
+  const statement = sql<
+    Pick<NightlyReport, Told> & { settledAt: string; since: string | null }
+  >`
       select clock_timestamp() as "heldAt", warehouse_id as "warehouseId", r.key as previous, r.since,
           (select least(min(xact_start), clock_timestamp()) from pg_stat_activity
             where datname = current_database() and backend_type = 'client backend') as "settledAt",
@@ -107,9 +122,13 @@ export async function sumList(
 }
 
 /** All current segments, open ones too. */
-export async function sumLedgers({ warehouse, signal }: Reading): Promise<NightlyReport['ledgers']> {
+export async function sumLedgers({
+  warehouse,
+  signal,
+}: Reading): Promise<NightlyReport['ledgers']> {
   const digest = new RowDigest();
-  let [segments, rows] = [0, 0n];
+  let segments = 0;
+  let rows = 0n;
   const statement = `copy (select rows, digest from mirror.segments where status = 'current') to stdout`;
   for await (const lines of copyLines(warehouse.pool, statement, ACTION, signal)) {
     segments += lines.length;
@@ -134,7 +153,10 @@ async function readChanged(db: Database, since: string | null): Promise<Holding[
        where s.status = 'current' and not s.open
        group by s.party_id, s.asset_id order by s.party_id, s.asset_id`;
   const rows = await readRows(db, ACTION, statement);
-  return rows.map(({ digests, ...holding }) => ({ ...holding, sum: addDigests(digests) }));
+  return rows.map(({ digests, ...holding }) => ({
+    ...holding,
+    sum: addDigests(digests),
+  }));
 }
 
 /** Brings the runs of the reports in the store back. @returns how many were not known */
@@ -155,7 +177,11 @@ export async function restoreReports(
 }
 
 /** One that is known stays as it is. */
-async function restoreRun(report: NightlyReport, key: string, db: Database): Promise<number> {
+async function restoreRun(
+  report: NightlyReport,
+  key: string,
+  db: Database,
+): Promise<number> {
   const { runId, subject, sourceUrl, verdict, startedAt, heldAt } = report;
   const params = JSON.stringify({ report: { key, heldAt }, restored: true });
   const evidence = JSON.stringify({ ...report.evidence, report: key });

@@ -49,7 +49,10 @@ export class RunCosts implements AsyncDisposable {
     const { db, log, meter } = this.#deps;
     const recording = meter.take().map(([runId, cost]) =>
       addCost(db, runId, this.#processId, cost).catch((error: unknown) => {
-        log.warn({ err: error, runId, ...cost }, 'What a run asked of the source could not be recorded');
+        log.warn(
+          { err: error, runId, ...cost },
+          'What a run asked of the source could not be recorded',
+        );
       }),
     );
     await Promise.all(recording);

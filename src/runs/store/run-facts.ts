@@ -41,7 +41,11 @@ interface ScheduledTime {
  * A run counts that is going, or ended later and did not fail: one that failed brought nothing.
  * @param wanted any nightly run, whatever its subject; of syncs, those that read the list as a whole
  */
-export function readScheduledTime(db: Database, wanted: NewRun, dueMs: number): Promise<ScheduledTime> {
+export function readScheduledTime(
+  db: Database,
+  wanted: NewRun,
+  dueMs: number,
+): Promise<ScheduledTime> {
   const { kind, subject } = wanted;
   const isOpen = sql`state in ('queued', 'running')`;
   const dueAt = sql`${new Date(dueMs).toISOString()}::timestamptz`;
@@ -63,7 +67,10 @@ export interface UntoldRun {
 }
 
 /** Those of the last day, oldest first. What was told is kept with the run: `started`, then `ended`. */
-export function readUntoldRuns(db: Database, rowsMax: number): Promise<readonly UntoldRun[]> {
+export function readUntoldRuns(
+  db: Database,
+  rowsMax: number,
+): Promise<readonly UntoldRun[]> {
   const statement = sql<UntoldRun>`
       select run_id as "runId", params ? 'told' as "isStartTold",
         (select b.verdict from mirror.runs b

@@ -33,7 +33,10 @@ export interface RunLinePage {
 }
 
 /** Lines of runs that are not known (any more) are left out. One writer at a time: a reader's pages follow the ids. */
-export async function appendLines(db: Database, lines: readonly RunLine[]): Promise<void> {
+export async function appendLines(
+  db: Database,
+  lines: readonly RunLine[],
+): Promise<void> {
   const statement = sql`with turn as materialized (select pg_advisory_xact_lock(mirror.lock_key('run logs')))
         insert into mirror.run_logs (run_id, at, level, message, fields)
         select line.run_id, line.at, line.level, line.message, line.fields
@@ -58,12 +61,19 @@ export async function readLines(
          order by run_logs.line_id limit ${rowsMax}`;
   const rows = await readRows(db, 'read log lines', statement);
   const lines = rows.map(({ line_id: _lineId, ...line }) => line);
-  return { lines: byTime(lines), next: rows.length < rowsMax ? undefined : rows.at(-1)?.line_id };
+  return {
+    lines: byTime(lines),
+    next: rows.length < rowsMax ? undefined : rows.at(-1)?.line_id,
+  };
 }
 
 /** Another process may have written later what it said earlier. */
-export function byTime<Line extends { readonly at: string }>(lines: readonly Line[]): readonly Line[] {
-  return lines.toSorted((one, other) => (one.at < other.at ? -1 : Number(one.at > other.at)));
+export function byTime<Line extends { readonly at: string }>(
+  lines: readonly Line[],
+): readonly Line[] {
+  return lines.toSorted((one, other) =>
+    one.at < other.at ? -1 : Number(one.at > other.at),
+  );
 }
 
 export class RunLogs implements AsyncDisposable {
@@ -87,7 +97,9 @@ export class RunLogs implements AsyncDisposable {
   flush(): Promise<void> {
     const lines = this.#queued.splice(0, BATCH_MAX);
     if (lines.length === 0) return this.#flushing;
-    this.#flushing = this.#flushing.then(() => this.#append(lines)).catch(() => undefined);
+    this.#flushing = this.#flushing
+      .then(() => this.#append(lines))
+      .catch(() => undefined);
     return this.#flushing;
   }
 
@@ -98,11 +110,19 @@ export class RunLogs implements AsyncDisposable {
   }
 
   #take(line: string): void {
-    const { runId, level, time, msg, pid: _, ...fields } = JSON.parse(line) as Record<string, unknown>;
+    const {
+      runId,
+      level,
+      time,
+      msg,
+      pid: _,
+      ...fields
+    } = JSON.parse(line) as Record<string, unknown>;
     if (typeof runId !== 'string' || this.#queued.length >= QUEUED_MAX) return;
     const count = (this.#counts.get(runId) ?? 0) + 1;
     if (count > LINES_MAX) return;
-    if (this.#counts.size >= RUNS_COUNTED_MAX && !this.#counts.has(runId)) this.#counts.clear();
+    if (this.#counts.size >= RUNS_COUNTED_MAX && !this.#counts.has(runId))
+      this.#counts.clear();
     this.#counts.set(runId, count);
     const further = { message: 'Further lines of this run are not kept', fields: {} };
     const said = count < LINES_MAX ? { message: String(msg), fields } : further;

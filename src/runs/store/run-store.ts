@@ -70,14 +70,24 @@ export class RunStore {
    * @param sourceUrl the source that runs made here ask
    * @param onEnded told of every run that ends by this store, for metrics
    */
-  constructor(db: Database, sourceUrl?: string, onEnded: (ended: EndedRun) => void = () => undefined) {
+  constructor(
+    db: Database,
+    sourceUrl?: string,
+    onEnded: (ended: EndedRun) => void = () => undefined,
+  ) {
     this.#db = db;
     this.#sourceUrl = sourceUrl;
     this.#onEnded = onEnded;
   }
 
   /** @returns the new run, or the one that already has this schedule key or this parent, kind and subject */
-  async create({ kind, subject, parentRunId, scheduleKey, params = {} }: NewRun): Promise<Run> {
+  async create({
+    kind,
+    subject,
+    parentRunId,
+    scheduleKey,
+    params = {},
+  }: NewRun): Promise<Run> {
     // Whoever only looks makes no id, and loads nothing that does.
     const { v7: uuidv7 } = await import('uuid');
     const sourceUrl = ASKS_SOURCE.has(kind) ? this.#sourceUrl : undefined;
@@ -90,8 +100,11 @@ export class RunStore {
       scheduleKey === undefined
         ? sql`parent_run_id = ${parentRunId ?? null} and kind = ${kind} and subject = ${subject}`
         : sql`slot = ${scheduleKey}`;
-    const [run = inserted] = inserted ? [inserted] : await this.#select('read a run', isSame);
-    if (run === undefined) throw new TypeError('a run was in the way of another, and is gone');
+    const [run = inserted] = inserted
+      ? [inserted]
+      : await this.#select('read a run', isSame);
+    if (run === undefined)
+      throw new TypeError('a run was in the way of another, and is gone');
     return run;
   }
 
@@ -100,12 +113,20 @@ export class RunStore {
     const isEqual = sql`kind = ${kind} and subject = ${subject} and ${IS_OPEN} and not cancel_requested
       and parent_run_id is null
       and params - ${NOT_ASKED}::text[] = ${JSON.stringify(params)}::jsonb - ${NOT_ASKED}::text[]`;
-    return (await this.#select('look for an equal run', isEqual, sql`order by queued_at desc limit 1`))[0];
+    return (
+      await this.#select(
+        'look for an equal run',
+        isEqual,
+        sql`order by queued_at desc limit 1`,
+      )
+    )[0];
   }
 
   /** The nightly run that is going on, whatever asked for it. */
   async findNightly(): Promise<Run | undefined> {
-    return (await this.list({ kind: 'nightly', states: ['queued', 'running'], limit: 1 }))[0];
+    return (
+      await this.list({ kind: 'nightly', states: ['queued', 'running'], limit: 1 })
+    )[0];
   }
 
   /**
@@ -115,7 +136,10 @@ export class RunStore {
    */
   async order(
     fresh: NewRun,
-    options: { key?: { name: string; hash: string } | undefined; isExclusive?: boolean } = {},
+    options: {
+      key?: { name: string; hash: string } | undefined;
+      isExclusive?: boolean;
+    } = {},
   ): Promise<{ readonly run: Run; readonly found: 'key' | 'other' | 'open' | 'none' }> {
     const { key, isExclusive = false } = options;
     return mapDatabaseError('record a run', () =>
@@ -126,17 +150,26 @@ export class RunStore {
         if (key !== undefined) {
           await lock(`order ${key.name}`);
           const { rows } = await sql<{ run_id: string; hash: string }>`
-            select run_id, hash from mirror.run_keys where name = ${key.name}`.execute(tx);
+            select run_id, hash from mirror.run_keys where name = ${key.name}`.execute(
+            tx,
+          );
           const known = rows[0] && (await runs.get(rows[0].run_id));
-          if (known !== undefined) return { run: known, found: rows[0]?.hash === key.hash ? 'key' : 'other' };
+          if (known !== undefined)
+            return { run: known, found: rows[0]?.hash === key.hash ? 'key' : 'other' };
         }
-        await lock(fresh.kind === 'nightly' ? 'nightly' : `${fresh.kind} ${fresh.subject}`);
-        const open = await (fresh.kind === 'nightly' ? runs.findNightly() : runs.findOpen(fresh));
+        await lock(
+          fresh.kind === 'nightly' ? 'nightly' : `${fresh.kind} ${fresh.subject}`,
+        );
+        const open = await (fresh.kind === 'nightly'
+          ? runs.findNightly()
+          : runs.findOpen(fresh));
         if (open !== undefined && isExclusive) return { run: open, found: 'open' };
         const run = open ?? (await runs.create(fresh));
         if (key !== undefined) {
           await sql`insert into mirror.run_keys (name, hash, run_id) values (${key.name}, ${key.hash}, ${run.runId})
-            on conflict (name) do update set hash = excluded.hash, run_id = excluded.run_id`.execute(tx);
+            on conflict (name) do update set hash = excluded.hash, run_id = excluded.run_id`.execute(
+            tx,
+          );
         }
         return { run, found: open === undefined ? 'none' : 'open' };
       }),
@@ -145,7 +178,9 @@ export class RunStore {
 
   /** Orders of the read API that are queued or worked. */
   async openOrders(): Promise<number> {
-    const statement = sql<{ count: number }>`select count(*)::int as count from mirror.runs
+    const statement = sql<{
+      count: number;
+    }>`select count(*)::int as count from mirror.runs
         where ${IS_OPEN} and kind = 'export' and params @> '{"isOrdered": true}'`;
     const { count } = await readRow(this.#db, 'count open orders', statement);
     return count;
@@ -159,7 +194,11 @@ export class RunStore {
   withId(prefix: string, suffix: string): Promise<readonly Run[]> {
     const isLike = sql`starts_with(run_id::text, ${prefix})
       and right(run_id::text, length(${suffix})) = ${suffix}`;
-    return this.#select('look for a run', isLike, sql`order by run_id limit ${CANDIDATES_MAX}`);
+    return this.#select(
+      'look for a run',
+      isLike,
+      sql`order by run_id limit ${CANDIDATES_MAX}`,
+    );
   }
 
   /** Newest first. */
@@ -188,26 +227,42 @@ export class RunStore {
 
   /** @returns whether the run was told to stop meanwhile, or was ended by somebody else */
   async heartbeat(runId: string): Promise<{ cancelRequested: boolean }> {
-    const run = await this.#update('renew a run', runId, sql`heartbeat_at = clock_timestamp()`, IS_OPEN);
+    const run = await this.#update(
+      'renew a run',
+      runId,
+      sql`heartbeat_at = clock_timestamp()`,
+      IS_OPEN,
+    );
     return { cancelRequested: run?.cancelRequested ?? true };
   }
 
   /** Nobody works it from now on: the next who looks need not wait until it counts as silent. */
-  async giveBack(runId: string, { hasTried = true }: { readonly hasTried?: boolean } = {}): Promise<void> {
+  async giveBack(
+    runId: string,
+    { hasTried = true }: { readonly hasTried?: boolean } = {},
+  ): Promise<void> {
     const free = sql`heartbeat_at = null, attempts = attempts - ${hasTried ? 0 : 1}::int`;
     await this.#update('give a run back', runId, free, sql`state = 'running'`);
   }
 
   /** Keeps a value that a resumed run needs again, merged into the run's parameters. */
   async keep(runId: string, params: Readonly<Record<string, unknown>>): Promise<void> {
-    await this.#update('update a run', runId, sql`params = params || ${evidenceJson(params)}::jsonb`);
+    await this.#update(
+      'update a run',
+      runId,
+      sql`params = params || ${evidenceJson(params)}::jsonb`,
+    );
   }
 
   /**
    * Records the verdict once; a run that has one already keeps it: a complete sync was given its verdict by the
    * statement that proved it (list-sync/store/claim.ts), and only ends here.
    */
-  async finish(runId: string, verdict: Verdict, evidence: Readonly<Record<string, unknown>>): Promise<void> {
+  async finish(
+    runId: string,
+    verdict: Verdict,
+    evidence: Readonly<Record<string, unknown>>,
+  ): Promise<void> {
     const statement = sql<{ kind: RunKind; seconds: number }>`
         with ended as (
           update mirror.runs set state = 'done', verdict = ${verdict}, evidence = ${evidenceJson(evidence)}::jsonb,
@@ -220,7 +275,8 @@ export class RunStore {
           select kind, finished_at - queued_at from mirror.runs
           where run_id = ${runId} and kind = 'sync' and verdict = 'complete' and ${verdict} = 'complete') as over`;
     const rows = await readRows(this.#db, 'record a verdict', statement);
-    for (const { kind, seconds } of rows) this.#onEnded({ kind, verdict, durationMs: seconds * 1_000 });
+    for (const { kind, seconds } of rows)
+      this.#onEnded({ kind, verdict, durationMs: seconds * 1_000 });
   }
 
   /**
@@ -265,7 +321,10 @@ export class RunStore {
   }
 
   #select(action: string, condition: Sql, order: Sql = sql``) {
-    return this.#read(action, sql`select ${RUN_COLUMNS} from mirror.runs where ${condition} ${order}`);
+    return this.#read(
+      action,
+      sql`select ${RUN_COLUMNS} from mirror.runs where ${condition} ${order}`,
+    );
   }
 
   #read(action: string, statement: Sql) {

@@ -56,12 +56,19 @@ type StoredFacts = Omit<MirrorFacts, 'lists' | 'work' | 'lakeCommitsDecidedBy'>;
 type StoredStatus = Omit<StatusStore, 'facts'> & { facts(): Promise<StoredFacts> };
 
 /** @param limitMs how long each answer may take */
-export function openStatusStore({ db }: Pick<Warehouse, 'db'>, limitMs = LIMIT_MS): StoredStatus {
+export function openStatusStore(
+  { db }: Pick<Warehouse, 'db'>,
+  limitMs = LIMIT_MS,
+): StoredStatus {
   const runs = new RunStore(db);
   const answer = <Answer>(action: string, ask: () => Promise<Answer>) => {
     const late = `Cannot ${action}: the database did not answer within ${limitMs} ms`;
     const asking = () => mapDatabaseError(action, ask);
-    return within(limitMs, asking, () => new UnreachableError(late, { code: 'DATABASE_UNREACHABLE' }));
+    return within(
+      limitMs,
+      asking,
+      () => new UnreachableError(late, { code: 'DATABASE_UNREACHABLE' }),
+    );
   };
   return {
     facts: () => answer('read how the mirror stands', () => readFacts(db)),
@@ -77,6 +84,8 @@ async function readFacts(db: Database) {
   const { covered, wanted, coveredTo } = coverage;
   // Ledgers are as fresh as the one that is covered the least far, and of no instant while one is not covered.
   const asOfTime = covered === wanted ? coveredTo : null;
-  const streams = facts.streams.map((one) => (one.name === 'ledger' ? { ...one, asOfTime } : one));
+  const streams = facts.streams.map((one) =>
+    one.name === 'ledger' ? { ...one, asOfTime } : one,
+  );
   return { ...facts, coverage, streams };
 }

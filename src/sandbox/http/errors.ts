@@ -35,8 +35,14 @@ export class ServiceError extends Error {
   ) {
     super(message);
     this.status = STATUS[name].http;
-    const details = detail && [{ '@type': 'type.googleapis.com/vega.ErrorDetail', ...detail }];
-    this.body = JSON.stringify({ code: STATUS[name].grpc, message, details: details ?? [] });
+    const details = detail && [
+      { '@type': 'type.googleapis.com/vega.ErrorDetail', ...detail },
+    ];
+    this.body = JSON.stringify({
+      code: STATUS[name].grpc,
+      message,
+      details: details ?? [],
+    });
   }
 }
 

@@ -19,19 +19,28 @@ const NO_ASSET = -1;
  * @param call the number of this call
  * @returns undefined where the question kills a node of this release
  */
-export function answerExport(network: Network, queryText: string, call: number): Answer | undefined {
+export function answerExport(
+  network: Network,
+  queryText: string,
+  call: number,
+): Answer | undefined {
   try {
     const asked = readRequest(new Query(queryText));
     const { dies } = RELEASES[network.settings.release];
     if (dies && asked.from === undefined && asked.to !== undefined) return undefined;
-    const headers = { 'Content-Disposition': disposition(asked), 'Content-Type': 'text/csv' };
+    const headers = {
+      'Content-Disposition': disposition(asked),
+      'Content-Type': 'text/csv',
+    };
     return { status: 200, headers, body: csvPieces(network, asked, call) };
   } catch (error) {
     if (!(error instanceof ServiceError)) throw error;
     const headers = { 'Content-Type': 'application/json' };
     // The gateway's own JSON writer puts spaces in here; a handler's error comes in pieces, without a length.
     const isOfGateway = error instanceof GatewayError;
-    const body = isOfGateway ? error.body.replaceAll(',"', ', "') : [Buffer.from(`{"error":${error.body}}`)];
+    const body = isOfGateway
+      ? error.body.replaceAll(',"', ', "')
+      : [Buffer.from(`{"error":${error.body}}`)];
     return { status: error.status, headers, body };
   }
 }
@@ -41,12 +50,14 @@ type ExportRequest = ReturnType<typeof readRequest>;
 
 /** @throws ServiceError 400: a parameter that cannot be read, or is missing, or is no id */
 function readRequest(query: Query) {
-  const [from, to] = [query.int64('date_range.start_timestamp'), query.int64('date_range.end_timestamp')];
+  const from = query.int64('date_range.start_timestamp');
+  const to = query.int64('date_range.end_timestamp');
   const partyId = query.text('party_id') ?? '';
   const assetId = query.text('asset_id');
   if (partyId === '') throw invalid(10014, 'missing party id');
   if (!ID.test(partyId)) throw invalid(10000, 'invalid party id');
-  if (assetId !== undefined && !ID.test(assetId)) throw invalid(10038, 'invalid asset ID');
+  if (assetId !== undefined && !ID.test(assetId))
+    throw invalid(10038, 'invalid asset ID');
   return { partyId, assetId, from: secondOf(from), to: secondOf(to) };
 }
 
@@ -64,18 +75,27 @@ function secondOf(nanos: bigint | undefined): Micros | undefined {
 function disposition({ partyId, assetId, from, to }: ExportRequest): string {
   const time = (instant: Micros): string => rfc3339Nano(instant).replaceAll(':', '_');
   const asset = assetId === undefined ? '' : `_${assetId}`;
-  const range = (from === undefined ? '' : `_${time(from)}`) + (to === undefined ? '' : `-${time(to)}`);
+  const range =
+    (from === undefined ? '' : `_${time(from)}`) +
+    (to === undefined ? '' : `-${time(to)}`);
   return `attachment;filename=ledger_entries_${partyId}${asset}${range}.csv`;
 }
 
 /** The CSV in pieces that end on a row. */
-function* csvPieces(network: Network, { partyId, assetId, from, to }: ExportRequest, call: number) {
+function* csvPieces(
+  network: Network,
+  { partyId, assetId, from, to }: ExportRequest,
+  call: number,
+) {
   const { header, select } = RELEASES[network.settings.release];
   const { block: headBlock } = network.head();
   const party = network.parties.indexOf(partyId, headBlock);
   let piece = header;
   if (party !== undefined) {
-    const asset = assetId === undefined ? undefined : (network.ids.indexOf(KIND.asset, assetId) ?? NO_ASSET);
+    const asset =
+      assetId === undefined
+        ? undefined
+        : (network.ids.indexOf(KIND.asset, assetId) ?? NO_ASSET);
     const write = openRowWriter(network, party);
     for (const movement of select(network, { party, asset, from, to, headBlock, call })) {
       piece += write(movement);

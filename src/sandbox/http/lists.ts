@@ -3,15 +3,34 @@ import { z } from 'zod';
 import { errorLine } from '../../core/errors.ts';
 import { canonicalId, NETWORK_PARTY } from '../../core/ids.ts';
 import { parseInstant } from '../../core/time.ts';
-import { rfc3339Nano, type Head, type Network, type PartyRow } from '../network/network.ts';
-import { GatewayError, ServiceError, type Answer, type Headers, type StatusName } from './errors.ts';
-import { openPage, readPageParameters, type Edge, type Listing, type Page } from './paging.ts';
+import {
+  rfc3339Nano,
+  type Head,
+  type Network,
+  type PartyRow,
+} from '../network/network.ts';
+import {
+  GatewayError,
+  ServiceError,
+  type Answer,
+  type Headers,
+  type StatusName,
+} from './errors.ts';
+import {
+  openPage,
+  readPageParameters,
+  type Edge,
+  type Listing,
+  type Page,
+} from './paging.ts';
 import { Query } from './query.ts';
 import type { Admission } from './rate-limit.ts';
 
 const JSON_TYPE: Headers = { 'Content-Type': 'application/json' };
 /** The handlers' own headers carry gRPC's content type along; so an error has two. */
-const JSON_AND_GRPC: Headers = { 'Content-Type': ['application/json', 'application/grpc'] };
+const JSON_AND_GRPC: Headers = {
+  'Content-Type': ['application/json', 'application/grpc'],
+};
 /** The row that every network begins with; it has no time, so no cursor compares with it. */
 const NETWORK_EDGE = partyEdge(NETWORK_PARTY, '01', null);
 /** An edge of a party, and of a checkpoint, in the service's own encoding: about that much. */
@@ -35,15 +54,27 @@ export function answerList(
     const parameters = readPageParameters(query);
     const { refused, headers: ofLimit } = admit();
     const micros = head.block === 0 ? 0n : network.chain.timeOf(head.block);
-    headers = { ...ofLimit, 'X-Block-Height': `${head.block}`, 'X-Block-Timestamp': `${micros * 1000n}` };
+    headers = {
+      ...ofLimit,
+      'X-Block-Height': `${head.block}`,
+      'X-Block-Timestamp': `${micros * 1000n}`,
+    };
     if (refused !== undefined) throw refused;
     const cutPage = openPage(parameters);
     const open = list === 'parties' ? openPartyList : openCheckpointList;
     const isLookup = list === 'parties' && partyId !== '';
-    const page = isLookup ? pageOfParty(network, partyId, head) : cutPage(open(network, head));
+    const page = isLookup
+      ? pageOfParty(network, partyId, head)
+      : cutPage(open(network, head));
     const { edges: found, ...flags } = page;
-    const edges = found.map(({ node, cursor }) => ({ node, cursor: Buffer.from(cursor).toString('base64') }));
-    const ends = { startCursor: edges[0]?.cursor ?? '', endCursor: edges.at(-1)?.cursor ?? '' };
+    const edges = found.map(({ node, cursor }) => ({
+      node,
+      cursor: Buffer.from(cursor).toString('base64'),
+    }));
+    const ends = {
+      startCursor: edges[0]?.cursor ?? '',
+      endCursor: edges.at(-1)?.cursor ?? '',
+    };
     const json = { [list]: { edges, pageInfo: { ...flags, ...ends } } };
     const body = JSON.stringify(json, undefined, query.has('pretty') ? 1 : 0);
     return { status: 200, headers: { ...JSON_TYPE, ...headers }, body };
@@ -67,15 +98,24 @@ export function openPartyList({ parties, chain }: Network, head: Head): Listing 
       return to > count && to > from ? [...edges, NETWORK_EDGE] : edges;
     },
     place: (cursor) => {
-      const { id = '', txhash = '', vegatime } = readCursor(partyCursor, cursor, partiesFailed);
+      const {
+        id = '',
+        txhash = '',
+        vegatime,
+      } = readCursor(partyCursor, cursor, partiesFailed);
       if (vegatime === undefined) return id === '' && txhash === '' ? 'empty' : 'null';
       const instant = parseInstant(vegatime);
       // The bytes an id sorts by, as hex: some words stand for a single byte.
       const key = id === NETWORK_PARTY ? '03' : id.toLowerCase();
-      if (instant === undefined || !HEX.test(key)) throw partiesFailed('cannot parse cursor');
+      if (instant === undefined || !HEX.test(key))
+        throw partiesFailed('cannot parse cursor');
       const block = chain.firstFrom(instant);
-      const ids = chain.timeOf(block) === instant ? parties.arrivedIn(block).map((row) => row.id) : [];
-      const floor = parties.countBy(block - 1) + ids.filter((other) => other < key).length;
+      const ids =
+        chain.timeOf(block) === instant
+          ? parties.arrivedIn(block).map((row) => row.id)
+          : [];
+      const floor =
+        parties.countBy(block - 1) + ids.filter((other) => other < key).length;
       return { floor, ceil: floor + (ids.includes(key) ? 1 : 0) };
     },
   };
@@ -86,7 +126,11 @@ export function openPartyList({ parties, chain }: Network, head: Head): Listing 
  * @throws ServiceError 400 where `partyId` is no id, 404 where nobody has it
  */
 function pageOfParty({ parties }: Network, partyId: string, head: Head): Page {
-  const page = (edge: Edge) => ({ edges: [edge], hasNextPage: false, hasPreviousPage: false });
+  const page = (edge: Edge) => ({
+    edges: [edge],
+    hasNextPage: false,
+    hasPreviousPage: false,
+  });
   const isId = canonicalId(partyId) === partyId;
   if (!isId && !HEX.test(partyId)) {
     const inner = `decoding '${partyId}': not a valid hex id (or well known exception)`;
@@ -94,7 +138,8 @@ function pageOfParty({ parties }: Network, partyId: string, head: Head): Page {
   }
   if (partyId === NETWORK_PARTY) return page(NETWORK_EDGE);
   const index = parties.indexOf(isId ? partyId : partyId.toLowerCase(), head.block);
-  if (index === undefined) throw partiesFailed('no resource corresponding to this id', 'NotFound');
+  if (index === undefined)
+    throw partiesFailed('no resource corresponding to this id', 'NotFound');
   return page(describeParty(parties.row(index)));
 }
 
@@ -103,11 +148,18 @@ function describeParty({ id, txHash, firstSeen }: PartyRow): Edge {
 }
 
 function partyEdge(id: string, txHash: string, vegaTime: string | null): Edge {
-  return { node: { id }, cursor: JSON.stringify({ ID: id, TxHash: txHash, VegaTime: vegaTime }) };
+  return {
+    node: { id },
+    cursor: JSON.stringify({ ID: id, TxHash: txHash, VegaTime: vegaTime }),
+  };
 }
 
 function partiesFailed(inner: string, status: StatusName = 'Internal'): ServiceError {
-  return new ServiceError(status, { code: 50001, message: 'failed to get parties', inner });
+  return new ServiceError(status, {
+    code: 50001,
+    message: 'failed to get parties',
+    inner,
+  });
 }
 
 export function openCheckpointList({ checkpoints }: Network, head: Head): Listing {
@@ -127,28 +179,43 @@ export function openCheckpointList({ checkpoints }: Network, head: Head): Listin
     place: (cursor) => {
       const { blockheight = 0 } = readCursor(checkpointCursor, cursor, checkpointsFailed);
       if (blockheight === 0) return 'empty';
-      return { floor: checkpoints.floor(blockheight), ceil: checkpoints.floor(blockheight + 1) };
+      return {
+        floor: checkpoints.floor(blockheight),
+        ceil: checkpoints.floor(blockheight + 1),
+      };
     },
   };
 }
 
 function checkpointsFailed(inner: string): ServiceError {
-  return new ServiceError('Internal', { code: 290001, message: 'failed to get checkpoints', inner });
+  return new ServiceError('Internal', {
+    code: 290001,
+    message: 'failed to get checkpoints',
+    inner,
+  });
 }
 
 const cursorJson = z.record(z.string(), z.unknown()).nullable();
-const partyCursor = z.object({ id: z.string(), txhash: z.string(), vegatime: z.string() }).partial();
+const partyCursor = z
+  .object({ id: z.string(), txhash: z.string(), vegatime: z.string() })
+  .partial();
 const checkpointCursor = z.object({ blockheight: z.int() }).partial();
 
 /**
  * Reads a cursor's JSON as Go does: names in any case, unknown fields skipped, null as absent.
  * @throws ServiceError 500: the cursor is only read when the query is built
  */
-function readCursor<Fields>(shape: z.ZodType<Fields>, text: string, failed: Listing['failed']): Fields {
+function readCursor<Fields>(
+  shape: z.ZodType<Fields>,
+  text: string,
+  failed: Listing['failed'],
+): Fields {
   try {
     const given = Object.entries(cursorJson.parse(JSON.parse(text)) ?? {});
     const present = given.filter(([, value]) => value !== null);
-    return shape.parse(Object.fromEntries(present.map(([name, value]) => [name.toLowerCase(), value])));
+    return shape.parse(
+      Object.fromEntries(present.map(([name, value]) => [name.toLowerCase(), value])),
+    );
   } catch (error) {
     throw failed(errorLine(error));
   }

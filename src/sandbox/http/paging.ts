@@ -43,7 +43,11 @@ export interface Listing {
    * Those from one position to before another, oldest first. `isDescending` and `isCursored` are the shape of the
    * query: where the order is open, it decides.
    */
-  edges(from: number, to: number, query: { isDescending: boolean; isCursored: boolean }): readonly Edge[];
+  edges(
+    from: number,
+    to: number,
+    query: { isDescending: boolean; isCursored: boolean },
+  ): readonly Edge[];
 }
 
 export interface Edge {
@@ -85,12 +89,15 @@ export function openPage({
   // `first` wins over `last`; a cursor of the other direction is then not even looked at.
   const isBackward = first === undefined && (last !== undefined || before !== undefined);
   const [rows, text] = isBackward ? [last, before] : [first, after];
-  const cursor = text === undefined ? undefined : decodeCursor(isBackward ? 'before' : 'after', text);
+  const cursor =
+    text === undefined ? undefined : decodeCursor(isBackward ? 'before' : 'after', text);
   // Nothing at all gets a default page; only an order gets every row there is.
-  const isUnlimited = rows === undefined && text === undefined && newestFirst !== undefined;
+  const isUnlimited =
+    rows === undefined && text === undefined && newestFirst !== undefined;
   const rowsMax = isUnlimited ? Infinity : (rows ?? PAGE_ROWS_DEFAULT);
   if (rowsMax <= 0) throw invalidPagination('pagination limit must be greater than 0');
-  const [isDescending, isCursored] = [isBackward !== (newestFirst ?? true), cursor !== undefined];
+  const isDescending = isBackward !== (newestFirst ?? true);
+  const isCursored = cursor !== undefined;
 
   /** The positions that the cursor leaves of a list. */
   function findRange(list: Listing) {
@@ -105,7 +112,8 @@ export function openPage({
 
   return (list) => {
     const limit = rowsMax + (isCursored ? 2 : 1);
-    if (!isUnlimited && limit > INT32_MAX) throw list.failed('LIMIT must not be negative (SQLSTATE 2201W)');
+    if (!isUnlimited && limit > INT32_MAX)
+      throw list.failed('LIMIT must not be negative (SQLSTATE 2201W)');
     const { from, to } = findRange(list);
     const count = Math.max(0, Math.min(limit, to - from));
     const answerBytes = count * list.edgeBytes;
@@ -121,7 +129,8 @@ export function openPage({
     // the cursor's own and dropped unseen: where that row is gone, a real one is lost.
     const isLongest = count === rowsMax + 2;
     const isAhead = isLongest || (count === rowsMax + 1 && !isCursored);
-    const isBehind = isLongest || (isCursored && (count === rowsMax + 1 || edges[0]?.cursor === cursor));
+    const isBehind =
+      isLongest || (isCursored && (count === rowsMax + 1 || edges[0]?.cursor === cursor));
     const shown = edges.slice(isBehind ? 1 : 0, isAhead ? -1 : undefined);
     return isBackward
       ? { edges: shown.toReversed(), hasNextPage: isBehind, hasPreviousPage: isAhead }
@@ -130,7 +139,11 @@ export function openPage({
 }
 
 function invalidPagination(inner: string): ServiceError {
-  return new ServiceError('InvalidArgument', { code: 10028, message: 'invalid pagination', inner });
+  return new ServiceError('InvalidArgument', {
+    code: 10028,
+    message: 'invalid pagination',
+    inner,
+  });
 }
 
 /** Go's standard base64: padded, nothing else in between (line ends excepted). */
@@ -141,7 +154,9 @@ function decodeCursor(name: 'after' | 'before', value: string): string {
   const bad = /[^A-Za-z0-9+/]/.exec(text.replace(/={1,2}$/, ''));
   if (bad !== null || text.length % 4 !== 0) {
     const at = bad?.index ?? text.length - (text.length % 4);
-    throw invalidPagination(`${failed}: failed to decode cursor: illegal base64 data at input byte ${at}`);
+    throw invalidPagination(
+      `${failed}: failed to decode cursor: illegal base64 data at input byte ${at}`,
+    );
   }
   return Buffer.from(text, 'base64').toString('utf8');
 }

@@ -6,7 +6,10 @@ import { unescape as unescapePercent } from 'node:querystring';
 import { GatewayError } from './errors.ts';
 
 /** Parameters that only have members; a value of their own cannot be read. */
-const MESSAGES = { pagination: 'datanode.api.v2.Pagination', date_range: 'datanode.api.v2.DateRange' };
+const MESSAGES = {
+  pagination: 'datanode.api.v2.Pagination',
+  date_range: 'datanode.api.v2.DateRange',
+};
 const TRUE = ['1', 't', 'T', 'true', 'TRUE', 'True'];
 const FALSE = ['0', 'f', 'F', 'false', 'FALSE', 'False'];
 
@@ -18,15 +21,21 @@ export class Query {
   constructor(text: string) {
     for (const part of text.split('&').filter((given) => given !== '')) {
       if (part.includes(';')) throw refuse('invalid semicolon separator in query');
-      const [, name = '', value = ''] = /^([^=]*)=?(.*)$/s.exec(part)?.map(unescapeText) ?? [];
+      const [, name = '', value = ''] =
+        /^([^=]*)=?(.*)$/s.exec(part)?.map(unescapeText) ?? [];
       // `a[b]=c` is read as the two values b and c of a.
       const [, outer, member] = /^(.*)\[(.*)\]$/.exec(name) ?? [];
-      const canonical = (outer ?? name).replaceAll(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
-      const values = this.#values.get(canonical) ?? (member === undefined ? [] : [member]);
+      const canonical = (outer ?? name).replaceAll(
+        /[A-Z]/g,
+        (letter) => `_${letter.toLowerCase()}`,
+      );
+      const values =
+        this.#values.get(canonical) ?? (member === undefined ? [] : [member]);
       this.#values.set(canonical, [...values, value]);
     }
     for (const [message, type] of Object.entries(MESSAGES)) {
-      if (this.text(message) !== undefined) throw unreadable(message, `unsupported message type: "${type}"`);
+      if (this.text(message) !== undefined)
+        throw unreadable(message, `unsupported message type: "${type}"`);
     }
   }
 
@@ -48,7 +57,8 @@ export class Query {
   int64(name: string, bits = 64): bigint | undefined {
     const text = this.text(name);
     if (text === undefined) return undefined;
-    if (!/^[+-]?\d+$/.test(text)) throw unparsed(name, 'ParseInt', text, 'invalid syntax');
+    if (!/^[+-]?\d+$/.test(text))
+      throw unparsed(name, 'ParseInt', text, 'invalid syntax');
     const value = BigInt(text.replace('+', ''));
     if (BigInt.asIntN(bits, value) === value) return value;
     throw unparsed(name, 'ParseInt', text, 'value out of range');
@@ -63,7 +73,10 @@ export class Query {
 }
 
 function unparsed(name: string, parser: string, text: string, reason: string): Error {
-  return unreadable(name, `strconv.${parser}: parsing ${JSON.stringify(text)}: ${reason}`);
+  return unreadable(
+    name,
+    `strconv.${parser}: parsing ${JSON.stringify(text)}: ${reason}`,
+  );
 }
 
 function unreadable(name: string, reason: string): Error {

@@ -23,7 +23,10 @@ export function openRateLimiter(
 ): (address: string) => Admission {
   if (limit === 'none') return () => ({ headers: {} });
   const { perSecond, burst, banMs } = limit;
-  const clients = new Map<string, { calls: Bucket; refusals: Bucket; bannedUntilMs: number }>();
+  const clients = new Map<
+    string,
+    { calls: Bucket; refusals: Bucket; bannedUntilMs: number }
+  >();
 
   function takeFrom(bucket: Bucket, nowMs: number) {
     const refill = ((nowMs - bucket.refilledMs) / 1000) * perSecond;
@@ -38,7 +41,11 @@ export function openRateLimiter(
     // Whole: the difference of two fractions can be a little more than a ban.
     const nowMs = Math.floor(now());
     const full = () => ({ tokens: burst, refilledMs: nowMs });
-    const client = clients.get(address) ?? { calls: full(), refusals: full(), bannedUntilMs: 0 };
+    const client = clients.get(address) ?? {
+      calls: full(),
+      refusals: full(),
+      bannedUntilMs: 0,
+    };
     // Moved to the end: the map's first key is then the client that was silent the longest.
     clients.delete(address);
     clients.set(address, client);
@@ -51,10 +58,16 @@ export function openRateLimiter(
       'Ratelimit-Reset': '1',
     });
     if (client.bannedUntilMs <= nowMs) {
-      if (takeFrom(client.calls, nowMs)) return { headers: headers(Math.floor(client.calls.tokens)) };
+      if (takeFrom(client.calls, nowMs))
+        return { headers: headers(Math.floor(client.calls.tokens)) };
       // No details, but a handler's headers: the limit sits behind the gateway.
-      const exceeded = new ServiceError('ResourceExhausted', undefined, 'api request rate limit exceeded');
-      if (takeFrom(client.refusals, nowMs)) return { headers: headers(0), refused: exceeded };
+      const exceeded = new ServiceError(
+        'ResourceExhausted',
+        undefined,
+        'api request rate limit exceeded',
+      );
+      if (takeFrom(client.refusals, nowMs))
+        return { headers: headers(0), refused: exceeded };
       client.bannedUntilMs = nowMs + banMs;
     }
     const leftSeconds = Math.ceil((client.bannedUntilMs - nowMs) / 1000);

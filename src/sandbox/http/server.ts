@@ -39,7 +39,10 @@ export type Send = (
  * Starts a sandbox network.
  * @throws the error of `listen` where the port is taken
  */
-export async function startSandbox(options: SandboxOptions = {}, send: Send = sendAnswer): Promise<Sandbox> {
+export async function startSandbox(
+  options: SandboxOptions = {},
+  send: Send = sendAnswer,
+): Promise<Sandbox> {
   const settings = new Settings(options);
   const { host, port } = settings;
   const network = openNetwork(settings);
@@ -82,7 +85,8 @@ export const sendAnswer: Send = async (request, response, answerTo) => {
     response.setHeader('Content-Encoding', 'gzip');
     return pipeline(pieces, createGzip({ level: constants.Z_BEST_SPEED }), response);
   }
-  if (typeof body === 'string') response.setHeader('Content-Length', Buffer.byteLength(body));
+  if (typeof body === 'string')
+    response.setHeader('Content-Length', Buffer.byteLength(body));
   return pipeline(pieces, response);
 };
 
@@ -90,9 +94,15 @@ export const sendAnswer: Send = async (request, response, answerTo) => {
 function openHandlers(network: Network) {
   const admit = openRateLimiter(network.settings.rateLimit);
   let exports = 0;
-  return ({ url = '/', method, headers, socket }: IncomingMessage): Answer | undefined => {
+  return ({
+    url = '/',
+    method,
+    headers,
+    socket,
+  }: IncomingMessage): Answer | undefined => {
     const [path, queryText = ''] = url.split(/\?(.*)/s);
-    const [, route] = /^\/api\/v2\/(parties|checkpoints|ledgerentry\/export)$/.exec(path ?? '') ?? [];
+    const [, route] =
+      /^\/api\/v2\/(parties|checkpoints|ledgerentry\/export)$/.exec(path ?? '') ?? [];
     if (route === undefined) return refuse(new GatewayError('NotFound', 'Not Found'));
     if (method !== 'GET') return refuse(new GatewayError('Unimplemented'));
     if (route !== 'parties' && route !== 'checkpoints')

@@ -15,7 +15,13 @@ export const NETWORK = -1;
 /** An account that belongs to no market. */
 export const NO_MARKET = -1;
 /** Account types and the service's numbers of them. */
-export const ACCOUNT_TYPE = { SETTLEMENT: 2, MARGIN: 3, GENERAL: 4, FEES_MAKER: 7, EXTERNAL: 10 } as const;
+export const ACCOUNT_TYPE = {
+  SETTLEMENT: 2,
+  MARGIN: 3,
+  GENERAL: 4,
+  FEES_MAKER: 7,
+  EXTERNAL: 10,
+} as const;
 
 export interface Account {
   /** A party's number, or `NETWORK`. */
@@ -81,7 +87,8 @@ export function openLedger(
     yield* openingMovements(seed, pair, startBlock).filter(isAsked);
     // A cycle ends before the next begins, unless blocks hold several.
     const blocks = Math.min(CYCLE_BLOCKS_MAX, Math.floor(spacing));
-    const earliest = Math.floor((from - CYCLE_BLOCKS_MAX - startBlock - 1) / spacing - phase) - 1;
+    const earliest =
+      Math.floor((from - CYCLE_BLOCKS_MAX - startBlock - 1) / spacing - phase) - 1;
     for (let cycle = Math.max(0, earliest); ; cycle += 1) {
       const block = startBlock + 1 + Math.floor((cycle + phase) * spacing);
       if (block > to) return;
@@ -95,7 +102,8 @@ export function openLedger(
  * is the s whose mean is `mean`. Half of all pairs make less than s.
  */
 function findTypicalEntries(mean: number, max: number): number {
-  let [low, high] = [0, mean];
+  let low = 0;
+  let high = mean;
   for (let round = 0; round < 60; round += 1) {
     const scale = (low + high) / 2;
     if (scale * Math.log((max + scale) / scale) < mean) low = scale;
@@ -119,16 +127,24 @@ function openingMovements(seed: number, pair: number, block: number): Movement[]
  * All movements of one cycle of a pair, in order.
  * @param span its first block and how many blocks it may use
  */
-function cycleMovements(seed: number, pair: number, cycle: number, span: Record<'block' | 'blocks', number>) {
+function cycleMovements(
+  seed: number,
+  pair: number,
+  cycle: number,
+  span: Record<'block' | 'blocks', number>,
+) {
   const asset = assetOfCycle(cycle);
   const ledger = openCycle(asset, span.block);
   const { move, settle } = ledger;
   const first = noise(noise(seed, STREAM.pair, pair), STREAM.pair, cycle);
   const market = (first >>> 1) % MARKETS;
-  const general = (party: number) => openPurse(party, 'GENERAL', NO_MARKET, levelOf(seed, party, cycle));
-  const [payer, taker] = [general(pair * 2 + (first & 1)), general(pair * 2 + 1 - (first & 1))];
+  const general = (party: number) =>
+    openPurse(party, 'GENERAL', NO_MARKET, levelOf(seed, party, cycle));
+  const payer = general(pair * 2 + (first & 1));
+  const taker = general(pair * 2 + 1 - (first & 1));
   const marginOf = ({ account }: Purse) => openPurse(account.owner, 'MARGIN', market);
-  const [payerMargin, takerMargin] = [marginOf(payer), marginOf(taker)];
+  const payerMargin = marginOf(payer);
+  const takerMargin = marginOf(taker);
   const settlement = openPurse(NETWORK, 'SETTLEMENT', market);
   const fees = openPurse(NETWORK, 'FEES_MAKER', market);
   // Of any magnitude, less than a quarter of what a balance has at least.
@@ -173,7 +189,8 @@ function cycleMovements(seed: number, pair: number, cycle: number, span: Record<
 
   ledger.block = span.block + Math.max(0, span.blocks - 1);
   const next = cycle + ASSET_UNITS.length;
-  for (const purse of [payer, taker]) settle(purse, levelOf(seed, purse.account.owner, next));
+  for (const purse of [payer, taker])
+    settle(purse, levelOf(seed, purse.account.owner, next));
   return ledger.movements;
 }
 
@@ -185,9 +202,18 @@ function openCycle(asset: number, firstBlock: number) {
   function move(type: string, from: Purse, to: Purse, quantity: bigint) {
     from.balance -= quantity;
     to.balance += quantity;
-    const [fromBalance, toBalance] = [from.balance, to.balance];
+    const fromBalance = from.balance;
+    const toBalance = to.balance;
     const accounts = { from: from.account, to: to.account };
-    movements.push({ block: ledger.block, type, asset, ...accounts, quantity, fromBalance, toBalance });
+    movements.push({
+      block: ledger.block,
+      type,
+      asset,
+      ...accounts,
+      quantity,
+      fromBalance,
+      toBalance,
+    });
   }
 
   /** Pays in or out what is missing to `level`, or too much. */

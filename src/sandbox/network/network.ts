@@ -28,7 +28,8 @@ function assembleNetwork(settings: Settings) {
   const checkpoints = openCheckpoints(seed, settings, ids, chain);
   const historyBlocks = chain.blocksIn(settings.historyMs);
   const movementsOfPair = openLedger(seed, settings, historyBlocks, parties.arrivalBlock);
-  let [aheadMicros, reached] = [0n, settings.genesis];
+  let aheadMicros = 0n;
+  let reached = settings.genesis;
 
   /** How far the network has come. It never goes back, even where its clock does. */
   function head(): Head {
@@ -73,7 +74,8 @@ function openChain(seed: number, { genesis, blockIntervalMs }: Settings) {
   const firstFrom = (instant: Micros) => newestAt(instant - 1n) + 1;
 
   /** Blocks per duration, for rates. */
-  const blocksIn = (durationMs: number) => Math.max(1, Math.floor((durationMs * 1000) / intervalMicros));
+  const blocksIn = (durationMs: number) =>
+    Math.max(1, Math.floor((durationMs * 1000) / intervalMicros));
 
   return { timeOf, newestAt, firstFrom, blocksIn };
 }
@@ -91,7 +93,8 @@ function openParties(seed: number, settings: Settings, ids: Ids, chain: Chain) {
 
   /** The row of a party who has arrived: its first block's time, its id, and the transaction it appeared in. */
   function row(index: number) {
-    const [id, txHash] = [ids.id(KIND.party, index), ids.id(KIND.partyTx, index)];
+    const id = ids.id(KIND.party, index);
+    const txHash = ids.id(KIND.partyTx, index);
     return { id, txHash, firstSeen: chain.timeOf(arrivalBlock(index)) };
   }
 
@@ -121,7 +124,9 @@ function openParties(seed: number, settings: Settings, ids: Ids, chain: Chain) {
   /** Those who arrived in `block`, in list order. */
   function arrivedIn(block: number) {
     const first = countBy(block - 1);
-    const rows = Array.from({ length: countBy(block) - first }, (_, nth) => row(first + nth));
+    const rows = Array.from({ length: countBy(block) - first }, (_, nth) =>
+      row(first + nth),
+    );
     return rows.toSorted((a, b) => (a.id < b.id ? -1 : 1));
   }
 
@@ -181,7 +186,8 @@ function openCheckpoints(seed: number, settings: Settings, ids: Ids, chain: Chai
   }
 
   /** The first position at `block` or later. */
-  const floor = (block: number) => rowsBefore(Math.max(0, Math.ceil(block / spacingBlocks) - 1));
+  const floor = (block: number) =>
+    rowsBefore(Math.max(0, Math.ceil(block / spacingBlocks) - 1));
 
   /** Which of a height's different checkpoints its nth row shows: half of the tied rows repeat the one before. */
   function distinct(nthHeight: number, nth: number) {
@@ -196,7 +202,10 @@ function openCheckpoints(seed: number, settings: Settings, ids: Ids, chain: Chai
     const to = rowsBefore(Math.floor(block / spacingBlocks));
     if (checkpointRetentionMs === Infinity) return { from: 0, to };
     const oldest = time - BigInt(checkpointRetentionMs) * 1000n;
-    return { from: Math.min(to, floor(chain.firstFrom(oldest - (oldest % DAY_MICROS)))), to };
+    return {
+      from: Math.min(to, floor(chain.firstFrom(oldest - (oldest % DAY_MICROS)))),
+      to,
+    };
   }
 
   /**

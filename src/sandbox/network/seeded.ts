@@ -30,7 +30,9 @@ export function seedWord(seed: string): number {
 export function noise(seed: number, stream: number, index: number): number {
   let word = scramble(seed ^ Math.imul(stream, 0x9e3779b1));
   word = scramble(word ^ (index >>> 0));
-  return index < 0x1_0000_0000 ? word : scramble(word ^ Math.floor(index / 0x1_0000_0000));
+  return index < 0x1_0000_0000
+    ? word
+    : scramble(word ^ Math.floor(index / 0x1_0000_0000));
 }
 
 /** `noise` as a fraction: above 0, at most 1. */
@@ -47,7 +49,14 @@ export function scramble(word: number): number {
 }
 
 /** What an id names; ids of different kinds never collide. */
-export const KIND = { party: 1, partyTx: 2, asset: 3, market: 4, block: 5, state: 6 } as const;
+export const KIND = {
+  party: 1,
+  partyTx: 2,
+  asset: 3,
+  market: 4,
+  block: 5,
+  state: 6,
+} as const;
 
 const ID_BYTES = 32;
 const HALF_BYTES = 16;

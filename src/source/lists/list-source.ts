@@ -21,18 +21,40 @@ const GRPC_NOT_FOUND = 5;
 /** Failures that a cursor or a page size may cause: the public service answers a forged cursor with 500. */
 const DOUBTFUL: ReadonlySet<string> = new Set(['SOURCE_REFUSED', 'SOURCE_STATUS']);
 
-export function openListSource({ caller, baseUrl, limits: given }: SourceAccess): ListSource {
+export function openListSource({
+  caller,
+  baseUrl,
+  limits: given,
+}: SourceAccess): ListSource {
   const { list: limits = LIST_LIMITS, listRetries: retries = LIST_RETRIES } = given ?? {};
 
-  function ask(list: ListName, parameters: Record<string, string>, rowsMax: number, signal: AbortSignal) {
+  function ask(
+    list: ListName,
+    parameters: Record<string, string>,
+    rowsMax: number,
+    signal: AbortSignal,
+  ) {
     // Percent-encodes: the `+` of a raw base64 cursor would arrive as a space.
-    const url = new URL(`${baseUrl}/api/v2/${list}?${new URLSearchParams(parameters).toString()}`);
-    const question = { route: list, action: `read the list of ${list} from`, url, limits, retries };
-    return caller.read(question, signal, (answer) => readPage(list, url, answer, rowsMax));
+    const url = new URL(
+      `${baseUrl}/api/v2/${list}?${new URLSearchParams(parameters).toString()}`,
+    );
+    const question = {
+      route: list,
+      action: `read the list of ${list} from`,
+      url,
+      limits,
+      retries,
+    };
+    return caller.read(question, signal, (answer) =>
+      readPage(list, url, answer, rowsMax),
+    );
   }
 
   /** A size is always sent: without one, some releases send the whole list. */
-  function askPage({ list, after, size, newestFirst, fromEnd = false }: PageQuestion, signal: AbortSignal) {
+  function askPage(
+    { list, after, size, newestFirst, fromEnd = false }: PageQuestion,
+    signal: AbortSignal,
+  ) {
     if (after === '') throw new TypeError('an empty cursor asks for something else');
     const parameters = {
       [fromEnd ? 'pagination.last' : 'pagination.first']: String(size),
@@ -60,12 +82,21 @@ export function openListSource({ caller, baseUrl, limits: given }: SourceAccess)
     if (after !== undefined) {
       const code = await probe(size);
       if (code === undefined) {
-        return recoded(error, 'CURSOR_REFUSED', 'the source answers without the cursor, and refuses it');
+        return recoded(
+          error,
+          'CURSOR_REFUSED',
+          'the source answers without the cursor, and refuses it',
+        );
       }
       if (!DOUBTFUL.has(code)) return error;
     }
-    if (size <= PROBE_ROWS || fromEnd === true || (await probe(PROBE_ROWS)) !== undefined) return error;
-    return recoded(error, 'PAGE_TOO_LARGE', `the source refuses ${size} rows a page; lower SOURCE_PAGE_SIZE`);
+    if (size <= PROBE_ROWS || fromEnd === true || (await probe(PROBE_ROWS)) !== undefined)
+      return error;
+    return recoded(
+      error,
+      'PAGE_TOO_LARGE',
+      `the source refuses ${size} rows a page; lower SOURCE_PAGE_SIZE`,
+    );
   }
 
   return {
@@ -84,7 +115,12 @@ export function openListSource({ caller, baseUrl, limits: given }: SourceAccess)
         const message = `Cannot look up a party: ${JSON.stringify(shown)} is no party id`;
         throw new PermanentError(message, { code: 'PARTY_ID', meta: { id: shown } });
       }
-      const { rows } = await ask('parties', { partyId: asked }, LOOK_UP_ROWS_MAX, signal).catch(noneOfThatId);
+      const { rows } = await ask(
+        'parties',
+        { partyId: asked },
+        LOOK_UP_ROWS_MAX,
+        signal,
+      ).catch(noneOfThatId);
       const [row] = rows;
       // A source that does not know the filter ignores it, and sends any party, or all of them.
       if (rows.length > 1 || (row !== undefined && row.key !== asked)) {
@@ -98,14 +134,24 @@ export function openListSource({ caller, baseUrl, limits: given }: SourceAccess)
   };
 }
 
-async function readPage(list: ListName, url: URL, answer: OpenAnswer, rowsMax: number): Promise<Page> {
+async function readPage(
+  list: ListName,
+  url: URL,
+  answer: OpenAnswer,
+  rowsMax: number,
+): Promise<Page> {
   const body = await readWhole(answer.body, PAGE_BYTES_MAX);
   try {
     return { ...parsePage(list, body, rowsMax), ...readSourceClock(answer.headers) };
   } catch (error) {
     // Proxies send the service's error bodies with 200.
-    if (errorCode(error) !== 'ANSWER_NOT_UNDERSTOOD' || errorBodyOf(body) === undefined) throw error;
-    throw answerError(`list ${list}`, whereOf(url), { status: 200, headers: answer.headers, body });
+    if (errorCode(error) !== 'ANSWER_NOT_UNDERSTOOD' || errorBodyOf(body) === undefined)
+      throw error;
+    throw answerError(`list ${list}`, whereOf(url), {
+      status: 200,
+      headers: answer.headers,
+      body,
+    });
   }
 }
 

@@ -21,8 +21,13 @@ const VALUES_BESIDE_ROWS_MAX = 1_000;
 const LONG_NUMBER_CHARS = 16;
 const LONG_NUMBER = /(?:^|[\s:,[-])\d[\d.eE+-]{15,}/;
 
-const [QUOTE, BACKSLASH, COMMA] = [0x22, 0x5c, 0x2c];
-const [OPEN_BRACKET, CLOSE_BRACKET, OPEN_BRACE, CLOSE_BRACE] = [0x5b, 0x5d, 0x7b, 0x7d];
+const QUOTE = 0x22;
+const BACKSLASH = 0x5c;
+const COMMA = 0x2c;
+const OPEN_BRACKET = 0x5b;
+const CLOSE_BRACKET = 0x5d;
+const OPEN_BRACE = 0x7b;
+const CLOSE_BRACE = 0x7d;
 
 /** Passes over a byte order mark. */
 const UTF8 = new TextDecoder('utf-8', { fatal: true });
@@ -40,7 +45,10 @@ export function parsePage(list: ListName, body: Buffer, rowsMax: number): PageRo
   if (excess !== undefined) {
     throw new PermanentError(
       `Cannot read a page of ${list}: it holds ${excess}; see whether SOURCE_URL names the query service`,
-      { code: 'PAGE_SHAPE', meta: { list, path: 'the answer', value: excess, bytes: body.length } },
+      {
+        code: 'PAGE_SHAPE',
+        meta: { list, path: 'the answer', value: excess, bytes: body.length },
+      },
     );
   }
   const answer = objectAt(list, parseExact(list, body), '');
@@ -52,7 +60,12 @@ export function parsePage(list: ListName, body: Buffer, rowsMax: number): PageRo
   const edges: unknown = page['edges'] ?? [];
   if (!Array.isArray(edges)) throw shape(list, `${list}.edges`, edges, 'an array');
   if (edges.length > rowsMax) {
-    throw shape(list, `${list}.edges.length`, edges.length, `at most ${rowsMax}, as asked,`);
+    throw shape(
+      list,
+      `${list}.edges.length`,
+      edges.length,
+      `at most ${rowsMax}, as asked,`,
+    );
   }
   const readRow = list === 'parties' ? partyRow : checkpointRow;
   const rows = edges.map((edge: unknown, index) => {
@@ -68,7 +81,8 @@ export function parsePage(list: ListName, body: Buffer, rowsMax: number): PageRo
   });
   const flag = (name: string): boolean => {
     const value = info[name] ?? false;
-    if (typeof value !== 'boolean') throw shape(list, `${list}.pageInfo.${name}`, value, 'true or false');
+    if (typeof value !== 'boolean')
+      throw shape(list, `${list}.pageInfo.${name}`, value, 'true or false');
     return value;
   };
   const cursor = (name: string): string | undefined => {
@@ -87,20 +101,42 @@ export function parsePage(list: ListName, body: Buffer, rowsMax: number): PageRo
 /** The error of a value in a row. */
 type RowError = (path: string, value: unknown, accepted: string) => PermanentError;
 
-function partyRow(node: Record<string, unknown>, cursor: string, error: RowError): ListedRow {
+function partyRow(
+  node: Record<string, unknown>,
+  cursor: string,
+  error: RowError,
+): ListedRow {
   const { id: given, ...extra } = node;
   const id = typeof given === 'string' ? canonicalPartyId(given) : undefined;
   if (id === undefined)
-    throw error('.node.id', given, `a printable text of 1 to ${PARTY_ID_BYTES_MAX} bytes`);
+    throw error(
+      '.node.id',
+      given,
+      `a printable text of 1 to ${PARTY_ID_BYTES_MAX} bytes`,
+    );
   // The spelling is kept: the source may compare ids letter by letter when it is asked for one.
-  return { cursor, key: id, extra: extraOf(given === id ? extra : { ...extra, id: given }) };
+  return {
+    cursor,
+    key: id,
+    extra: extraOf(given === id ? extra : { ...extra, id: given }),
+  };
 }
 
-function checkpointRow(node: Record<string, unknown>, cursor: string, error: RowError): ListedRow {
-  const { atBlock: givenBlock, hash: givenHash, blockHash: givenBlockHash, ...extra } = node;
+function checkpointRow(
+  node: Record<string, unknown>,
+  cursor: string,
+  error: RowError,
+): ListedRow {
+  const {
+    atBlock: givenBlock,
+    hash: givenHash,
+    blockHash: givenBlockHash,
+    ...extra
+  } = node;
   // proto3 JSON leaves a zero out.
   const atBlock = uint64(givenBlock === undefined ? '0' : givenBlock);
-  if (atBlock === undefined) throw error('.node.atBlock', givenBlock, 'a whole number below 2^64');
+  if (atBlock === undefined)
+    throw error('.node.atBlock', givenBlock, 'a whole number below 2^64');
   const hash = hashText(givenHash, '.node.hash', error);
   const blockHash = hashText(givenBlockHash, '.node.blockHash', error);
   return { cursor, key: checkpointKey(atBlock, hash, blockHash), extra: extraOf(extra) };
@@ -108,13 +144,15 @@ function checkpointRow(node: Record<string, unknown>, cursor: string, error: Row
 
 /** Decimal text; a JSON number that lost digits came as text already (`parseExact`). */
 function uint64(given: unknown): string | undefined {
-  const text = typeof given === 'number' && Number.isSafeInteger(given) ? String(given) : given;
+  const text =
+    typeof given === 'number' && Number.isSafeInteger(given) ? String(given) : given;
   if (typeof text !== 'string' || !DECIMAL.test(text)) return undefined;
   return text.length < 20 || BigInt(text) <= UINT64_MAX ? text : undefined;
 }
 
 function hashText(given: unknown, path: string, error: RowError): string {
-  const isBounded = typeof given === 'string' && Buffer.byteLength(given) <= HASH_BYTES_MAX;
+  const isBounded =
+    typeof given === 'string' && Buffer.byteLength(given) <= HASH_BYTES_MAX;
   if (isBounded && PRINTABLE.test(given)) return given;
   throw error(path, given, `a printable text of up to ${HASH_BYTES_MAX} bytes`);
 }
@@ -133,19 +171,35 @@ function parseExact(list: ListName, body: Buffer): unknown {
   }
 }
 
-function exactNumber(_key: string, value: unknown, context: { source?: string } = {}): unknown {
+function exactNumber(
+  _key: string,
+  value: unknown,
+  context: { source?: string } = {},
+): unknown {
   const { source } = context;
-  if (typeof value !== 'number' || source === undefined || source.length < LONG_NUMBER_CHARS) return value;
-  const isExact = String(value) === source && (Number.isSafeInteger(value) || !Number.isInteger(value));
+  if (
+    typeof value !== 'number' ||
+    source === undefined ||
+    source.length < LONG_NUMBER_CHARS
+  )
+    return value;
+  const isExact =
+    String(value) === source && (Number.isSafeInteger(value) || !Number.isInteger(value));
   return isExact ? value : source;
 }
 
 function objectAt(list: ListName, value: unknown, path: string): Record<string, unknown> {
-  if (!isRecord(value)) throw shape(list, path === '' ? 'the answer' : path, value, 'an object');
+  if (!isRecord(value))
+    throw shape(list, path === '' ? 'the answer' : path, value, 'an object');
   return value;
 }
 
-function shape(list: ListName, path: string, value: unknown, accepted: string): PermanentError {
+function shape(
+  list: ListName,
+  path: string,
+  value: unknown,
+  accepted: string,
+): PermanentError {
   const shown =
     value === undefined
       ? 'missing'
@@ -156,7 +210,12 @@ function shape(list: ListName, path: string, value: unknown, accepted: string): 
   );
 }
 
-function notUnderstood(list: ListName, body: Buffer, state: string, cause?: unknown): RetryableError {
+function notUnderstood(
+  list: ListName,
+  body: Buffer,
+  state: string,
+  cause?: unknown,
+): RetryableError {
   const sample = sampleOf(body);
   return new RetryableError(
     `Cannot read a page of ${list}: the answer ${state} (${body.length} bytes, beginning ${JSON.stringify(sample)})`,
@@ -183,7 +242,8 @@ export function findExcess(
     else if (byte === OPEN_BRACKET || byte === OPEN_BRACE) {
       depth += 1;
       values += 1;
-      if (depth > depthMax) return `more than ${depthMax} objects or arrays inside each other`;
+      if (depth > depthMax)
+        return `more than ${depthMax} objects or arrays inside each other`;
     }
     if (values > valuesMax) return `more than ${valuesMax} values`;
   }

@@ -4,7 +4,12 @@
  * exception named below.
  */
 import type { IncomingHttpHeaders } from 'node:http';
-import { errorCode, PermanentError, RetryableError, UnreachableError } from '../../core/errors.ts';
+import {
+  errorCode,
+  PermanentError,
+  RetryableError,
+  UnreachableError,
+} from '../../core/errors.ts';
 import { classifyErrno } from '../../core/faults.ts';
 import {
   errorBodyLine,
@@ -90,19 +95,28 @@ const BY_ERRNO: Readonly<Partial<Record<string, FailureCode>>> = {
 type Answer = Readonly<{ status: number; headers: IncomingHttpHeaders; body: Buffer }>;
 
 /** What an HTTP answer other than a good 200 means. A 403 that says for how long is a ban. */
-function codeOfStatus({ status, headers }: Answer, body: SourceErrorBody | undefined): FailureCode {
+function codeOfStatus(
+  { status, headers }: Answer,
+  body: SourceErrorBody | undefined,
+): FailureCode {
   if (status === 403 && isLimitedInTime(headers)) return 'SOURCE_BANNED';
-  if (status === 429 && body !== undefined && isAnswerTooLarge(body)) return 'PAGE_TOO_LARGE';
+  if (status === 429 && body !== undefined && isAnswerTooLarge(body))
+    return 'PAGE_TOO_LARGE';
   if (status >= 300 && status < 400) return 'SOURCE_REDIRECT';
   const isVague = status === 200 || status === 500;
   const byBody = isVague && body !== undefined ? BY_GRPC_CODE[body.code] : undefined;
-  return byBody ?? BY_STATUS[status] ?? (status >= 400 && status < 500 ? 'SOURCE_REFUSED' : 'SOURCE_STATUS');
+  return (
+    byBody ??
+    BY_STATUS[status] ??
+    (status >= 400 && status < 500 ? 'SOURCE_REFUSED' : 'SOURCE_STATUS')
+  );
 }
 
 /** What an error of the transport means: an unknown errno counts as a broken connection, and is retried. */
 function codeOfErrno(errno: string): FailureCode {
   const fault = classifyErrno(errno);
-  if (fault !== undefined) return fault === 'unreachable' ? 'SOURCE_UNREACHABLE' : 'SOURCE_CERTIFICATE';
+  if (fault !== undefined)
+    return fault === 'unreachable' ? 'SOURCE_UNREACHABLE' : 'SOURCE_CERTIFICATE';
   return BY_ERRNO[errno] ?? 'SOURCE_BROKE';
 }
 
@@ -128,7 +142,10 @@ export function transportError(action: string, where: string, error: unknown): E
   const errno = errnoOf(error);
   const code = codeOfErrno(errno);
   const state = error instanceof Error && error.message !== '' ? error.message : errno;
-  return failure(code, `Cannot ${action} ${where}: ${state}`, { meta: { where, errno }, cause: error });
+  return failure(code, `Cannot ${action} ${where}: ${state}`, {
+    meta: { where, errno },
+    cause: error,
+  });
 }
 
 /** An answer with another status than 200, or an error body with 200. */
@@ -169,12 +186,18 @@ export function errorBodyOf(bytes: Buffer): SourceErrorBody | undefined {
 function failure(
   code: FailureCode,
   state: string,
-  details: { meta: Record<string, unknown>; cause?: unknown; retryAfterMs?: number | undefined },
+  details: {
+    meta: Record<string, unknown>;
+    cause?: unknown;
+    retryAfterMs?: number | undefined;
+  },
 ): Error {
   const advice = ADVICE[code];
   const message = advice === undefined ? state : `${state}; ${advice}`;
-  if (code === 'SOURCE_UNREACHABLE') return new UnreachableError(message, { code, ...details });
-  if (RETRY_RULES[code] !== undefined) return new RetryableError(message, { code, ...details });
+  if (code === 'SOURCE_UNREACHABLE')
+    return new UnreachableError(message, { code, ...details });
+  if (RETRY_RULES[code] !== undefined)
+    return new RetryableError(message, { code, ...details });
   return new PermanentError(message, { code, meta: details.meta, cause: details.cause });
 }
 
@@ -182,13 +205,18 @@ function failure(
 function errnoOf(error: unknown): string {
   const code = errorCode(error);
   if (code !== 'UNKNOWN' && code !== 'UND_ERR_SOCKET') return code;
-  if (error instanceof AggregateError && error.errors.length > 0) return errnoOf(error.errors[0]);
+  if (error instanceof AggregateError && error.errors.length > 0)
+    return errnoOf(error.errors[0]);
   if (error instanceof Error && error.cause !== undefined) return errnoOf(error.cause);
   return code;
 }
 
 /** The origin alone: a proxy may have put secrets into the query. */
 function redirectTarget({ location = '' }: IncomingHttpHeaders, where: string): string {
-  const target = URL.canParse(location, where) ? new URL(location, where).origin : undefined;
-  return target === undefined ? 'nowhere' : `${target}; give that as SOURCE_URL if it is right`;
+  const target = URL.canParse(location, where)
+    ? new URL(location, where).origin
+    : undefined;
+  return target === undefined
+    ? 'nowhere'
+    : `${target}; give that as SOURCE_URL if it is right`;
 }

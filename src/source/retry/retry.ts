@@ -1,6 +1,12 @@
 /** Tries a call again as the policy says, within limits of attempts and time. */
 import pRetry from 'p-retry';
-import { errorCode, errorLine, PermanentError, RetryableError, UnreachableError } from '../../core/errors.ts';
+import {
+  errorCode,
+  errorLine,
+  PermanentError,
+  RetryableError,
+  UnreachableError,
+} from '../../core/errors.ts';
 import type { Clock } from '../ports.ts';
 import { WAIT_MAX_MS } from '../rate-limit.ts';
 import { RETRY_RULES, type RetryRule } from './failure.ts';
@@ -53,7 +59,8 @@ export async function withRetries<Result>(
     const isUnreachable = error instanceof UnreachableError;
     if (!isUnreachable && attempts >= limits.attemptsMax) return undefined;
     const waitMs = Math.max(error.retryAfterMs ?? 0, delayMs(rule, attempts));
-    const endMs = startMs + (isUnreachable ? limits.unreachableMaxMs : limits.elapsedMaxMs);
+    const endMs =
+      startMs + (isUnreachable ? limits.unreachableMaxMs : limits.elapsedMaxMs);
     return waitMs > Math.min(endMs - clock.nowMs(), WAIT_MAX_MS) ? undefined : waitMs;
   }
 
@@ -83,7 +90,11 @@ export async function withRetries<Result>(
  * The delay before attempt `failed + 1`: doubling from the rule's minimum, with jitter of up to half
  * of it, so that workers do not retry together.
  */
-export function delayMs(rule: RetryRule, failed: number, random: () => number = Math.random): number {
+export function delayMs(
+  rule: RetryRule,
+  failed: number,
+  random: () => number = Math.random,
+): number {
   const whole = Math.min(rule.minMs * 2 ** (failed - 1), rule.maxMs);
   return Math.round(whole * (0.5 + random() / 2));
 }
@@ -91,7 +102,8 @@ export function delayMs(rule: RetryRule, failed: number, random: () => number = 
 /** The last failure with what came before it: the first one is usually the one to act on. */
 function summed(last: unknown, attempts: number, first: unknown): unknown {
   if (!(last instanceof RetryableError) && !(last instanceof PermanentError)) return last;
-  const isSame = first === undefined || first === last || errorLine(first) === errorLine(last);
+  const isSame =
+    first === undefined || first === last || errorLine(first) === errorLine(last);
   const history = isSame ? '' : `; the first time: ${errorLine(first)}`;
   const message = `${last.message} (tried ${attempts} times${history})`;
   const details = {

@@ -8,7 +8,10 @@ const UINT64_MAX = 2n ** 64n - 1n;
 const WAIT_MAX_MS = 86_400_000;
 
 /** `RateLimit-Retry-After` (a ban's own header) before `Retry-After`: seconds or an HTTP date. */
-export function retryAfterMs(headers: IncomingHttpHeaders, nowMs: number): number | undefined {
+export function retryAfterMs(
+  headers: IncomingHttpHeaders,
+  nowMs: number,
+): number | undefined {
   const text = single(headers['ratelimit-retry-after']) ?? single(headers['retry-after']);
   if (text === undefined) return undefined;
   if (SECONDS.test(text)) return Math.min(Math.ceil(Number(text) * 1000), WAIT_MAX_MS);
@@ -25,7 +28,8 @@ export function isLimitedInTime(headers: IncomingHttpHeaders): boolean {
 export function exhaustedForMs(headers: IncomingHttpHeaders): number | undefined {
   const remaining = single(headers['ratelimit-remaining']);
   const reset = single(headers['ratelimit-reset']);
-  if (remaining === undefined || !/^-?\d{1,9}$/.test(remaining) || Number(remaining) > 0) return undefined;
+  if (remaining === undefined || !/^-?\d{1,9}$/.test(remaining) || Number(remaining) > 0)
+    return undefined;
   return reset !== undefined && SECONDS.test(reset)
     ? Math.min(Math.ceil(Number(reset) * 1000), WAIT_MAX_MS)
     : 1000;

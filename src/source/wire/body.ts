@@ -52,7 +52,10 @@ export class DripGuard {
    * Passes the wire's bytes on, judged and counted.
    * @param usefulBytes how many bytes of what was asked for have come; absent: all that come count
    */
-  async *pass(body: AsyncIterable<Buffer>, usefulBytes = () => this.wireBytes): AsyncGenerator<Buffer, void> {
+  async *pass(
+    body: AsyncIterable<Buffer>,
+    usefulBytes = () => this.wireBytes,
+  ): AsyncGenerator<Buffer, void> {
     let since = performance.now();
     let before = 0;
     for await (const chunk of body) {
@@ -70,7 +73,10 @@ export class DripGuard {
  * Decompresses by what `Content-Encoding` names. An error of the source comes out of the result.
  * @throws RetryableError `ANSWER_NOT_UNDERSTOOD` for an encoding that nobody asked for
  */
-export function decoded(body: AsyncIterable<Buffer>, encoding: string): AsyncIterable<Buffer> {
+export function decoded(
+  body: AsyncIterable<Buffer>,
+  encoding: string,
+): AsyncIterable<Buffer> {
   const name = encoding.trim().toLowerCase();
   if (name === '' || name === 'identity') return body;
   if (name === 'gzip' || name === 'x-gzip') return gunzipped(body);
@@ -84,7 +90,9 @@ export function decoded(body: AsyncIterable<Buffer>, encoding: string): AsyncIte
  * Every member to its end. Node's gunzip ignores all that follows a zero byte behind a member.
  * @throws RetryableError `SOURCE_BROKE` for bytes behind the last member
  */
-async function* gunzipped(body: AsyncIterable<Buffer>): AsyncGenerator<Buffer, void, undefined> {
+async function* gunzipped(
+  body: AsyncIterable<Buffer>,
+): AsyncGenerator<Buffer, void, undefined> {
   const gunzip = createGunzip({ chunkSize: GUNZIP_CHUNK_BYTES });
   let received = 0;
   const counted = async function* (): AsyncGenerator<Buffer, void, undefined> {
@@ -94,13 +102,18 @@ async function* gunzipped(body: AsyncIterable<Buffer>): AsyncGenerator<Buffer, v
     }
   };
   // The reader of gunzip gets the error; the callback keeps it from being thrown twice.
-  const ended = new Promise<Error | null | undefined>((resolve) => pipeline(counted, gunzip, resolve));
+  const ended = new Promise<Error | null | undefined>((resolve) =>
+    pipeline(counted, gunzip, resolve),
+  );
   yield* gunzip as AsyncIterable<Buffer>;
   const failed = await ended;
   if (gunzip.bytesWritten < received) {
-    throw new RetryableError('Cannot read the answer: other bytes follow its last gzip member; ask again', {
-      code: 'SOURCE_BROKE',
-    });
+    throw new RetryableError(
+      'Cannot read the answer: other bytes follow its last gzip member; ask again',
+      {
+        code: 'SOURCE_BROKE',
+      },
+    );
   }
   if (failed instanceof Error) throw failed;
 }
@@ -109,7 +122,10 @@ async function* gunzipped(body: AsyncIterable<Buffer>): AsyncGenerator<Buffer, v
  * The whole body, up to a limit that also stops a decompression bomb.
  * @throws PermanentError `PAGE_TOO_LARGE`
  */
-export async function readWhole(body: AsyncIterable<Buffer>, bytesMax: number): Promise<Buffer> {
+export async function readWhole(
+  body: AsyncIterable<Buffer>,
+  bytesMax: number,
+): Promise<Buffer> {
   const chunks: Buffer[] = [];
   if (await collect(body, bytesMax, chunks)) return Buffer.concat(chunks);
   throw new PermanentError(
@@ -119,14 +135,21 @@ export async function readWhole(body: AsyncIterable<Buffer>, bytesMax: number): 
 }
 
 /** The beginning of an error's body. Its status has decided already, so of a broken or huge body the part that came is shown. */
-export async function readStart(body: AsyncIterable<Buffer>, bytesMax: number): Promise<Buffer> {
+export async function readStart(
+  body: AsyncIterable<Buffer>,
+  bytesMax: number,
+): Promise<Buffer> {
   const chunks: Buffer[] = [];
   await collect(body, bytesMax, chunks).catch(() => false);
   return Buffer.concat(chunks);
 }
 
 /** @returns whether that was all */
-async function collect(body: AsyncIterable<Buffer>, bytesMax: number, chunks: Buffer[]): Promise<boolean> {
+async function collect(
+  body: AsyncIterable<Buffer>,
+  bytesMax: number,
+  chunks: Buffer[],
+): Promise<boolean> {
   let bytes = 0;
   for await (const chunk of body) {
     chunks.push(chunk);

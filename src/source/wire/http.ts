@@ -17,7 +17,12 @@ export interface HttpLimits {
 
 export const CONNECT_MS = 10_000;
 const DRIP: DripLimit = { bytesPerSecondMin: 1024, windowMs: 120_000 };
-export const LIST_LIMITS: HttpLimits = { headersMs: 30_000, idleMs: 60_000, callMs: 120_000, drip: DRIP };
+export const LIST_LIMITS: HttpLimits = {
+  headersMs: 30_000,
+  idleMs: 60_000,
+  callMs: 120_000,
+  drip: DRIP,
+};
 export const EXPORT_LIMITS: HttpLimits = {
   headersMs: 15 * 60_000,
   idleMs: 60_000,
@@ -56,7 +61,10 @@ export interface HttpRequest {
 export type HttpGet = (request: HttpRequest, caller: AbortSignal) => Promise<HttpAnswer>;
 
 /** @param headers of each request */
-export function openHttp(dispatcher: Dispatcher, headers: Readonly<Record<string, string>>): HttpGet {
+export function openHttp(
+  dispatcher: Dispatcher,
+  headers: Readonly<Record<string, string>>,
+): HttpGet {
   return async (request, caller) => {
     const { action, url, limits, usefulBytes } = request;
     const limit = AbortSignal.timeout(limits.callMs);
@@ -65,7 +73,9 @@ export function openHttp(dispatcher: Dispatcher, headers: Readonly<Record<string
 
     function classify(error: unknown) {
       if (caller.aborted) return caller.reason as unknown;
-      return limit.aborted ? tooLong(request, error) : transportError(action, whereOf(url), error);
+      return limit.aborted
+        ? tooLong(request, error)
+        : transportError(action, whereOf(url), error);
     }
 
     /** Redirects are followed within the origin only: elsewhere, the Authorization header would be given to a stranger. */
@@ -82,7 +92,8 @@ export function openHttp(dispatcher: Dispatcher, headers: Readonly<Record<string
       // The body may fail before it is read; its reader gets the error all the same.
       answer.body.on('error', () => undefined);
       const { location } = answer.headers;
-      if (!REDIRECTS.has(answer.statusCode) || typeof location !== 'string') return answer;
+      if (!REDIRECTS.has(answer.statusCode) || typeof location !== 'string')
+        return answer;
       const target = URL.canParse(location, at.href) ? new URL(location, at) : undefined;
       if (target?.origin !== at.origin || redirects >= REDIRECTS_MAX) return answer;
       await answer.body.dump({ limit: 65_536, signal });
@@ -122,7 +133,10 @@ export function whereOf(url: URL): string {
   return `${url.origin}${url.pathname}`;
 }
 
-function tooLong({ action, url, limits: { callMs } }: HttpRequest, cause: unknown): RetryableError {
+function tooLong(
+  { action, url, limits: { callMs } }: HttpRequest,
+  cause: unknown,
+): RetryableError {
   const message = `Cannot ${action} ${whereOf(url)}: the call took longer than ${callMs / 1000} s`;
   return new RetryableError(message, { code: 'SOURCE_TIMEOUT', meta: { callMs }, cause });
 }

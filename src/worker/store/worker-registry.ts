@@ -36,7 +36,10 @@ export class WorkerRegistry {
   }
 
   /** Says that this process lives; called every few seconds. */
-  async beat(workerId: string, { name, queues, sourceUrl, schedules }: WorkerEntry): Promise<void> {
+  async beat(
+    workerId: string,
+    { name, queues, sourceUrl, schedules }: WorkerEntry,
+  ): Promise<void> {
     const statement = sql`with forgotten as (
           delete from mirror.workers where worker_id <> ${workerId}
             and heartbeat_at < clock_timestamp() - ${FORGOTTEN_AFTER_MS} * interval '1 millisecond')

@@ -15,7 +15,10 @@ beforeAll(async () => {
   guarded = await apiWithoutDatabase({ token: TOKEN });
 });
 
-async function statusOf(server: FastifyInstance, request: InjectOptions): Promise<number> {
+async function statusOf(
+  server: FastifyInstance,
+  request: InjectOptions,
+): Promise<number> {
   return (await server.inject({ url: '/mirror/runs', ...request })).statusCode;
 }
 
@@ -28,13 +31,18 @@ describe('the address the API listens on', () => {
     },
   );
 
-  it.each(['0.0.0.0', '::', '10.0.0.1', 'localhost.example.com', '127.0.0.1.example.com', '128.0.0.1', ''])(
-    '%j is refused without a token',
-    (host) => {
-      expect(() => refuseOpenListening(host, undefined)).toThrow(UsageError);
-      expect(() => refuseOpenListening(host, TOKEN)).not.toThrow();
-    },
-  );
+  it.each([
+    '0.0.0.0',
+    '::',
+    '10.0.0.1',
+    'localhost.example.com',
+    '127.0.0.1.example.com',
+    '128.0.0.1',
+    '',
+  ])('%j is refused without a token', (host) => {
+    expect(() => refuseOpenListening(host, undefined)).toThrow(UsageError);
+    expect(() => refuseOpenListening(host, TOKEN)).not.toThrow();
+  });
 });
 
 it('a server without a token does not begin to listen for others', async () => {
@@ -70,21 +78,48 @@ describe('the API without a token', () => {
       403,
     ],
   ])('answers a request with headers %j with %i', async (headers, status) => {
-    expect(await statusOf(open, { headers: { host: 'localhost', ...headers } })).toBe(status);
+    expect(await statusOf(open, { headers: { host: 'localhost', ...headers } })).toBe(
+      status,
+    );
   });
 
   it('serves the console to a link from another site, but never into a frame', async () => {
-    const link = { host: 'localhost', 'sec-fetch-site': 'cross-site', 'sec-fetch-mode': 'navigate' };
-    expect(await statusOf(open, { url: '/', headers: { ...link, 'sec-fetch-dest': 'document' } })).toBe(200);
-    expect(await statusOf(open, { url: '/', headers: { ...link, 'sec-fetch-dest': 'iframe' } })).toBe(403);
+    const link = {
+      host: 'localhost',
+      'sec-fetch-site': 'cross-site',
+      'sec-fetch-mode': 'navigate',
+    };
     expect(
-      await statusOf(open, { url: '/', method: 'POST', headers: { ...link, 'sec-fetch-dest': 'document' } }),
+      await statusOf(open, {
+        url: '/',
+        headers: { ...link, 'sec-fetch-dest': 'document' },
+      }),
+    ).toBe(200);
+    expect(
+      await statusOf(open, {
+        url: '/',
+        headers: { ...link, 'sec-fetch-dest': 'iframe' },
+      }),
+    ).toBe(403);
+    expect(
+      await statusOf(open, {
+        url: '/',
+        method: 'POST',
+        headers: { ...link, 'sec-fetch-dest': 'document' },
+      }),
     ).toBe(403);
   });
 });
 
 describe('the API behind a proxy without a token', () => {
-  it.each(['x-forwarded-for', 'x-forwarded-host', 'x-forwarded-proto', 'x-real-ip', 'forwarded', 'via'])(
+  it.each([
+    'x-forwarded-for',
+    'x-forwarded-host',
+    'x-forwarded-proto',
+    'x-real-ip',
+    'forwarded',
+    'via',
+  ])(
     'refuses a request with %s, because the proxy would open the mirror to everybody',
     async (name) => {
       const headers = { host: '127.0.0.1:8080', [name]: 'for=203.0.113.9' };
@@ -121,23 +156,37 @@ describe('the check of the Host header', () => {
 
   it('accepts only loopback names where API_HOSTS is not set, so that a rebound name reads nothing', async () => {
     const server = await apiWithoutDatabase({ token: 'correct-horse-battery' });
-    expect(await statusOf(server, { headers: { host: 'rebind.evil.example', authorization } })).toBe(403);
+    expect(
+      await statusOf(server, { headers: { host: 'rebind.evil.example', authorization } }),
+    ).toBe(403);
   });
 
-  it.each(['/healthz', '/readyz'])('does not apply to %s, which probes ask by address', async (url) => {
-    for (const server of [open, guarded]) {
-      expect(await statusOf(server, { url, headers: { host: '10.9.8.7:8080' } })).toBe(200);
-    }
-  });
+  it.each(['/healthz', '/readyz'])(
+    'does not apply to %s, which probes ask by address',
+    async (url) => {
+      for (const server of [open, guarded]) {
+        expect(await statusOf(server, { url, headers: { host: '10.9.8.7:8080' } })).toBe(
+          200,
+        );
+      }
+    },
+  );
 });
 
 describe('the read token', () => {
-  const [token, readToken] = ['writes-0123456789', 'reads-9876543210'];
+  const token = 'writes-0123456789';
+  const readToken = 'reads-9876543210';
   const reader = { authorization: `Bearer ${readToken}` };
 
   it('reads everything that the full token reads', async () => {
     const server = await apiWithoutDatabase({ token, readToken });
-    for (const url of ['/mirror/runs', '/mirror/status', '/api/v2/parties', '/metrics', '/']) {
+    for (const url of [
+      '/mirror/runs',
+      '/mirror/status',
+      '/api/v2/parties',
+      '/metrics',
+      '/',
+    ]) {
       expect(await statusOf(server, { url, headers: reader })).toBe(200);
     }
   });
@@ -150,7 +199,9 @@ describe('the read token', () => {
     ['PATCH', '/nothing'],
   ] as const)('orders nothing: %s %s is answered with 403', async (method, url) => {
     const server = await apiWithoutDatabase({ token, readToken });
-    expect(await statusOf(server, { method, url, headers: reader, payload: {} })).toBe(403);
+    expect(await statusOf(server, { method, url, headers: reader, payload: {} })).toBe(
+      403,
+    );
   });
 
   it('opens a session that reads and orders nothing', async () => {
@@ -158,7 +209,12 @@ describe('the read token', () => {
     const cookie = await sessionCookie(server, readToken);
     expect(await statusOf(server, { headers: { cookie } })).toBe(200);
     expect(
-      await statusOf(server, { method: 'POST', url: '/mirror/exports', headers: { cookie }, payload: {} }),
+      await statusOf(server, {
+        method: 'POST',
+        url: '/mirror/exports',
+        headers: { cookie },
+        payload: {},
+      }),
     ).toBe(403);
     // The role is part of what is signed.
     const forged = cookie.replace('.read.', '.write.');
@@ -171,8 +227,13 @@ describe('a session', () => {
   it('ends with the logout, even for a client that kept its cookie', async () => {
     const sessions = sessionsInMemory();
     const server = await apiWithoutDatabase({ token: TOKEN, answers: sessions });
-    const [mine, other] = [await sessionCookie(server, TOKEN), await sessionCookie(server, TOKEN)];
-    const out = await server.inject({ method: 'POST', url: '/logout', headers: { cookie: mine } });
+    const mine = await sessionCookie(server, TOKEN);
+    const other = await sessionCookie(server, TOKEN);
+    const out = await server.inject({
+      method: 'POST',
+      url: '/logout',
+      headers: { cookie: mine },
+    });
     expect(out.statusCode).toBe(204);
     expect(out.headers['set-cookie']).toMatch(/=; Path=\/; Max-Age=0; HttpOnly/);
     expect(await statusOf(server, { headers: { cookie: mine } })).toBe(401);
@@ -184,20 +245,35 @@ describe('a session', () => {
   });
 
   it('is valid for one mirror only, even where another has the same token', async () => {
-    const server = await apiWithoutDatabase({ token: TOKEN, answers: sessionsInMemory(1) });
-    const another = await apiWithoutDatabase({ token: TOKEN, answers: sessionsInMemory(2) });
+    const server = await apiWithoutDatabase({
+      token: TOKEN,
+      answers: sessionsInMemory(1),
+    });
+    const another = await apiWithoutDatabase({
+      token: TOKEN,
+      answers: sessionsInMemory(2),
+    });
     const cookie = await sessionCookie(server, TOKEN);
     expect(await statusOf(server, { headers: { cookie } })).toBe(200);
     expect(await statusOf(another, { headers: { cookie } })).toBe(401);
     // Two mirrors on one machine share its cookies, so their names differ.
-    expect((await sessionCookie(another, TOKEN)).split('=')[0]).not.toBe(cookie.split('=')[0]);
+    expect((await sessionCookie(another, TOKEN)).split('=')[0]).not.toBe(
+      cookie.split('=')[0],
+    );
   });
 
   it('ends when either token is rotated', async () => {
     const sessions = sessionsInMemory();
-    const server = await apiWithoutDatabase({ token: TOKEN, readToken: 'reader', answers: sessions });
+    const server = await apiWithoutDatabase({
+      token: TOKEN,
+      readToken: 'reader',
+      answers: sessions,
+    });
     const cookie = await sessionCookie(server, TOKEN);
-    for (const rotated of [{ token: `${TOKEN}!` }, { token: TOKEN, readToken: 'other' }]) {
+    for (const rotated of [
+      { token: `${TOKEN}!` },
+      { token: TOKEN, readToken: 'other' },
+    ]) {
       const after = await apiWithoutDatabase({ ...rotated, answers: sessions });
       expect(await statusOf(after, { headers: { cookie } })).toBe(401);
     }
@@ -205,26 +281,42 @@ describe('a session', () => {
 });
 
 async function sessionCookie(server: FastifyInstance, token: string): Promise<string> {
-  const login = await server.inject({ method: 'POST', url: '/login', payload: { token } });
+  const login = await server.inject({
+    method: 'POST',
+    url: '/login',
+    payload: { token },
+  });
   return String(login.headers['set-cookie']).split(';', 1)[0] ?? '';
 }
 
 describe('the API with a token', () => {
   it('answers only requests that carry the token', async () => {
     expect(await statusOf(guarded, {})).toBe(401);
-    expect(await statusOf(guarded, { headers: { authorization: 'Bearer wrong' } })).toBe(401);
-    expect(await statusOf(guarded, { headers: { authorization: `Basic ${TOKEN}` } })).toBe(401);
-    expect(await statusOf(guarded, { headers: { authorization: `Bearer ${TOKEN}` } })).toBe(401);
-    const spaceless = await apiWithoutDatabase({ token: 'correct-horse-battery' });
-    expect(await statusOf(spaceless, { headers: { authorization: 'Bearer correct-horse-battery' } })).toBe(
-      200,
-    );
-    expect(await statusOf(spaceless, { headers: { authorization: 'bearer correct-horse-battery' } })).toBe(
-      200,
-    );
-    expect(await statusOf(spaceless, { headers: { authorization: 'Bearer correct-horse-batterz' } })).toBe(
+    expect(await statusOf(guarded, { headers: { authorization: 'Bearer wrong' } })).toBe(
       401,
     );
+    expect(
+      await statusOf(guarded, { headers: { authorization: `Basic ${TOKEN}` } }),
+    ).toBe(401);
+    expect(
+      await statusOf(guarded, { headers: { authorization: `Bearer ${TOKEN}` } }),
+    ).toBe(401);
+    const spaceless = await apiWithoutDatabase({ token: 'correct-horse-battery' });
+    expect(
+      await statusOf(spaceless, {
+        headers: { authorization: 'Bearer correct-horse-battery' },
+      }),
+    ).toBe(200);
+    expect(
+      await statusOf(spaceless, {
+        headers: { authorization: 'bearer correct-horse-battery' },
+      }),
+    ).toBe(200);
+    expect(
+      await statusOf(spaceless, {
+        headers: { authorization: 'Bearer correct-horse-batterz' },
+      }),
+    ).toBe(401);
   });
 
   it.each([
@@ -256,16 +348,24 @@ describe('the API with a token', () => {
   });
 
   it('opens a session that scripts cannot read and other sites cannot use', async () => {
-    const login = await guarded.inject({ method: 'POST', url: '/login', payload: { token: TOKEN } });
+    const login = await guarded.inject({
+      method: 'POST',
+      url: '/login',
+      payload: { token: TOKEN },
+    });
     expect(login.statusCode).toBe(204);
     const cookie = String(login.headers['set-cookie']);
     expect(cookie).toMatch(/; HttpOnly; SameSite=Strict$/);
     expect(cookie).not.toContain(TOKEN);
     const [pair = ''] = cookie.split(';');
-    expect(await statusOf(guarded, { headers: { cookie: `other=1; ${pair}` } })).toBe(200);
+    expect(await statusOf(guarded, { headers: { cookie: `other=1; ${pair}` } })).toBe(
+      200,
+    );
     expect(await statusOf(guarded, { headers: { cookie: `x${pair}` } })).toBe(401);
     // A later end would be a longer session: it is part of what is signed.
-    expect(await statusOf(guarded, { headers: { cookie: pair.replace(/=\d/, '=9') } })).toBe(401);
+    expect(
+      await statusOf(guarded, { headers: { cookie: pair.replace(/=\d/, '=9') } }),
+    ).toBe(401);
     const others = await apiWithoutDatabase({ token: `${TOKEN}!` });
     expect(await statusOf(others, { headers: { cookie: pair } })).toBe(401);
   });
@@ -274,7 +374,11 @@ describe('the API with a token', () => {
     vi.useFakeTimers({ toFake: ['Date'], now: 1_000_000 });
     onTestFinished(() => void vi.useRealTimers());
     const server = await apiWithoutDatabase({ token: TOKEN });
-    const login = await server.inject({ method: 'POST', url: '/login', payload: { token: TOKEN } });
+    const login = await server.inject({
+      method: 'POST',
+      url: '/login',
+      payload: { token: TOKEN },
+    });
     const cookie = String(login.headers['set-cookie']).split(';', 1)[0] ?? '';
     vi.setSystemTime(1_000_000 + 12 * 3_600_000 - 1);
     expect(await statusOf(server, { headers: { cookie } })).toBe(200);
@@ -283,7 +387,10 @@ describe('the API with a token', () => {
   });
 
   it('accepts a login form and marks the cookie Secure behind TLS', async () => {
-    const form = { 'content-type': 'application/x-www-form-urlencoded', 'x-forwarded-proto': 'https' };
+    const form = {
+      'content-type': 'application/x-www-form-urlencoded',
+      'x-forwarded-proto': 'https',
+    };
     const right = await guarded.inject({
       method: 'POST',
       url: '/login',
@@ -298,7 +405,10 @@ describe('the API with a token', () => {
       headers: form,
       payload: 'token=wrong',
     });
-    expect([wrong.headers.location, wrong.headers['set-cookie']]).toEqual(['/login#wrong', undefined]);
+    expect([wrong.headers.location, wrong.headers['set-cookie']]).toEqual([
+      '/login#wrong',
+      undefined,
+    ]);
   });
 
   it.each([
@@ -309,7 +419,11 @@ describe('the API with a token', () => {
     'text',
     { token: 'x'.repeat(20_000) },
   ])('opens no session for a login with %j', async (payload) => {
-    const { statusCode, headers } = await guarded.inject({ method: 'POST', url: '/login', payload });
+    const { statusCode, headers } = await guarded.inject({
+      method: 'POST',
+      url: '/login',
+      payload,
+    });
     expect(statusCode).toBeGreaterThanOrEqual(400);
     expect(headers['set-cookie']).toBeUndefined();
   });
@@ -331,7 +445,9 @@ describe('every answer of the API', () => {
         'referrer-policy': 'same-origin',
         'cross-origin-resource-policy': 'same-origin',
       });
-      expect(headers['content-security-policy']).toMatch(/^default-src 'none'; script-src 'self';/);
+      expect(headers['content-security-policy']).toMatch(
+        /^default-src 'none'; script-src 'self';/,
+      );
       expect(headers['access-control-allow-origin']).toBeUndefined();
     },
   );
@@ -344,7 +460,10 @@ describe('every answer of the API', () => {
       `/mirror/runs?kind=${markup}`,
       `/mirror/runs/${markup}`,
     ]) {
-      const { headers, statusCode } = await open.inject({ url, headers: { host: 'localhost' } });
+      const { headers, statusCode } = await open.inject({
+        url,
+        headers: { host: 'localhost' },
+      });
       expect(statusCode).toBeGreaterThanOrEqual(400);
       expect(`${headers['content-type']}`).toMatch(/^application\/json/);
     }
@@ -353,7 +472,14 @@ describe('every answer of the API', () => {
   it.each([
     [{ url: `/api/v2/parties?a=${'x'.repeat(9_000)}` }, 400],
     [{ url: `/api/v2/parties?${'a=1&'.repeat(200)}` }, 400],
-    [{ url: '/mirror/exports', method: 'POST', payload: { partyId: 'a'.repeat(20_000) } }, 413],
+    [
+      {
+        url: '/mirror/exports',
+        method: 'POST',
+        payload: { partyId: 'a'.repeat(20_000) },
+      },
+      413,
+    ],
     [{ url: `/mirror/runs/${'1'.repeat(200)}` }, 400],
     [{ url: '/mirror/runs/urn:uuid:0199a000-0000-7000-8000-000000000001' }, 400],
     [{ url: '/mirror/runs?limit=501' }, 400],
@@ -369,7 +495,12 @@ describe('every answer of the API', () => {
     [{ url: '/console/parties?after=a%00b' }, 400],
     [{ url: '/console/parties?after=%' }, 400],
     [{ url: '/console/parties?after=%ff' }, 400],
-  ] as const)('is refused for a request beyond the limits: %j', async (request, status) => {
-    expect(await statusOf(open, { ...request, headers: { host: 'localhost' } })).toBe(status);
-  });
+  ] as const)(
+    'is refused for a request beyond the limits: %j',
+    async (request, status) => {
+      expect(await statusOf(open, { ...request, headers: { host: 'localhost' } })).toBe(
+        status,
+      );
+    },
+  );
 });

@@ -11,9 +11,15 @@ const another = await freshWarehouse();
 describe('the sessions of two processes', () => {
   it('are opened by one, accepted by the other and ended for both', async () => {
     const [first, second] = await Promise.all(
-      [1, 2].map(() => apiWithoutDatabase({ token: TOKEN, rows: openRows(warehouse.pool) })),
+      [1, 2].map(() =>
+        apiWithoutDatabase({ token: TOKEN, rows: openRows(warehouse.pool) }),
+      ),
     );
-    const login = await first?.inject({ method: 'POST', url: '/login', payload: { token: TOKEN } });
+    const login = await first?.inject({
+      method: 'POST',
+      url: '/login',
+      payload: { token: TOKEN },
+    });
     const cookie = String(login?.headers['set-cookie']).split(';', 1)[0] ?? '';
     const status = async (server = first): Promise<number | undefined> =>
       (await server?.inject({ url: '/mirror/runs', headers: { cookie } }))?.statusCode;

@@ -13,8 +13,11 @@ interface Found {
 export async function accessibilityFaults(page: Page): Promise<readonly string[]> {
   // By the debugger's hand: the page's own policy lets no script in.
   await page.evaluate(axe.source);
-  const { violations } = await page.evaluate<Found>('axe.run(document, { resultTypes: ["violations"] })');
+  const { violations } = await page.evaluate<Found>(
+    'axe.run(document, { resultTypes: ["violations"] })',
+  );
   return violations.map(
-    ({ id, help, nodes }) => `${id}: ${help} (${nodes.map(({ target }) => target.join(' ')).join('; ')})`,
+    ({ id, help, nodes }) =>
+      `${id}: ${help} (${nodes.map(({ target }) => target.join(' ')).join('; ')})`,
   );
 }

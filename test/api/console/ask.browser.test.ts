@@ -1,12 +1,24 @@
 /** Data > Ask as a newcomer uses it: what is told stays true to what was asked. */
 import { afterEach, describe, expect, it } from 'vitest';
-import type { LakeAnswer, LakeQueries, LakeQuestion } from '../../../src/api/console/lake-queries.ts';
+import type {
+  LakeAnswer,
+  LakeQueries,
+  LakeQuestion,
+} from '../../../src/api/console/lake-queries.ts';
 import { NO_LAKE } from '../mirror.ts';
 import { type ConsolePage, openPage } from './browser.ts';
-import { type FixedConsole, openFixedConsole, quiet, wholeFacts } from './fixed-console.ts';
+import {
+  type FixedConsole,
+  openFixedConsole,
+  quiet,
+  wholeFacts,
+} from './fixed-console.ts';
 
 const ASSET = 'ab'.repeat(32);
-const DAYS = Array.from({ length: 3_000 }, (_, n) => ({ n, day: `2026-01-${(n % 28) + 1}` }));
+const DAYS = Array.from({ length: 3_000 }, (_, n) => ({
+  n,
+  day: `2026-01-${(n % 28) + 1}`,
+}));
 let opened: { readonly console: FixedConsole; readonly view: ConsolePage } | undefined;
 
 afterEach(async () => {
@@ -16,14 +28,24 @@ afterEach(async () => {
 
 type Page = ConsolePage['page'];
 
-async function openAsk(rowsOf: (question: LakeQuestion) => Promise<LakeAnswer['rows']>): Promise<Page> {
+async function openAsk(
+  rowsOf: (question: LakeQuestion) => Promise<LakeAnswer['rows']>,
+): Promise<Page> {
   const lake: LakeQueries = {
     ...NO_LAKE,
     questions: [
-      { name: 'daily-flows', title: 'what moved', parameters: ['since', 'until', 'asset'] },
+      {
+        name: 'daily-flows',
+        title: 'what moved',
+        parameters: ['since', 'until', 'asset'],
+      },
       { name: 'cadence', title: 'how many', parameters: [] },
     ],
-    ask: async (question: LakeQuestion) => ({ rows: await rowsOf(question), isCut: false, tookMs: 1 }),
+    ask: async (question: LakeQuestion) => ({
+      rows: await rowsOf(question),
+      isCut: false,
+      tookMs: 1,
+    }),
   };
   const facts = { live: quiet(), status: wholeFacts(), runs: [], settings: [] };
   const console = await openFixedConsole(facts, 500, { lake });
@@ -79,25 +101,33 @@ describe('a ready question', () => {
 describe('your own SQL', () => {
   it('begins with an example that counts each entry once', async () => {
     const page = await openAsk(assets);
-    expect(await page.getByLabel('SQL', { exact: true }).inputValue()).toContain('where is_counted');
+    expect(await page.getByLabel('SQL', { exact: true }).inputValue()).toContain(
+      'where is_counted',
+    );
   });
 
   it.each(['Run', 'CSV'])('is asked for where there is none, by %s', async (button) => {
     const page = await openAsk(assets);
     await page.getByLabel('SQL', { exact: true }).fill(' ');
     await page.getByRole('button', { name: button, exact: true }).click();
-    await expect.poll(() => page.locator('#query').innerText()).toContain('Nothing was asked yet: write SQL');
+    await expect
+      .poll(() => page.locator('#query').innerText())
+      .toContain('Nothing was asked yet: write SQL');
   });
 });
 
 it('says of a long result that there is more below', async () => {
   const page = await openAsk(async () => DAYS);
   await run(page);
-  await expect.poll(() => page.locator('#query-result').innerText()).toContain('3,000 rows, scroll for all');
+  await expect
+    .poll(() => page.locator('#query-result').innerText())
+    .toContain('3,000 rows, scroll for all');
 });
 
 it('says of a short result only how many rows it has', async () => {
   const page = await openAsk(async () => [{ n: 1 }]);
   await run(page);
-  await expect.poll(() => page.locator('#query-result .hint').innerText()).toBe('1 row, 1 ms');
+  await expect
+    .poll(() => page.locator('#query-result .hint').innerText())
+    .toBe('1 row, 1 ms');
 });

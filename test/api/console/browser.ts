@@ -5,7 +5,11 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type BrowserContextOptions, chromium, type Page } from 'playwright-core';
 
-const PATHS = ['/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome'];
+const PATHS = [
+  '/usr/bin/chromium',
+  '/usr/bin/chromium-browser',
+  '/usr/bin/google-chrome',
+];
 const FLAGS = [
   '--no-sandbox',
   '--disable-gpu',
@@ -40,7 +44,9 @@ export async function openPage(options: PageOptions = {}): Promise<ConsolePage> 
     (path) => path !== undefined && existsSync(path),
   );
   if (executablePath === undefined) {
-    throw new Error('No Chromium is installed: apt-get install -y chromium, or set CHROMIUM_PATH');
+    throw new Error(
+      'No Chromium is installed: apt-get install -y chromium, or set CHROMIUM_PATH',
+    );
   }
   const profile = await mkdtemp(join(tmpdir(), 'ledger-mirror-chromium-'));
   const context = await chromium.launchPersistentContext(profile, {
@@ -57,17 +63,21 @@ export async function openPage(options: PageOptions = {}): Promise<ConsolePage> 
   const foreign: string[] = [];
   const weights = new Map<string, number>();
   page.on('console', (message) => {
-    if (message.type() === 'error' || message.type() === 'warning') problems.push(message.text());
+    if (message.type() === 'error' || message.type() === 'warning')
+      problems.push(message.text());
   });
   page.on('pageerror', (error) => problems.push(`${error.stack}`));
   page.on('request', (request) => {
     const { hostname, protocol } = new URL(request.url());
-    if (hostname !== '127.0.0.1' && protocol !== 'data:' && protocol !== 'blob:') foreign.push(request.url());
+    if (hostname !== '127.0.0.1' && protocol !== 'data:' && protocol !== 'blob:')
+      foreign.push(request.url());
   });
   page.on('requestfinished', (request) => {
     void request
       .sizes()
-      .then(({ responseBodySize }) => weights.set(new URL(request.url()).pathname, responseBodySize))
+      .then(({ responseBodySize }) =>
+        weights.set(new URL(request.url()).pathname, responseBodySize),
+      )
       .catch(() => undefined);
   });
   return {

@@ -1,14 +1,23 @@
 /** The console's own routes over a real warehouse: pages by key, charts' numbers, what is refused. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { freshWarehouse, startApi, type TestApi } from '../mirror.ts';
-import { addEntries, addExports, addParties, addSegment, type Row } from '../../support/mirror-arrange.ts';
+import {
+  addEntries,
+  addExports,
+  addParties,
+  addSegment,
+  type Row,
+} from '../../support/mirror-arrange.ts';
 import { ensurePartitions } from '../../../src/load/store/copy-sink.ts';
 
 const warehouse = await freshWarehouse();
 const { pool } = warehouse;
 const opened = new AsyncDisposableStack();
 let api: TestApi | undefined;
-const PARTIES = Array.from({ length: 60 }, (_, n) => `${String(n).padStart(2, '0')}${'ab'.repeat(31)}`);
+const PARTIES = Array.from(
+  { length: 60 },
+  (_, n) => `${String(n).padStart(2, '0')}${'ab'.repeat(31)}`,
+);
 const [FIRST = '', SECOND = ''] = PARTIES;
 const OTHER = 'cd'.repeat(32);
 const ASSET = 'ef'.repeat(32);
@@ -19,11 +28,19 @@ function transfer(at: string | Date, type: string, quantity: bigint | number): R
 }
 
 function from(party: string, account: string, balance: bigint | number): Row {
-  return { account_from_party_id: party, account_from_account_type: account, account_from_balance: balance };
+  return {
+    account_from_party_id: party,
+    account_from_account_type: account,
+    account_from_balance: balance,
+  };
 }
 
 function to(party: string, account: string, balance: bigint | number): Row {
-  return { account_to_party_id: party, account_to_account_type: account, account_to_balance: balance };
+  return {
+    account_to_party_id: party,
+    account_to_account_type: account,
+    account_to_balance: balance,
+  };
 }
 
 beforeAll(async () => {
@@ -33,7 +50,8 @@ beforeAll(async () => {
     pool,
     PARTIES.map((id, index) => ({
       party_id: id,
-      last_entry_at: index < 30 ? new Date(Date.UTC(2026, 2, 1) - (index + 1) * HOUR_MS) : null,
+      last_entry_at:
+        index < 30 ? new Date(Date.UTC(2026, 2, 1) - (index + 1) * HOUR_MS) : null,
       quarantined_at: index === 59 ? new Date() : null,
       attempts: 5,
       quarantine_reason: { code: 'X', message: 'why' },
@@ -49,7 +67,8 @@ beforeAll(async () => {
   });
   await ensurePartitions(pool, ['2026-02']);
   // Two accounts: 100 in, 30 moved between its own, 20 out the next day.
-  const [mine, theirs] = [{ party_id: FIRST, asset_id: ASSET, segment_id: 1 }, OTHER];
+  const mine = { party_id: FIRST, asset_id: ASSET, segment_id: 1 };
+  const theirs = OTHER;
   await addEntries(pool, [
     {
       ...mine,
@@ -93,12 +112,15 @@ describe("a party's entries", () => {
     };
     expect(await found('')).toEqual(['20', '30', '100000000000000000000']);
     expect(await found('since=2026-02-02')).toEqual(['20']);
-    expect(await found('until=2026-02-01&type=DEPOSIT')).toEqual(['100000000000000000000']);
+    expect(await found('until=2026-02-01&type=DEPOSIT')).toEqual([
+      '100000000000000000000',
+    ]);
     expect(await found(`asset=${OTHER}`)).toEqual([]);
   });
 
   it('are paged without a gap or a repetition, also where more of one instant than a page holds', async () => {
-    const second = (n: number): Date => new Date(Date.UTC(2026, 1, 3) + Math.floor(n / 120) * 1_000);
+    const second = (n: number): Date =>
+      new Date(Date.UTC(2026, 1, 3) + Math.floor(n / 120) * 1_000);
     await addEntries(
       pool,
       Array.from({ length: 300 }, (_, n) => ({
@@ -115,13 +137,17 @@ describe("a party's entries", () => {
       if (page.next === null) break;
       after = `?after=${encodeURIComponent(page.next)}`;
     }
-    expect(seen.map(Number).toSorted((a, b) => a - b)).toEqual(Array.from({ length: 300 }, (_, n) => n));
+    expect(seen.map(Number).toSorted((a, b) => a - b)).toEqual(
+      Array.from({ length: 300 }, (_, n) => n),
+    );
   });
 });
 
 describe('what a run cost', () => {
   it('is nothing of a run that nobody knows', async () => {
-    expect(await ask('runs/01a1fc0b-e1b9-71c1-ace8-91e8d46a6831/costs')).toEqual({ stages: [] });
+    expect(await ask('runs/01a1fc0b-e1b9-71c1-ace8-91e8d46a6831/costs')).toEqual({
+      stages: [],
+    });
   });
 });
 
@@ -182,7 +208,9 @@ describe('a ledger', () => {
         { day: '2026-02-02', entries: '1', received: '0', sent: '20' },
       ],
     });
-    const inKolkata = await ask(`parties/${FIRST}/flows?asset=${ASSET}&zone=Asia/Kolkata`);
+    const inKolkata = await ask(
+      `parties/${FIRST}/flows?asset=${ASSET}&zone=Asia/Kolkata`,
+    );
     expect(inKolkata).toMatchObject({ days: [{ day: '2026-02-02', entries: '3' }] });
   });
 
@@ -190,7 +218,11 @@ describe('a ledger', () => {
     const { points } = await ask<{ points: { balance: string }[] }>(
       `parties/${FIRST}/balance?asset=${ASSET}&type=GENERAL`,
     );
-    expect(points.map(({ balance }) => balance)).toEqual(['100000000000000000000', '70', '50']);
+    expect(points.map(({ balance }) => balance)).toEqual([
+      '100000000000000000000',
+      '70',
+      '50',
+    ]);
   });
 });
 

@@ -15,26 +15,43 @@ let [sandbox, mirror, view]: [Sandbox?, RealApp?, ConsolePage?] = [];
 
 beforeAll(async () => {
   sandbox = opened.use(
-    await startSandbox({ parties: 60, entriesMean: 80, historyMs: 3 * 86_400_000, rateLimit: 'none' }),
+    await startSandbox({
+      parties: 60,
+      entriesMean: 80,
+      historyMs: 3 * 86_400_000,
+      rateLimit: 'none',
+    }),
   );
   mirror = opened.use(
-    await startRealApp({ SOURCE_URL: sandbox.url, SOURCE_PAGE_SIZE: '10', API_TOKEN: TOKEN }),
+    await startRealApp({
+      SOURCE_URL: sandbox.url,
+      SOURCE_PAGE_SIZE: '10',
+      API_TOKEN: TOKEN,
+    }),
   );
   view = opened.use(await openPage());
 });
 afterAll(() => opened.disposeAsync());
 
-function parts(): { sandbox: Sandbox; mirror: RealApp; page: ConsolePage['page']; view: ConsolePage } {
-  if (sandbox === undefined || mirror === undefined || view === undefined) throw new Error('not open');
+function parts(): {
+  sandbox: Sandbox;
+  mirror: RealApp;
+  page: ConsolePage['page'];
+  view: ConsolePage;
+} {
+  if (sandbox === undefined || mirror === undefined || view === undefined)
+    throw new Error('not open');
   return { sandbox, mirror, view, page: view.page };
 }
 
 async function biggestParty(): Promise<{ id: string; rows: number }> {
   const segments = await currentSegments(parts().mirror.app.warehouse.pool);
-  const ledgers = [...Map.groupBy(segments, ({ partyId }) => partyId)].map(([id, held]) => ({
-    id,
-    rows: held.reduce((sum, { rows }) => sum + rows, 0),
-  }));
+  const ledgers = [...Map.groupBy(segments, ({ partyId }) => partyId)].map(
+    ([id, held]) => ({
+      id,
+      rows: held.reduce((sum, { rows }) => sum + rows, 0),
+    }),
+  );
   const [biggest] = ledgers.toSorted((a, b) => b.rows - a.rows);
   if (biggest === undefined) throw new Error('nothing was exported');
   return biggest;
@@ -61,21 +78,33 @@ describe('an operator', () => {
   it('starts a nightly run, watches it, and sees the mirror complete', async () => {
     const { page, sandbox } = parts();
     // Held in the middle of the syncs, and twice amid the ledgers, until the page has shown it.
-    const [syncs, few, more] = [held(), held(), held()];
-    let [pages, ledgers] = [0, 0];
+    const syncs = held();
+    const few = held();
+    const more = held();
+    let pages = 0;
+    let ledgers = 0;
     const release = sandbox.faults.add(({ route }) => {
-      if (route !== 'export') return (pages += 1) > 6 ? { until: syncs.promise } : undefined;
+      if (route !== 'export')
+        return (pages += 1) > 6 ? { until: syncs.promise } : undefined;
       ledgers += 1;
-      return ledgers > 30 ? { until: more.promise } : ledgers > 10 ? { until: few.promise } : undefined;
+      return ledgers > 30
+        ? { until: more.promise }
+        : ledgers > 10
+          ? { until: few.promise }
+          : undefined;
     });
     await page.getByRole('button', { name: 'Run now' }).click();
-    await page.getByRole('dialog').getByText('Asks for every page of both lists').waitFor();
+    await page
+      .getByRole('dialog')
+      .getByText('Asks for every page of both lists')
+      .waitFor();
     expect(await accessibilityFaults(page)).toEqual([]);
     await page.getByRole('dialog').getByRole('button', { name: 'Start' }).click();
     await page.locator('#now article', { hasText: 'nightly run' }).waitFor();
     syncs.resolve();
     const meter = page.getByRole('progressbar', { name: 'ledgers' });
-    const done = async (): Promise<number> => Number((await meter.getAttribute('aria-valuenow')) ?? 0);
+    const done = async (): Promise<number> =>
+      Number((await meter.getAttribute('aria-valuenow')) ?? 0);
     await expect.poll(done).toBeGreaterThan(0);
     const first = await done();
     few.resolve();
@@ -95,15 +124,26 @@ describe('an operator', () => {
 
   it('reads what a run cost, stage by stage', async () => {
     const { page } = parts();
-    await page.locator('#runs li', { hasText: 'nightly run' }).locator('summary').first().click();
+    await page
+      .locator('#runs li', { hasText: 'nightly run' })
+      .locator('summary')
+      .first()
+      .click();
     await page.getByText('Cost by stage').click();
     const table = page.getByRole('table', { name: 'Cost by stage' });
     await expect
       .poll(() => table.locator('tbody th').allInnerTexts())
-      .toEqual(['parties', 'checkpoints', 'exports, and 1 for the source’s time', 'load', 'verify', 'all']);
+      .toEqual([
+        'parties',
+        'checkpoints',
+        'exports, and 1 for the source’s time',
+        'load',
+        'verify',
+        'all',
+      ]);
     const requests = await table.locator('tbody tr td:nth-child(2)').allInnerTexts();
-    const [parties = 0, checkpoints = 0, exports = 0, load, verify, all] = requests.map((text) =>
-      Number(text.split(' ', 1)[0]),
+    const [parties = 0, checkpoints = 0, exports = 0, load, verify, all] = requests.map(
+      (text) => Number(text.split(' ', 1)[0]),
     );
     expect([parties, checkpoints, exports].every((count) => count > 0)).toBe(true);
     expect([load, verify, all]).toEqual([0, 0, parties + checkpoints + exports]);
@@ -111,7 +151,10 @@ describe('an operator', () => {
 
   it('follows the link of a run, and comes back to the view', async () => {
     const { page } = parts();
-    const link = page.locator('#runs li', { hasText: 'nightly run' }).locator('a.id').first();
+    const link = page
+      .locator('#runs li', { hasText: 'nightly run' })
+      .locator('a.id')
+      .first();
     const runId = await link.innerText();
     await link.click();
     const dialog = page.getByRole('dialog');
@@ -134,7 +177,9 @@ describe('an operator', () => {
     const dialog = page.getByRole('dialog');
     await dialog.getByText(/Sends about 6\d requests to the source/).waitFor();
     await dialog
-      .getByText(/Sends at least \d+ requests .* Where the source lists equal rows, a page takes two/)
+      .getByText(
+        /Sends at least \d+ requests .* Where the source lists equal rows, a page takes two/,
+      )
       .waitFor();
     await dialog.getByLabel('Audit the lists').check();
     await dialog.getByRole('button', { name: 'Start' }).click();
@@ -146,7 +191,12 @@ describe('an operator', () => {
     pages.resolve();
     await page.getByRole('link', { name: 'Runs', exact: true }).click();
     await expect
-      .poll(() => page.locator('#runs li', { hasText: 'cancelled' }).locator('.what').allInnerTexts())
+      .poll(() =>
+        page
+          .locator('#runs li', { hasText: 'cancelled' })
+          .locator('.what')
+          .allInnerTexts(),
+      )
       .toEqual(expect.arrayContaining(['sync parties', 'sync checkpoints']));
   });
 
@@ -168,7 +218,9 @@ describe('an operator', () => {
       page.waitForEvent('download'),
       row.getByRole('link', { name: `CSV: ${id}` }).click(),
     ]);
-    expect((await readFile(await mirrored.path(), 'utf8')).trimEnd().split('\n')).toEqual(lines);
+    expect((await readFile(await mirrored.path(), 'utf8')).trimEnd().split('\n')).toEqual(
+      lines,
+    );
     await page.getByRole('searchbox').fill('');
   });
 
@@ -205,7 +257,9 @@ describe('an analyst', () => {
     await page.locator('#parties tr').nth(1).waitFor();
     await page.reload();
     await page.keyboard.press('Tab');
-    expect(await page.evaluate('document.activeElement.textContent')).toContain('Skip to');
+    expect(await page.evaluate('document.activeElement.textContent')).toContain(
+      'Skip to',
+    );
     await page.keyboard.press('Enter');
     await page.getByRole('searchbox').focus();
     await page.keyboard.type(id.slice(0, 10));
@@ -248,7 +302,10 @@ describe('an analyst', () => {
 
   it('reads times in UTC or in the local zone', async () => {
     const { page, mirror } = parts();
-    await using there = await openPage({ timezoneId: 'Asia/Kolkata', colorScheme: 'dark' });
+    await using there = await openPage({
+      timezoneId: 'Asia/Kolkata',
+      colorScheme: 'dark',
+    });
     await there.page.goto(mirror.url);
     await there.page.getByLabel('Token').fill(TOKEN);
     await there.page.keyboard.press('Enter');
@@ -267,15 +324,20 @@ describe('an analyst', () => {
     ['Data', '#parties .id'],
     ['Runs', '.day[data-is=complete]'],
     ['Settings', '#settings tr:nth-child(3)'],
-  ])('reads the view %s on a phone: nothing is wider than the screen', async (name, shown) => {
-    const { page } = parts();
-    await page.setViewportSize({ width: 360, height: 740 });
-    await page.getByRole('link', { name, exact: true }).click();
-    await page.locator(shown).first().waitFor();
-    expect(await page.evaluate('document.documentElement.scrollWidth')).toBeLessThanOrEqual(360);
-    expect(await accessibilityFaults(page)).toEqual([]);
-    await page.setViewportSize({ width: 1280, height: 900 });
-  });
+  ])(
+    'reads the view %s on a phone: nothing is wider than the screen',
+    async (name, shown) => {
+      const { page } = parts();
+      await page.setViewportSize({ width: 360, height: 740 });
+      await page.getByRole('link', { name, exact: true }).click();
+      await page.locator(shown).first().waitFor();
+      expect(
+        await page.evaluate('document.documentElement.scrollWidth'),
+      ).toBeLessThanOrEqual(360);
+      expect(await accessibilityFaults(page)).toEqual([]);
+      await page.setViewportSize({ width: 1280, height: 900 });
+    },
+  );
 
   it("opens a party's ledger on a phone: nothing in it is wider than the screen", async () => {
     const { page } = parts();
@@ -283,7 +345,9 @@ describe('an analyst', () => {
     await page.getByRole('link', { name: 'Data', exact: true }).click();
     await page.locator('#parties .id').first().click();
     await page.getByRole('dialog').locator('.uplot').first().waitFor();
-    expect(await page.evaluate('document.getElementById("dialog").scrollWidth')).toBeLessThanOrEqual(360);
+    expect(
+      await page.evaluate('document.getElementById("dialog").scrollWidth'),
+    ).toBeLessThanOrEqual(360);
     expect(await accessibilityFaults(page)).toEqual([]);
     await page.keyboard.press('Escape');
     await page.setViewportSize({ width: 1280, height: 900 });
@@ -293,7 +357,9 @@ describe('an analyst', () => {
 it('the logout ends the session, and the page asks for the token again', async () => {
   const { page, mirror } = parts();
   await page.getByRole('link', { name: 'Settings', exact: true }).click();
-  const cookies = (await page.context().cookies()).map(({ name, value }) => `${name}=${value}`).join('; ');
+  const cookies = (await page.context().cookies())
+    .map(({ name, value }) => `${name}=${value}`)
+    .join('; ');
   const answer = async (): Promise<number> =>
     (await fetch(`${mirror.url}/mirror/status`, { headers: { cookie: cookies } })).status;
   expect(await answer()).toBe(200);

@@ -12,7 +12,10 @@ beforeAll(async () => {
 });
 
 async function bodyOf(url: string): Promise<{ body: string; type: string }> {
-  const { body, headers, statusCode } = await server.inject({ url, headers: { host: 'localhost' } });
+  const { body, headers, statusCode } = await server.inject({
+    url,
+    headers: { host: 'localhost' },
+  });
   if (statusCode !== 200) throw new Error(`${url} answered ${statusCode}`);
   return { body, type: `${headers['content-type']}` };
 }
@@ -21,9 +24,13 @@ describe.each(['/', '/login'])('the page %s', (page) => {
   it('names only what this server has', async () => {
     const { body, type } = await bodyOf(page);
     expect(type).toBe('text/html; charset=utf-8');
-    const named = [...body.matchAll(/(?:src|href)="([^"]*)"/g)].map(([, url = '']) => url);
+    const named = [...body.matchAll(/(?:src|href)="([^"]*)"/g)].map(
+      ([, url = '']) => url,
+    );
     expect(named).toContain('/assets/console.css');
-    const actions = [...body.matchAll(/method="post" action="([^"]*)"/g)].map(([, url = '']) => url);
+    const actions = [...body.matchAll(/method="post" action="([^"]*)"/g)].map(
+      ([, url = '']) => url,
+    );
     expect(actions).toEqual([page === '/' ? '/logout' : '/login']);
     for (const url of actions) {
       expect(server.hasRoute({ method: 'POST', url })).toBe(true);
@@ -43,8 +50,10 @@ describe.each(['/', '/login'])('the page %s', (page) => {
     const { body } = await bodyOf(page);
     expect(body).toMatch(/<html lang="en">/);
     expect(body).toMatch(/<title>[^<]*ledger-mirror<\/title>/);
-    for (const [, id] of body.matchAll(/aria-labelledby="([^"]*)"/g)) expect(body).toContain(`id="${id}"`);
-    for (const [, id] of body.matchAll(/<input id="([^"]*)"/g)) expect(body).toContain(`for="${id}"`);
+    for (const [, id] of body.matchAll(/aria-labelledby="([^"]*)"/g))
+      expect(body).toContain(`id="${id}"`);
+    for (const [, id] of body.matchAll(/<input id="([^"]*)"/g))
+      expect(body).toContain(`for="${id}"`);
   });
 });
 
@@ -57,12 +66,17 @@ const SCRIPTS = readdirSync(new URL('../../../src/api/console/page/', import.met
 describe.each(SCRIPTS)('the script %s', (file) => {
   it('puts nothing into the page as markup, and names no other host', async () => {
     const { body } = await bodyOf(`/assets/${file}`);
-    expect(body).not.toMatch(/innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|new Function/);
+    expect(body).not.toMatch(
+      /innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|new Function/,
+    );
     expect(body.replace("'http://www.w3.org/2000/svg'", '')).not.toMatch(/https?:\/\//);
   });
 
   it('imports only what is served, and finds every place that it fills', async () => {
-    const [{ body: script }, { body: page }] = [await bodyOf(`/assets/${file}`), await bodyOf('/')];
+    const [{ body: script }, { body: page }] = [
+      await bodyOf(`/assets/${file}`),
+      await bodyOf('/'),
+    ];
     for (const [, path = ''] of script.matchAll(/from '(\.[^']*)'/g))
       expect(SCRIPTS).toContain(join(dirname(file), path));
     for (const [, id] of script.matchAll(/\b(?:byId|loader)\(\s*'([^']*)'/g))
@@ -72,9 +86,15 @@ describe.each(SCRIPTS)('the script %s', (file) => {
 
 describe('an asset', () => {
   it('is sent packed where the browser unpacks it, and not at all where it has it', async () => {
-    const ask = async (headers: Record<string, string>): Promise<Awaited<ReturnType<typeof server.inject>>> =>
-      server.inject({ url: '/assets/uplot.js', headers: { host: 'localhost', ...headers } });
-    const [plain, packed] = [await ask({}), await ask({ 'accept-encoding': 'gzip, br' })];
+    const ask = async (
+      headers: Record<string, string>,
+    ): Promise<Awaited<ReturnType<typeof server.inject>>> =>
+      server.inject({
+        url: '/assets/uplot.js',
+        headers: { host: 'localhost', ...headers },
+      });
+    const plain = await ask({});
+    const packed = await ask({ 'accept-encoding': 'gzip, br' });
     expect(gunzipSync(packed.rawPayload)).toEqual(plain.rawPayload);
     const kept = await ask({ 'if-none-match': `${plain.headers.etag}` });
     expect([kept.statusCode, kept.rawPayload.length]).toEqual([304, 0]);

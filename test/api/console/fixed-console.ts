@@ -4,7 +4,13 @@ import { listen } from '../../../src/api/http/server.ts';
 import type { ConsoleParts, MirrorFacts } from '../../../src/api/http/ports.ts';
 import type { PlainRow } from '../../../src/postgres/rows.ts';
 import type { RunDocument } from '../../../src/runs/run-schema.ts';
-import { type Answers, EMPTY_FACTS, apiWithoutDatabase, jobsOf, NO_CONSOLE } from '../mirror.ts';
+import {
+  type Answers,
+  EMPTY_FACTS,
+  apiWithoutDatabase,
+  jobsOf,
+  NO_CONSOLE,
+} from '../mirror.ts';
 import type { ProgressLine } from '../../../src/runs/progress.ts';
 
 export const PARTY = 'ab'.repeat(32);
@@ -83,7 +89,8 @@ export async function openFixedConsole(
       }),
       answers: {
         'read what is going on': () => [{ found: facts.live }],
-        'list what was quarantined': ([rowsMax]: [number]) => facts.live.quarantined.slice(0, rowsMax),
+        'list what was quarantined': ([rowsMax]: [number]) =>
+          facts.live.quarantined.slice(0, rowsMax),
         ...answers,
       },
       status: {

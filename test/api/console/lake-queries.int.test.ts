@@ -40,9 +40,19 @@ describe('the Data view', () => {
   test('shows every table with its columns, and how to read it from elsewhere', async () => {
     const tables = (await desk().tables()) as LakeTable[];
     const entries = tables.find(({ name }) => name === 'ledger_entries');
-    expect(entries?.columns.find(({ name }) => name === 'quantity')?.comment).toMatch(/\w/);
-    expect(entries?.access.map(({ engine }) => engine)).toEqual(['DuckDB', 'Python', 'Spark', 'psql']);
-    const { rows } = await desk().ask({ sql: 'select count(*) as n from ledger_entries' }, signal);
+    expect(entries?.columns.find(({ name }) => name === 'quantity')?.comment).toMatch(
+      /\w/,
+    );
+    expect(entries?.access.map(({ engine }) => engine)).toEqual([
+      'DuckDB',
+      'Python',
+      'Spark',
+      'psql',
+    ]);
+    const { rows } = await desk().ask(
+      { sql: 'select count(*) as n from ledger_entries' },
+      signal,
+    );
     expect(entries?.rows).toBe(String(rows[0]?.['n']));
   });
 
@@ -54,7 +64,9 @@ describe('the Data view', () => {
 
   test('answers SQL exactly, and a ready question with its options', async () => {
     const { rows, isCut } = await desk().ask(
-      { sql: "select 170141183460469231731687303715884105727::hugeint as big, 'a' as word" },
+      {
+        sql: "select 170141183460469231731687303715884105727::hugeint as big, 'a' as word",
+      },
       signal,
     );
     expect({ rows, isCut }).toEqual({
@@ -62,12 +74,18 @@ describe('the Data view', () => {
       isCut: false,
     });
     const asset = sandbox.truth.assetIds()[0] ?? '';
-    const flows = await desk().ask({ question: 'daily-flows', options: { asset } }, signal);
+    const flows = await desk().ask(
+      { question: 'daily-flows', options: { asset } },
+      signal,
+    );
     expect(new Set(flows.rows.map((row) => row['asset_id']))).toEqual(new Set([asset]));
   });
 
   test('cuts an answer that has no end', async () => {
-    const { rows, isCut } = await desk().ask({ sql: 'select * from range(10000000)' }, signal);
+    const { rows, isCut } = await desk().ask(
+      { sql: 'select * from range(10000000)' },
+      signal,
+    );
     expect([rows.length, isCut]).toEqual([5_000, true]);
   });
 
@@ -81,9 +99,17 @@ describe('the Data view', () => {
 
   test.each([
     ['a statement that is wrong', 'select from where', /SQL: /],
-    ['a statement that writes', "copy (select 1) to '/tmp/written-by-a-console'", /SQL: /],
+    [
+      'a statement that writes',
+      "copy (select 1) to '/tmp/written-by-a-console'",
+      /SQL: /,
+    ],
     ['a file outside', "select * from read_text('/etc/passwd')", /SQL: |Cannot /],
-    ['a table by half of its name', 'select * from checkpoint', /Did you mean "checkpoints"\?/],
+    [
+      'a table by half of its name',
+      'select * from checkpoint',
+      /Did you mean "checkpoints"\?/,
+    ],
     ['an option in the place of SQL', '--output=/tmp/written-by-a-console', /SQL: /],
   ])('refuses %s, and says why', async (_, sql, why) => {
     await expect(desk().ask({ sql }, signal)).rejects.toMatchObject({
@@ -93,7 +119,10 @@ describe('the Data view', () => {
   });
 
   test('names the field whose value it refuses, not an option of the command line', async () => {
-    const question = { question: 'top-parties', options: { since: 'yesterday', asset: 'zz' } };
+    const question = {
+      question: 'top-parties',
+      options: { since: 'yesterday', asset: 'zz' },
+    };
     await expect(desk().ask(question, signal)).rejects.toMatchObject({
       message: expect.stringMatching(/^since: "yesterday" is not accepted; /),
     });
@@ -114,7 +143,9 @@ describe('the Data view', () => {
     const runner = openQueryRunner(['sleep', '30'], { PATH: '/usr/bin:/bin' });
     const stop = new AbortController();
     const open = [1, 2].map(() => runner.ask({ sql: 'select 1' }, stop.signal));
-    await expect(runner.ask({ sql: 'select 1' }, signal)).rejects.toMatchObject({ statusCode: 503 });
+    await expect(runner.ask({ sql: 'select 1' }, signal)).rejects.toMatchObject({
+      statusCode: 503,
+    });
     stop.abort();
     const ended = await Promise.allSettled(open);
     expect(ended.map(({ status }) => status)).toEqual(['rejected', 'rejected']);

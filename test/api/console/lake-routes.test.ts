@@ -10,7 +10,9 @@ it.each(['query', 'query/file?format=parquet'])(
     const asked: AbortSignal[] = [];
     const never = (signal: AbortSignal): Promise<never> => {
       asked.push(signal);
-      return new Promise((_, reject) => signal.addEventListener('abort', () => reject(new Error('let go'))));
+      return new Promise((_, reject) =>
+        signal.addEventListener('abort', () => reject(new Error('let go'))),
+      );
     };
     const lake = {
       ...NO_LAKE,
@@ -18,7 +20,11 @@ it.each(['query', 'query/file?format=parquet'])(
       file: (_question: unknown, _format: unknown, signal: AbortSignal) => never(signal),
     };
     const server = await apiWithoutDatabase({ console: { ...NO_CONSOLE, lake } });
-    await using api = await listen(server, { host: '127.0.0.1', port: 0, token: undefined });
+    await using api = await listen(server, {
+      host: '127.0.0.1',
+      port: 0,
+      token: undefined,
+    });
     const client = new AbortController();
     const answer = fetch(`${api.url}/console/${path}`, {
       method: 'POST',
@@ -29,6 +35,8 @@ it.each(['query', 'query/file?format=parquet'])(
     await waitFor(() => asked.length === 1, { what: 'the statement' });
     client.abort();
     await expect(answer).rejects.toThrow('aborted');
-    await expect(waitFor(() => asked[0]?.aborted === true, { what: 'the abort' })).resolves.toBe(true);
+    await expect(
+      waitFor(() => asked[0]?.aborted === true, { what: 'the abort' }),
+    ).resolves.toBe(true);
   },
 );

@@ -44,7 +44,11 @@ test.each([
   ['a busy party', () => ask(`parties/${busy}`), 1_300],
   ['an idle party', () => ask(`parties/${idle}`), 200],
   ['its flows', () => ask(`parties/${busy}/flows?asset=${assetId}`), 425],
-  ['its balance', () => ask(`parties/${busy}/balance?asset=${assetId}&type=GENERAL`), 425],
+  [
+    'its balance',
+    () => ask(`parties/${busy}/balance?asset=${assetId}&type=GENERAL`),
+    425,
+  ],
   ['its entries', () => ask(`parties/${busy}/entries`), 200],
   ['its entries until a day', () => ask(`parties/${busy}/entries?until=2023-03-10`), 200],
   ['what a run cost', () => ask(`runs/${runId}/costs`), 200],
@@ -55,20 +59,32 @@ test.each([
     async () => countDue(night.db, (await readNightlyScope(night)).scope),
     250,
   ],
-])('%s reads no table of entries from end to end, and few blocks', async (_, work, blocksMax) => {
-  const explained = await explainStatements(database.pool, work);
-  expect(explained).not.toEqual([]);
-  expect(
-    explained.flatMap(({ scanned }) => scanned).filter((name) => name.startsWith('ledger_entries')),
-  ).toEqual([]);
-  expect(explained.reduce((sum, { buffers }) => sum + buffers, 0)).toBeLessThan(blocksMax);
-});
+])(
+  '%s reads no table of entries from end to end, and few blocks',
+  async (_, work, blocksMax) => {
+    const explained = await explainStatements(database.pool, work);
+    expect(explained).not.toEqual([]);
+    expect(
+      explained
+        .flatMap(({ scanned }) => scanned)
+        .filter((name) => name.startsWith('ledger_entries')),
+    ).toEqual([]);
+    expect(explained.reduce((sum, { buffers }) => sum + buffers, 0)).toBeLessThan(
+      blocksMax,
+    );
+  },
+);
 
 test('the status reads ranges and segments from their indexes alone, in the order of parties', async () => {
   // To 4,000 parties what the usual 4 MB are to 100,000: nothing of each can be sorted or grouped in memory.
-  const pool = openTestPool({ connectionString: database.url, options: '-c work_mem=160kB' });
+  const pool = openTestPool({
+    connectionString: database.url,
+    options: '-c work_mem=160kB',
+  });
   try {
-    const explained = await explainStatements(pool, () => openStatusStore(warehouse).facts());
+    const explained = await explainStatements(pool, () =>
+      openStatusStore(warehouse).facts(),
+    );
     const scanned = explained.flatMap((statement) => statement.scanned);
     expect(scanned).toContain('parties');
     expect(scanned).not.toContain('coverage');

@@ -23,8 +23,13 @@ export async function shrunk(page: Page, png: Buffer): Promise<Buffer> {
 }
 
 /** @returns which share of the cells differs, 0 to 1; 1 where the sizes do */
-export async function difference(page: Page, one: Buffer, other: Buffer): Promise<number> {
-  const [a, b] = [one.toString('base64'), other.toString('base64')];
+export async function difference(
+  page: Page,
+  one: Buffer,
+  other: Buffer,
+): Promise<number> {
+  const a = one.toString('base64');
+  const b = other.toString('base64');
   const found = await page.evaluate(
     `(async () => {
       const read = async (text) => {

@@ -20,7 +20,8 @@ const opened = new AsyncDisposableStack();
 let [calm, busy, view]: [FixedConsole?, FixedConsole?, ConsolePage?] = [];
 
 beforeAll(async () => {
-  const [calmly, busily] = [calmFacts(), busyFacts()];
+  const calmly = calmFacts();
+  const busily = busyFacts();
   calm = opened.use(await openFixedConsole(calmly, 500, worldParts(calmly)));
   busy = opened.use(await openFixedConsole(busily, 500, worldParts(busily)));
   view = opened.use(await openPage({ reducedMotion: 'reduce', timezoneId: 'UTC' }));
@@ -29,7 +30,8 @@ beforeAll(async () => {
 afterAll(() => opened.disposeAsync());
 
 function parts(): { calm: FixedConsole; busy: FixedConsole; page: ConsolePage['page'] } {
-  if (calm === undefined || busy === undefined || view === undefined) throw new Error('not open');
+  if (calm === undefined || busy === undefined || view === undefined)
+    throw new Error('not open');
   return { calm, busy, page: view.page };
 }
 
@@ -57,7 +59,12 @@ const CASES = VIEWS.flatMap(([name, path]) =>
   ),
 );
 
-async function show(url: string, path: string, theme: 'light' | 'dark', size: typeof DESK): Promise<void> {
+async function show(
+  url: string,
+  path: string,
+  theme: 'light' | 'dark',
+  size: typeof DESK,
+): Promise<void> {
   const { page } = parts();
   await page.setViewportSize(size);
   await page.emulateMedia({ colorScheme: theme, reducedMotion: 'reduce' });
@@ -93,12 +100,15 @@ describe('the console', () => {
   ])('says on one screen of %s that all is well', async (_, size) => {
     const { page, calm: mirror } = parts();
     await show(mirror.url, '/', 'light', size);
-    expect(await page.evaluate('document.documentElement.scrollHeight')).toBeLessThanOrEqual(size.height);
+    expect(
+      await page.evaluate('document.documentElement.scrollHeight'),
+    ).toBeLessThanOrEqual(size.height);
   });
 
   it('folds on a phone the settings that nobody set, and shows them where they are asked for', async () => {
     const { page, calm: mirror } = parts();
-    const names = (): Promise<string[]> => page.locator('#settings th:visible').allInnerTexts();
+    const names = (): Promise<string[]> =>
+      page.locator('#settings th:visible').allInnerTexts();
     await show(mirror.url, '/settings', 'light', PHONE);
     expect(await names()).toEqual(['SOURCE_URL', 'DATABASE_URL']);
     await page.getByRole('button', { name: 'Show all 4 settings' }).click();
@@ -114,11 +124,13 @@ describe('the comparison itself', () => {
     await show(mirror.url, '/', 'light', DESK);
     const kept = await shrunk(page, await page.screenshot());
     await page.evaluate(`document.querySelector('.glance').style.marginTop = '40px'`);
-    expect(await difference(page, kept, await shrunk(page, await page.screenshot()))).toBeGreaterThan(
-      DIFFERENT_MAX,
-    );
+    expect(
+      await difference(page, kept, await shrunk(page, await page.screenshot())),
+    ).toBeGreaterThan(DIFFERENT_MAX);
     await page.emulateMedia({ colorScheme: 'dark' });
-    expect(await difference(page, kept, await shrunk(page, await page.screenshot()))).toBeGreaterThan(0.5);
+    expect(
+      await difference(page, kept, await shrunk(page, await page.screenshot())),
+    ).toBeGreaterThan(0.5);
   });
 
   it('finds text that lies on text, and what is wider than the screen', async () => {

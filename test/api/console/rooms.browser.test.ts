@@ -67,7 +67,9 @@ beforeAll(async () => {
       ...world.answers,
       ...LEDGER,
       'read what a run cost': () => [COST],
-      "sum up a ledger's flows": () => [{ day: '2026-03-01', received: BIG, sent: '0', entries: '1' }],
+      "sum up a ledger's flows": () => [
+        { day: '2026-03-01', received: BIG, sent: '0', entries: '1' },
+      ],
       "read an account's balance": () => [{ at: ENTRY.at, balance: BIG }],
       "list a party's entries": () => [ENTRY, ENTRY],
     },
@@ -119,7 +121,9 @@ describe('the list of tables', () => {
     tables = Promise.withResolvers();
     const page = await open(size);
     const top = async (): Promise<number> =>
-      page.evaluate<number>(`document.getElementById('parties-title').getBoundingClientRect().top`);
+      page.evaluate<number>(
+        `document.getElementById('parties-title').getBoundingClientRect().top`,
+      );
     const before = await top();
     tables.resolve();
     await page.locator('.lake-table').nth(7).waitFor();
@@ -144,7 +148,9 @@ describe('a result on a phone', () => {
       const region = page.getByRole('region', { name: 'Result' });
       await region.waitFor();
       expect(await hiddenPx('.result')).toBeLessThanOrEqual(1);
-      expect(await region.locator('tbody tr').first().locator('td:visible').count()).toBe(6);
+      expect(await region.locator('tbody tr').first().locator('td:visible').count()).toBe(
+        6,
+      );
       expect(await accessibilityFaults(page)).toEqual([]);
     },
   );
@@ -156,7 +162,10 @@ it('marks the exports of a phone with the first and the last day of their line o
   const marks = page.locator('.axis li');
   await marks.first().waitFor();
   const all = await marks.allTextContents();
-  expect(await page.locator('.axis li:visible').allTextContents()).toEqual([all[0], all.at(-1)]);
+  expect(await page.locator('.axis li:visible').allTextContents()).toEqual([
+    all[0],
+    all.at(-1),
+  ]);
 });
 
 it('shows on a phone what a run cost, beside nothing', async () => {
@@ -177,7 +186,9 @@ describe("a party's ledger", () => {
     const entries = page.getByRole('table', { name: 'Entries' }).locator('tbody tr');
     await expect.poll(() => entries.count()).toBe(2);
     expect(
-      await page.evaluate(brokenIn('dialog dd, dialog time, dialog .id:not(.whole), dialog button')),
+      await page.evaluate(
+        brokenIn('dialog dd, dialog time, dialog .id:not(.whole), dialog button'),
+      ),
     ).toEqual([]);
     expect(await hiddenPx('#dialog')).toBeLessThanOrEqual(1);
     await page.keyboard.press('Escape');

@@ -50,8 +50,14 @@ it('the console over a million parties paints soon and loads few bytes', async (
   const bytes = [...weights]
     .filter(([path]) => !path.startsWith('/console/'))
     .reduce((sum, [, size]) => sum + size, 0);
-  told('first contentful paint of a million parties’ console', `${Math.round(paintMs)} ms`);
-  told('page weight, everything the page loads, as sent', `${Math.round(bytes / 1_000)} kB`);
+  told(
+    'first contentful paint of a million parties’ console',
+    `${Math.round(paintMs)} ms`,
+  );
+  told(
+    'page weight, everything the page loads, as sent',
+    `${Math.round(bytes / 1_000)} kB`,
+  );
   expect(paintMs).toBeLessThan(MS_FAR_OFF);
   expect(problems).toEqual([]);
 });
@@ -85,12 +91,20 @@ it('the console finds one of a million parties', async () => {
 });
 
 it('the console stays responsive under ten updates a second', async () => {
-  let [rows, updates] = [0, 0];
+  let rows = 0;
+  let updates = 0;
   await using mirror = await openFixedConsole(
-    { live: quiet(), status: { ...wholeFacts(), ...EMPTY_FACTS }, runs: [], settings: [] },
+    {
+      live: quiet(),
+      status: { ...wholeFacts(), ...EMPTY_FACTS },
+      runs: [],
+      settings: [],
+    },
     UPDATES_EVERY_MS,
     {
-      progress: async () => [{ label: 'exporting', done: `${(rows += 1_234)}`, unit: 'rows' }],
+      progress: async () => [
+        { label: 'exporting', done: `${(rows += 1_234)}`, unit: 'rows' },
+      ],
     },
   );
   const change = setInterval(() => {
@@ -124,7 +138,9 @@ it('the console stays responsive under ten updates a second', async () => {
     })`);
     told(
       `tasks of 50 ms and more in ${WATCHED_MS / 1_000} s of updates every ${UPDATES_EVERY_MS} ms`,
-      longMs.length === 0 ? 'none' : `${longMs.length}, the longest ${Math.round(Math.max(...longMs))} ms`,
+      longMs.length === 0
+        ? 'none'
+        : `${longMs.length}, the longest ${Math.round(Math.max(...longMs))} ms`,
     );
     expect(Math.max(0, ...longMs)).toBeLessThan(MS_FAR_OFF);
     expect(watched.problems).toEqual([]);

@@ -18,7 +18,11 @@ import { CALM, EMPTY_FACTS, NO_LAKE } from '../mirror.ts';
 const EVERY_MS = 50;
 let opened: { readonly console: FixedConsole; readonly view: ConsolePage };
 
-async function open(facts: Partial<Facts>, path = '/', parts: FixedParts = {}): Promise<typeof opened> {
+async function open(
+  facts: Partial<Facts>,
+  path = '/',
+  parts: FixedParts = {},
+): Promise<typeof opened> {
   const all = { live: quiet(), status: EMPTY_FACTS, runs: [], settings: [], ...facts };
   const fixed = await openFixedConsole(all, EVERY_MS, parts);
   const view = await openPage();
@@ -60,7 +64,9 @@ describe('the glance at the status', () => {
     async (path, panels) => {
       const { view } = await open({}, path);
       for (const [id, text] of Object.entries(panels)) await expectShown(id, text);
-      await expect.poll(() => view.page.locator('.view:not([hidden]) .loading').count()).toBe(0);
+      await expect
+        .poll(() => view.page.locator('.view:not([hidden]) .loading').count())
+        .toBe(0);
       expect(await accessibilityFaults(view.page)).toEqual([]);
       expect([...view.problems, ...view.foreign]).toEqual([]);
     },
@@ -76,38 +82,61 @@ describe('the glance at the status', () => {
   it.each([
     ['4', true],
     ['5', false],
-  ])('with %s of 100 bytes free on the disk, warns: %s', async (diskFreeBytes, isTold) => {
-    const upkeep = async (): Promise<Upkeep> => ({ ...CALM, diskFreeBytes, diskBytes: '100' });
-    const { view } = await open({ status: wholeFacts() }, '/', { upkeep });
-    await expectShown('numbers', `${diskFreeBytes} B`);
-    expect(await view.page.getByText('the disk of DATA_DIR is nearly full').count()).toBe(isTold ? 1 : 0);
-  });
+  ])(
+    'with %s of 100 bytes free on the disk, warns: %s',
+    async (diskFreeBytes, isTold) => {
+      const upkeep = async (): Promise<Upkeep> => ({
+        ...CALM,
+        diskFreeBytes,
+        diskBytes: '100',
+      });
+      const { view } = await open({ status: wholeFacts() }, '/', { upkeep });
+      await expectShown('numbers', `${diskFreeBytes} B`);
+      expect(
+        await view.page.getByText('the disk of DATA_DIR is nearly full').count(),
+      ).toBe(isTold ? 1 : 0);
+    },
+  );
 
   it.each([
     ['incomplete', 'Sync now'],
     ['suspicious', 'Read the evidence'],
     ['failed', 'Sync now'],
-  ] as const)('gives the button that deals with a list that is %s', async (verdict, button) => {
-    const status = wholeFacts();
-    const streams = status.streams.map((stream, index) => (index === 0 ? { ...stream, verdict } : stream));
-    const { view } = await open({ status: { ...status, streams } });
-    await expectSentence('the list of parties is not proven');
-    await expectShown(
-      'attention',
-      `The last sync of parties ${verdict === 'failed' ? verdict : `was ${verdict}`}`,
-    );
-    await view.page.locator('#attention').getByRole('button', { name: button }).waitFor();
-    expect(await accessibilityFaults(view.page)).toEqual([]);
-  });
+  ] as const)(
+    'gives the button that deals with a list that is %s',
+    async (verdict, button) => {
+      const status = wholeFacts();
+      const streams = status.streams.map((stream, index) =>
+        index === 0 ? { ...stream, verdict } : stream,
+      );
+      const { view } = await open({ status: { ...status, streams } });
+      await expectSentence('the list of parties is not proven');
+      await expectShown(
+        'attention',
+        `The last sync of parties ${verdict === 'failed' ? verdict : `was ${verdict}`}`,
+      );
+      await view.page
+        .locator('#attention')
+        .getByRole('button', { name: button })
+        .waitFor();
+      expect(await accessibilityFaults(view.page)).toEqual([]);
+    },
+  );
 
   it('shows figures that follow what has changed, as the sentence does', async () => {
     const status = wholeFacts();
     const { view, console: mirror } = await open({ status });
     await expectShown('numbers', '0 of 0');
     const coverage = { ...status.coverage, listed: 9, wanted: 9, covered: 7 };
-    mirror.facts.status = { ...status, coverage, ledger: { ...status.ledger, bytes: '2048' } };
+    mirror.facts.status = {
+      ...status,
+      coverage,
+      ledger: { ...status.ledger, bytes: '2048' },
+    };
     await expectSentence('7 of 9 ledgers are covered');
-    await expect.poll(() => view.page.locator('#numbers').innerText()).toMatch(/7 of 9[\s\S]*2\.0 KiB/);
+    await expect
+      .poll(() => view.page.locator('#numbers').innerText())
+      .toMatch(/7 of 9[\s\S]*2\.0 KiB/);
   });
 
   it('says what each figure counts, where the same thing has two', async () => {
@@ -136,7 +165,11 @@ describe('the glance at the status', () => {
 
   it('says that work waits for a worker', async () => {
     await open({
-      live: { ...quiet(), workers: 0, openRuns: [run({ state: 'queued', verdict: null, finishedAt: null })] },
+      live: {
+        ...quiet(),
+        workers: 0,
+        openRuns: [run({ state: 'queued', verdict: null, finishedAt: null })],
+      },
     });
     await expect
       .poll(() => opened.view.page.locator('#attention').innerText())
@@ -173,7 +206,11 @@ describe('evidence', () => {
       { list: 'checkpoints', rows: '2137', newRows: '0', requests: 1 },
       '2,137 rows listed (repeats included), 0 of them new, by 1 request.',
     ],
-    ['export', { rows: '9', bytes: '2048', segments: '1' }, '9 new entries, 2.0 KiB as CSV, in 1 segment.'],
+    [
+      'export',
+      { rows: '9', bytes: '2048', segments: '1' },
+      '9 new entries, 2.0 KiB as CSV, in 1 segment.',
+    ],
     [
       'export',
       { rows: '24', replacedRows: '16', bytes: '2048', segments: '1' },
@@ -184,11 +221,14 @@ describe('evidence', () => {
       { checked: { segments: 4, objectBytes: '1024' }, problemCount: 0 },
       '4 segments, 1.0 KiB as stored, compared with their sums: everything agrees.',
     ],
-  ] as const)('of a run of %s says what each figure counts', async (kind, evidence, said) => {
-    const { view } = await open({ runs: [run({ kind, evidence })] }, '/runs');
-    await view.page.locator('#runs summary').click();
-    expect(await view.page.locator('#runs .said').innerText()).toContain(said);
-  });
+  ] as const)(
+    'of a run of %s says what each figure counts',
+    async (kind, evidence, said) => {
+      const { view } = await open({ runs: [run({ kind, evidence })] }, '/runs');
+      await view.page.locator('#runs summary').click();
+      expect(await view.page.locator('#runs .said').innerText()).toContain(said);
+    },
+  );
 });
 
 describe('the quarantine', () => {
@@ -201,7 +241,10 @@ describe('the quarantine', () => {
       attempts: 5,
       reason: { code: 'STREAM_CUT' },
     }));
-    const { view, console: mirror } = await open({ live: { ...quiet(), quarantined } }, '/runs');
+    const { view, console: mirror } = await open(
+      { live: { ...quiet(), quarantined } },
+      '/runs',
+    );
     const shown = view.page.locator('#quarantine li');
     await expect.poll(() => shown.count()).toBe(50);
     await view.page.locator('#quarantine-more').click();
@@ -219,7 +262,9 @@ describe('the connection to the mirror', () => {
     await expectSentence('The mirror is complete');
     await view.page.locator('[data-connection=live]').waitFor();
     await mirror.interrupt();
-    await view.page.locator('#connection', { hasText: 'Connection lost. What you see is as of' }).waitFor();
+    await view.page
+      .locator('#connection', { hasText: 'Connection lost. What you see is as of' })
+      .waitFor();
     expect(await accessibilityFaults(view.page)).toEqual([]);
     await expectSentence('The mirror is complete');
     await mirror.resume();
@@ -229,19 +274,29 @@ describe('the connection to the mirror', () => {
 });
 
 describe('what the source, or anybody, wrote', () => {
-  const evil = '<img src="/evil" onerror="document.title=1"><script>document.title=2</script>';
+  const evil =
+    '<img src="/evil" onerror="document.title=1"><script>document.title=2</script>';
   const facts: Partial<Facts> = {
-    status: { ...wholeFacts(), sourceUrl: evil, ledger: { ...wholeFacts().ledger, quarantined: '1' } },
+    status: {
+      ...wholeFacts(),
+      sourceUrl: evil,
+      ledger: { ...wholeFacts().ledger, quarantined: '1' },
+    },
     settings: [{ name: evil, value: evil, isSecret: false, origin: evil, help: evil }],
     runs: [
       run({
         subject: evil,
-        evidence: { [evil]: [evil, { [evil]: evil }], error: { code: evil, message: evil } },
+        evidence: {
+          [evil]: [evil, { [evil]: evil }],
+          error: { code: evil, message: evil },
+        },
       }),
     ],
     live: {
       ...quiet(),
-      openRuns: [run({ subject: evil, state: 'running', verdict: null, finishedAt: null })],
+      openRuns: [
+        run({ subject: evil, state: 'running', verdict: null, finishedAt: null }),
+      ],
       inFlight: [{ partyId: evil, assetId: evil, isAtSource: true }],
       quarantined: [
         {
@@ -265,7 +320,9 @@ describe('what the source, or anybody, wrote', () => {
     await view.page.locator(shownIn, { hasText: evil }).waitFor();
     if (path === '/runs') {
       await view.page.locator('#runs summary').click();
-      await view.page.locator('#runs pre', { hasText: 'onerror' }).waitFor({ state: 'attached' });
+      await view.page
+        .locator('#runs pre', { hasText: 'onerror' })
+        .waitFor({ state: 'attached' });
     }
     expect(await view.page.locator('main img, main script, dialog img').count()).toBe(0);
     expect(await view.page.title()).toContain('ledger-mirror');
@@ -316,29 +373,37 @@ describe('a result', () => {
   it.each([
     ['your own SQL', /^query-\d{4}-\d\d-\d\d\.csv$/],
     ['top-parties', /^top-parties-\d{4}-\d\d-\d\d\.csv$/],
-  ])('of %s is saved under a name that says what it is and of which day', async (label, name) => {
-    const lake = {
-      ...NO_LAKE,
-      questions: [{ name: 'top-parties', title: 'who', parameters: [] }],
-      file: async () => Readable.from(['party_id\n']),
-    };
-    const { view } = await open({ status: wholeFacts() }, '/data', { lake });
-    await view.page.getByLabel('Question').selectOption({ label });
-    const [saved] = await Promise.all([
-      view.page.waitForEvent('download'),
-      view.page.getByRole('button', { name: 'CSV' }).click(),
-    ]);
-    expect(saved.suggestedFilename()).toMatch(name);
-  });
+  ])(
+    'of %s is saved under a name that says what it is and of which day',
+    async (label, name) => {
+      const lake = {
+        ...NO_LAKE,
+        questions: [{ name: 'top-parties', title: 'who', parameters: [] }],
+        file: async () => Readable.from(['party_id\n']),
+      };
+      const { view } = await open({ status: wholeFacts() }, '/data', { lake });
+      await view.page.getByLabel('Question').selectOption({ label });
+      const [saved] = await Promise.all([
+        view.page.waitForEvent('download'),
+        view.page.getByRole('button', { name: 'CSV' }).click(),
+      ]);
+      expect(saved.suggestedFilename()).toMatch(name);
+    },
+  );
 
   it('that fails shows the engine’s message with the mark below the wrong position', async () => {
-    const said = 'SQL: Catalog Error\n\nLINE 1: select * from entries\n                      ^';
+    const said =
+      'SQL: Catalog Error\n\nLINE 1: select * from entries\n                      ^';
     const ask = async (): Promise<never> => {
       throw new StatusError('invalidArgument', said);
     };
-    const { view } = await open({ status: wholeFacts() }, '/data', { lake: { ...NO_LAKE, ask } });
+    const { view } = await open({ status: wholeFacts() }, '/data', {
+      lake: { ...NO_LAKE, ask },
+    });
     await view.page.getByRole('button', { name: 'Run', exact: true }).click();
-    await expect.poll(() => view.page.locator('#query-result .notice').textContent()).toBe(said);
+    await expect
+      .poll(() => view.page.locator('#query-result .notice').textContent())
+      .toBe(said);
   });
 });
 
@@ -359,7 +424,9 @@ describe('a result by day and kind', () => {
     await view.page.getByRole('button', { name: 'Run', exact: true }).click();
     await view.page.locator('#query-result .u-legend').waitFor();
     const legend = await view.page.locator('#query-result .u-legend').innerText();
-    expect(legend.replaceAll(/\s+/g, ' ')).toMatch(/2026-03-01aaaaaaaa…aaaa90bbbbbbbb…bbbb6.300/);
+    expect(legend.replaceAll(/\s+/g, ' ')).toMatch(
+      /2026-03-01aaaaaaaa…aaaa90bbbbbbbb…bbbb6.300/,
+    );
     expect([...view.problems, ...view.foreign]).toEqual([]);
   });
 });

@@ -17,7 +17,11 @@ afterEach(async () => {
 async function open(
   path: string,
   answers: Answers = {},
-): Promise<{ page: ConsolePage['page']; facts: Facts; problems: ConsolePage['problems'] }> {
+): Promise<{
+  page: ConsolePage['page'];
+  facts: Facts;
+  problems: ConsolePage['problems'];
+}> {
   const facts = calmFacts();
   const parts = worldParts(facts);
   const console = await openFixedConsole(facts, 50, {
@@ -33,7 +37,10 @@ async function open(
 /** @returns how many listeners of the window there are more than now */
 async function countListeners(page: ConsolePage['page']): Promise<() => Promise<number>> {
   await page.evaluate(() => {
-    const inPage = globalThis as unknown as Record<string, (...given: unknown[]) => unknown>;
+    const inPage = globalThis as unknown as Record<
+      string,
+      (...given: unknown[]) => unknown
+    >;
     const counting = { listeners: 0 };
     for (const [name, by] of [
       ['addEventListener', 1],
@@ -48,12 +55,19 @@ async function countListeners(page: ConsolePage['page']): Promise<() => Promise<
     Object.assign(globalThis, { counting });
   });
   return () =>
-    page.evaluate(() => (globalThis as unknown as { counting: { listeners: number } }).counting.listeners);
+    page.evaluate(
+      () =>
+        (globalThis as unknown as { counting: { listeners: number } }).counting.listeners,
+    );
 }
 
 it('draws one chart in its place, however often it is brought up to date and whatever the theme', async () => {
   let asked = 0;
-  const growth = [1, 2, 3].map((day) => ({ at: `2026-02-0${day}T00:00:00Z`, rows: '10', bytes: '1000' }));
+  const growth = [1, 2, 3].map((day) => ({
+    at: `2026-02-0${day}T00:00:00Z`,
+    rows: '10',
+    bytes: '1000',
+  }));
   const { page, facts } = await open('/runs', {
     'read how the mirror grew': () => {
       asked += 1;
@@ -92,7 +106,9 @@ it('shows the flows of the asset that is chosen, also where those of another com
   await asset.selectOption(ASSETS[1]);
   const chart = dialog.getByRole('group', { name: 'Flows by day' });
   await chart.getByText('222 received').waitFor({ state: 'attached' });
-  const late = page.waitForResponse((response) => response.url().includes(`asset=${ASSETS[0]}`));
+  const late = page.waitForResponse((response) =>
+    response.url().includes(`asset=${ASSETS[0]}`),
+  );
   slow.resolve(dayOf('111'));
   await (await late).finished();
   await page.waitForTimeout(200);
@@ -121,9 +137,12 @@ describe('a page of parties that could not be had', () => {
   });
 });
 
-it.each(['#party/%', '#run/%ff', '#elsewhere'])('shows the view as ever behind the link %s', async (hash) => {
-  const { page, problems } = await open(`/data${hash}`);
-  await page.locator('#parties tr:nth-child(25)').waitFor();
-  expect(await page.locator('dialog[open]').count()).toBe(0);
-  expect(problems).toEqual([]);
-});
+it.each(['#party/%', '#run/%ff', '#elsewhere'])(
+  'shows the view as ever behind the link %s',
+  async (hash) => {
+    const { page, problems } = await open(`/data${hash}`);
+    await page.locator('#parties tr:nth-child(25)').waitFor();
+    expect(await page.locator('dialog[open]').count()).toBe(0);
+    expect(problems).toEqual([]);
+  },
+);

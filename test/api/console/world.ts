@@ -31,7 +31,9 @@ function at(ms: number): string {
   return new Date(ms).toISOString();
 }
 
-type NightlyRun = Pick<RunDocument, 'runId' | 'finishedAt' | 'state' | 'verdict'> & { readonly at: string };
+type NightlyRun = Pick<RunDocument, 'runId' | 'finishedAt' | 'state' | 'verdict'> & {
+  readonly at: string;
+};
 
 const NIGHTLY_RUNS: readonly NightlyRun[] = Array.from({ length: DAYS }, (_, n) => ({
   runId: uuid(n),
@@ -52,7 +54,12 @@ const SUMMARIES = Array.from({ length: 25 }, (_, n) => ({
 
 /** The ledger of `party 0`, with an account of each asset. */
 export function ledgerOf(...assetIds: readonly string[]): Answers {
-  const party = { ...SUMMARIES[0], firstSeenAt: '2025-12-16T02:01:00Z', isSentOnly: false, covered: [] };
+  const party = {
+    ...SUMMARIES[0],
+    firstSeenAt: '2025-12-16T02:01:00Z',
+    isSentOnly: false,
+    covered: [],
+  };
   return {
     'read a party': () => [party],
     "list a party's accounts": () =>
@@ -111,7 +118,11 @@ const TABLES = LAKE_TABLES.map((name, n) => ({
   committedAt: at(LAST_RUN_MS + 590_000),
   columns: [
     { name: 'party_id', type: 'VARCHAR', comment: 'Whose it is.' },
-    { name: 'vega_time', type: 'TIMESTAMPTZ', comment: 'When it happened, to the microsecond.' },
+    {
+      name: 'vega_time',
+      type: 'TIMESTAMPTZ',
+      comment: 'When it happened, to the microsecond.',
+    },
     {
       name: 'quantity',
       type: 'DECIMAL(38,0)',
@@ -119,8 +130,14 @@ const TABLES = LAKE_TABLES.map((name, n) => ({
     },
   ],
   access: [
-    { engine: 'DuckDB', line: `select * from delta_scan('s3://bucket/mirror/lake/${name}') limit 10` },
-    { engine: 'Python', line: `deltalake.DeltaTable("s3://bucket/mirror/lake/${name}").to_pandas()` },
+    {
+      engine: 'DuckDB',
+      line: `select * from delta_scan('s3://bucket/mirror/lake/${name}') limit 10`,
+    },
+    {
+      engine: 'Python',
+      line: `deltalake.DeltaTable("s3://bucket/mirror/lake/${name}").to_pandas()`,
+    },
   ],
 }));
 
@@ -204,7 +221,9 @@ export function busyFacts(): Facts {
     status: {
       ...calm.status,
       streams: calm.status.streams.map((stream) =>
-        stream.name === 'parties' ? { ...stream, verdict: 'suspicious' as const } : stream,
+        stream.name === 'parties'
+          ? { ...stream, verdict: 'suspicious' as const }
+          : stream,
       ),
       ledger: { ...calm.status.ledger, quarantined: '1', notLoaded: '12' },
       coverage: { ...calm.status.coverage, covered: 231, openDoubts: 1 },
@@ -213,7 +232,11 @@ export function busyFacts(): Facts {
         {
           list: 'parties',
           doubts: [
-            { code: 'ROWS_INSERTED', message: '3 rows appeared below the overlap', since: at(LAST_RUN_MS) },
+            {
+              code: 'ROWS_INSERTED',
+              message: '3 rows appeared below the overlap',
+              since: at(LAST_RUN_MS),
+            },
           ],
           gaps: [],
           lastAuditAt: '2026-02-22T04:00:00Z',
@@ -222,7 +245,12 @@ export function busyFacts(): Facts {
           list: 'checkpoints',
           doubts: [],
           gaps: [
-            { belowKey: '51000000', aboveKey: '51000300', foundAt: at(LAST_RUN_MS), isConfirmed: false },
+            {
+              belowKey: '51000000',
+              aboveKey: '51000300',
+              foundAt: at(LAST_RUN_MS),
+              isConfirmed: false,
+            },
           ],
           lastAuditAt: '2026-02-22T04:00:00Z',
         },
@@ -231,7 +259,13 @@ export function busyFacts(): Facts {
     live: {
       ...quiet(),
       openRuns: [
-        { ...nightly, state: 'running', verdict: null, finishedAt: null, startedAt: '2026-03-01T05:57:00Z' },
+        {
+          ...nightly,
+          state: 'running',
+          verdict: null,
+          finishedAt: null,
+          startedAt: '2026-03-01T05:57:00Z',
+        },
       ],
       nightly: {
         runId: nightly.runId,
@@ -241,7 +275,11 @@ export function busyFacts(): Facts {
         deferred: 0,
         firstAt: '2026-03-01T05:57:30Z',
       },
-      inFlight: [0, 1, 2].map((n) => ({ partyId: idOf(`party ${n}`), assetId: null, isAtSource: n === 0 })),
+      inFlight: [0, 1, 2].map((n) => ({
+        partyId: idOf(`party ${n}`),
+        assetId: null,
+        isAtSource: n === 0,
+      })),
       quarantined: [
         {
           exportId: '7',
@@ -249,7 +287,10 @@ export function busyFacts(): Facts {
           assetId: null,
           since: '2026-03-01T02:07:00Z',
           attempts: 5,
-          reason: { code: 'STREAM_CUT', message: 'the export broke off at byte 4,194,304, five times' },
+          reason: {
+            code: 'STREAM_CUT',
+            message: 'the export broke off at byte 4,194,304, five times',
+          },
         },
       ],
     },
@@ -267,7 +308,9 @@ export function worldParts(facts: Facts): FixedParts & { readonly lake: LakeQuer
     lake: {
       ...NO_LAKE,
       tables: async () => TABLES,
-      questions: [{ name: 'top-parties', title: 'who has the most entries', parameters: ['since'] }],
+      questions: [
+        { name: 'top-parties', title: 'who has the most entries', parameters: ['since'] },
+      ],
     },
     answers: {
       'read how the mirror grew': () => GROWTH,
@@ -277,7 +320,10 @@ export function worldParts(facts: Facts): FixedParts & { readonly lake: LakeQuer
         SUMMARIES.slice(0, 8).map(({ partyId }, n) => ({
           partyId,
           assetId: null,
-          state: facts.live.inFlight.length > n ? ('in flight' as const) : ('published' as const),
+          state:
+            facts.live.inFlight.length > n
+              ? ('in flight' as const)
+              : ('published' as const),
           firstEntryAt: at(LAST_RUN_MS - (40 + n) * DAY_MS),
           covered: [
             {
@@ -286,13 +332,20 @@ export function worldParts(facts: Facts): FixedParts & { readonly lake: LakeQuer
               open: false,
               rows: '1000',
             },
-            { from: at(LAST_RUN_MS - n * DAY_MS), to: at(LAST_RUN_MS), open: true, rows: '12' },
+            {
+              from: at(LAST_RUN_MS - n * DAY_MS),
+              to: at(LAST_RUN_MS),
+              open: true,
+              rows: '12',
+            },
           ],
         })),
     },
     nextNightlyRun: () => at(LAST_RUN_MS + DAY_MS),
     progress: async (key) =>
-      key.startsWith('export.') ? [{ label: 'exporting', done: '4194304', unit: 'bytes' }] : [],
+      key.startsWith('export.')
+        ? [{ label: 'exporting', done: '4194304', unit: 'bytes' }]
+        : [],
     upkeep: async () => ({
       ...CALM,
       nextAudit: '2026-03-08T04:00:00Z',

@@ -16,7 +16,13 @@ let isEndless = false;
 const server = await apiWithoutDatabase({
   answers: {
     'read how a list stands': () => [
-      { epoch: 1, headHeight: '7', headNanos: '1000', isComplete: true, hasNetwork: false },
+      {
+        epoch: 1,
+        headHeight: '7',
+        headNanos: '1000',
+        isComplete: true,
+        hasNetwork: false,
+      },
     ],
     'read a page of parties': ([, rowsMax]: [number, number]) =>
       IDS.slice(0, rowsMax).map((id, at) => ({ id, pos: `${at}` })),
@@ -62,15 +68,18 @@ describe.each([LIST, EXPORT])('an answer to %s', (path) => {
   it.each(['gzip', 'br, gzip;q=0.5', 'X-GZIP'])(
     'is gzipped for Accept-Encoding "%s" and unpacks to the same bytes',
     async (encoding) => {
-      const [plain, packed] = [await ask(path), await ask(path, encoding)];
-      expect([plain.headers['content-encoding'], packed.headers['content-encoding']]).toEqual([
-        undefined,
-        'gzip',
-      ]);
-      const [plainBytes, packedBytes] = [await bytesOf(plain), await bytesOf(packed)];
+      const plain = await ask(path);
+      const packed = await ask(path, encoding);
+      expect([
+        plain.headers['content-encoding'],
+        packed.headers['content-encoding'],
+      ]).toEqual([undefined, 'gzip']);
+      const plainBytes = await bytesOf(plain);
+      const packedBytes = await bytesOf(packed);
       expect(packedBytes.length).toBeLessThan(plainBytes.length);
       expect(gunzipSync(packedBytes).equals(plainBytes)).toBe(true);
-      for (const { headers } of [plain, packed]) expect(headers.vary).toContain('Accept-Encoding');
+      for (const { headers } of [plain, packed])
+        expect(headers.vary).toContain('Accept-Encoding');
     },
   );
 
@@ -96,7 +105,9 @@ describe('gzip compression of answers', () => {
     const before = released;
     const response = await ask(EXPORT, 'gzip');
     response.destroy();
-    await expect(waitFor(() => released > before, { what: 'the export let go' })).resolves.toBe(true);
+    await expect(
+      waitFor(() => released > before, { what: 'the export let go' }),
+    ).resolves.toBe(true);
     isEndless = false;
   });
 });

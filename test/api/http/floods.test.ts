@@ -17,7 +17,11 @@ afterEach(() => {
 });
 
 async function start(
-  timeouts = { headersTimeout: 60_000, requestTimeout: 90_000, connectionsCheckingInterval: 500 },
+  timeouts = {
+    headersTimeout: 60_000,
+    requestTimeout: 90_000,
+    connectionsCheckingInterval: 500,
+  },
 ): Promise<URL> {
   const server = await apiWithoutDatabase({ token: TOKEN, timeouts });
   const listening = await listen(server, { host: '127.0.0.1', port: 0, token: TOKEN });
@@ -27,10 +31,14 @@ async function start(
 
 /** Connections that each send `start` and then nothing. */
 async function hold(url: URL, count: number, start = ''): Promise<readonly Socket[]> {
-  const sockets = Array.from({ length: count }, () => connect(Number(url.port), url.hostname));
+  const sockets = Array.from({ length: count }, () =>
+    connect(Number(url.port), url.hostname),
+  );
   for (const socket of sockets) socket.on('error', () => undefined);
   open.push(...sockets);
-  await Promise.all(sockets.map((socket) => once(socket, 'connect').catch(() => undefined)));
+  await Promise.all(
+    sockets.map((socket) => once(socket, 'connect').catch(() => undefined)),
+  );
   for (const socket of sockets) socket.write(start);
   return sockets;
 }
@@ -79,7 +87,12 @@ it('256 clients that hang up while the gate looks them up leave nothing counted'
   addBounds(server);
   server.get('/slow', () => 'slow').get('/fast', () => 'fast');
   const url = new URL(await server.listen({ host: '127.0.0.1', port: 0 }));
-  for (const socket of await hold(url, 256, 'GET /slow HTTP/1.1\r\nHost: localhost\r\n\r\n')) socket.end();
+  for (const socket of await hold(
+    url,
+    256,
+    'GET /slow HTTP/1.1\r\nHost: localhost\r\n\r\n',
+  ))
+    socket.end();
   await expect.poll(() => goneCount).toBe(256);
   expect(await statusOf(url, '/fast')).toBe(200);
 });
@@ -88,8 +101,11 @@ describe('more idle connections than one address may hold', () => {
   it('close the oldest connections, not the newest', async () => {
     const url = await start();
     const idle = await hold(url, 300);
-    for (const path of ['/healthz', '/mirror/status']) expect(await statusOf(url, path)).toBe(200);
-    await expect.poll(() => idle.filter((socket) => socket.closed).length).toBeGreaterThanOrEqual(44);
+    for (const path of ['/healthz', '/mirror/status'])
+      expect(await statusOf(url, path)).toBe(200);
+    await expect
+      .poll(() => idle.filter((socket) => socket.closed).length)
+      .toBeGreaterThanOrEqual(44);
     expect(idle.slice(-200).filter((socket) => socket.closed)).toEqual([]);
   });
 
@@ -121,7 +137,8 @@ describe('a request that arrives too slowly', () => {
     });
     const [idle, slow] = await hold(url, 2, 'GET /healthz HTTP/1.1\r\nHost: local');
     const [body] = await hold(url, 1, SLOW_LOGIN);
-    if (idle === undefined || slow === undefined || body === undefined) throw new Error('no connection');
+    if (idle === undefined || slow === undefined || body === undefined)
+      throw new Error('no connection');
     expect(await Promise.all([lastWords(idle), lastWords(slow)])).toEqual([
       expect.stringContaining('408'),
       expect.stringContaining('408'),

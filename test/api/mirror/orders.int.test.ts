@@ -38,8 +38,14 @@ const RUN: Run = {
 class OneOrder {
   /** What a run was made for: its subject, and its parameters. */
   submitted: unknown[] = [];
-  status: Pick<Run, 'state' | 'verdict' | 'evidence'> = { state: 'queued', verdict: null, evidence: {} };
-  failure: { readonly after: number; readonly error: Error; readonly isSudden?: boolean } | undefined;
+  status: Pick<Run, 'state' | 'verdict' | 'evidence'> = {
+    state: 'queued',
+    verdict: null,
+    evidence: {},
+  };
+  failure:
+    | { readonly after: number; readonly error: Error; readonly isSudden?: boolean }
+    | undefined;
   held: Promise<void> = Promise.resolve();
   downloads = 0;
   readings = 0;
@@ -48,7 +54,13 @@ class OneOrder {
   /** Told one after another; the order ends with the last. */
   steps: ProgressLine[][] = [];
 
-  order({ subject, params }: { readonly subject: string; readonly params?: object | undefined }): Run {
+  order({
+    subject,
+    params,
+  }: {
+    readonly subject: string;
+    readonly params?: object | undefined;
+  }): Run {
     this.submitted.push({ partyId: subject, ...params });
     return RUN;
   }
@@ -65,7 +77,8 @@ class OneOrder {
   }
   progress(): readonly ProgressLine[] {
     const step = this.steps.shift() ?? [];
-    if (this.steps.length === 1) this.status = { ...this.status, state: 'done', verdict: 'complete' };
+    if (this.steps.length === 1)
+      this.status = { ...this.status, state: 'done', verdict: 'complete' };
     return step;
   }
   async *read(): AsyncGenerator<Buffer> {
@@ -162,7 +175,10 @@ describe('an order of an export', () => {
   });
 
   it('is refused where its body is not JSON', async () => {
-    const response = await fetch(`${api.url}/mirror/exports`, { method: 'POST', body: 'text' });
+    const response = await fetch(`${api.url}/mirror/exports`, {
+      method: 'POST',
+      body: 'text',
+    });
     expect(response.status).toBe(415);
   });
 
@@ -179,15 +195,22 @@ describe('an order of an export', () => {
       verdict: 'complete',
       evidence: { rows: '7', ranges: [{ from: 'a' }] },
     };
-    expect(await (await fetch(`${api.url}/mirror/exports/${ID}`)).json()).toEqual({ id: ID, ...jobs.status });
-    expect((await fetch(`${api.url}/mirror/exports/${ID}`, { method: 'DELETE' })).status).toBe(204);
+    expect(await (await fetch(`${api.url}/mirror/exports/${ID}`)).json()).toEqual({
+      id: ID,
+      ...jobs.status,
+    });
+    expect(
+      (await fetch(`${api.url}/mirror/exports/${ID}`, { method: 'DELETE' })).status,
+    ).toBe(204);
     expect(jobs.status.state).toBe('cancelled');
   });
 
   it.each(['', '/events', '/download'])(
     'is a 404 for an unknown id and a 400 for a malformed one%s',
     async (path) => {
-      expect((await fetch(`${api.url}/mirror/exports/${OTHER_ID}${path}`)).status).toBe(404);
+      expect((await fetch(`${api.url}/mirror/exports/${OTHER_ID}${path}`)).status).toBe(
+        404,
+      );
       expect((await fetch(`${api.url}/mirror/exports/1${path}`)).status).toBe(400);
     },
   );
@@ -197,7 +220,9 @@ describe('the history of orders', () => {
   it('tells what was ordered and how it ended', async () => {
     const to = '2023-05-01T00:00:00Z';
     const queuedAt = '2023-05-01T00:00:00.5Z';
-    jobs.records = [{ ...RUN, queuedAt, evidence: { rows: '7' }, params: { to, isOrdered: true } }];
+    jobs.records = [
+      { ...RUN, queuedAt, evidence: { rows: '7' }, params: { to, isOrdered: true } },
+    ];
     const answer = await fetch(
       `${api.url}/mirror/exports?partyId=${PARTY.toUpperCase()}&before=${ID}&limit=7`,
     );
@@ -210,7 +235,9 @@ describe('the history of orders', () => {
     };
     const asked = { assetId: null, from: null, to, queuedAt, finishedAt: null };
     expect(await answer.json()).toEqual({ exports: [{ ...told, ...asked }] });
-    expect(jobs.questions).toEqual([{ kind: 'export', subject: PARTY.toLowerCase(), before: ID, limit: 7 }]);
+    expect(jobs.questions).toEqual([
+      { kind: 'export', subject: PARTY.toLowerCase(), before: ID, limit: 7 },
+    ]);
     await fetch(`${api.url}/mirror/exports`);
     expect(jobs.questions.at(-1)).toEqual({ kind: 'export', limit: 50 });
   });
@@ -225,10 +252,16 @@ describe('the history of orders', () => {
 });
 
 describe('the events of an order', () => {
-  const line = (done: number): ProgressLine => ({ label: 'export', done: `${done}`, unit: 'rows' });
+  const line = (done: number): ProgressLine => ({
+    label: 'export',
+    done: `${done}`,
+    unit: 'rows',
+  });
 
   async function eventsOf(response: Response): Promise<unknown[]> {
-    const events = (await response.text()).split('\n\n').filter((event) => event.startsWith('data:'));
+    const events = (await response.text())
+      .split('\n\n')
+      .filter((event) => event.startsWith('data:'));
     return events.map((event) => JSON.parse(event.slice(5)) as unknown);
   }
 
@@ -246,7 +279,9 @@ describe('the events of an order', () => {
   it('end when nobody listens', async () => {
     jobs.status = { ...jobs.status, state: 'running' };
     const gone = new AbortController();
-    const response = await fetch(`${api.url}/mirror/exports/${ID}/events`, { signal: gone.signal });
+    const response = await fetch(`${api.url}/mirror/exports/${ID}/events`, {
+      signal: gone.signal,
+    });
     await response.body?.getReader().read();
     await waitFor(() => jobs.readings > 3, { what: 'the order to be followed' });
     gone.abort();
@@ -255,24 +290,31 @@ describe('the events of an order', () => {
       await sleep(1_000);
       return jobs.readings === before;
     };
-    await expect(waitFor(isLetGo, { what: 'the order to be let go of' })).resolves.toBe(true);
+    await expect(waitFor(isLetGo, { what: 'the order to be let go of' })).resolves.toBe(
+      true,
+    );
   });
 
   it('are refused beyond 64 streams, of whichever kind', async () => {
     jobs.status = { ...jobs.status, state: 'running' };
     const gone = new AbortController();
-    const paths = ['exports', 'runs'].map((kind) => `${api.url}/mirror/${kind}/${ID}/events`);
+    const paths = ['exports', 'runs'].map(
+      (kind) => `${api.url}/mirror/${kind}/${ID}/events`,
+    );
     const open = Array.from({ length: 64 }, (_, index) =>
       fetch(paths[index % 2] ?? '', { signal: gone.signal }),
     );
-    expect(new Set((await Promise.all(open)).map(({ status }) => status))).toEqual(new Set([200]));
+    expect(new Set((await Promise.all(open)).map(({ status }) => status))).toEqual(
+      new Set([200]),
+    );
     expect((await fetch(paths[0] ?? '')).status).toBe(429);
     gone.abort();
   });
 });
 
 describe('the download of an order', () => {
-  const download = (): Promise<Response> => fetch(`${api.url}/mirror/exports/${ID}/download`);
+  const download = (): Promise<Response> =>
+    fetch(`${api.url}/mirror/exports/${ID}/download`);
   beforeEach(() => {
     jobs.status = { ...jobs.status, state: 'done', verdict: 'complete' };
   });
@@ -317,7 +359,9 @@ describe('the download of an order', () => {
   it('is cut off visibly for a client of HTTP/1.0 too, to whom the end of the connection is the end', async () => {
     jobs.failure = { after: 1, error: new Error('the store is gone') };
     const socket = connect(Number(new URL(api.url).port), '127.0.0.1');
-    socket.write(`GET /mirror/exports/${ID}/download HTTP/1.0\r\nHost: 127.0.0.1\r\n\r\n`);
+    socket.write(
+      `GET /mirror/exports/${ID}/download HTTP/1.0\r\nHost: 127.0.0.1\r\n\r\n`,
+    );
     await expect(text(socket)).rejects.toThrow('ECONNRESET');
   });
 
@@ -329,6 +373,7 @@ describe('the download of an order', () => {
     const refused = await download();
     expect([refused.status, refused.headers.get('retry-after')]).toEqual([429, '5']);
     resolve();
-    for (const response of await Promise.all(open)) expect(await response.text()).toBe(CONTENT.toString());
+    for (const response of await Promise.all(open))
+      expect(await response.text()).toBe(CONTENT.toString());
   });
 });

@@ -15,16 +15,25 @@ const { pool } = warehouse;
 afterAll(() => warehouse[Symbol.asyncDispose]());
 const PARTY = 'ab'.repeat(32);
 
-function run(kind: string, subject: string, verdict: string | null, minutesAgo: number): Promise<string> {
+function run(
+  kind: string,
+  subject: string,
+  verdict: string | null,
+  minutesAgo: number,
+): Promise<string> {
   const begun = new Date(Date.now() - minutesAgo * 60_000);
-  const end = verdict === null ? { state: 'running' } : { state: 'done', verdict, finished_at: new Date() };
+  const end =
+    verdict === null
+      ? { state: 'running' }
+      : { state: 'done', verdict, finished_at: new Date() };
   const times = { queued_at: begun, started_at: begun };
   return addRun(pool, { kind, subject, ...times, ...end, evidence: { rows: '7' } });
 }
 
 async function json(url: string): Promise<Record<string, unknown>> {
   const response = await fetch(url);
-  if (!response.ok) throw new Error(`${url} answered ${response.status}: ${await response.text()}`);
+  if (!response.ok)
+    throw new Error(`${url} answered ${response.status}: ${await response.text()}`);
   return (await response.json()) as Record<string, unknown>;
 }
 
@@ -48,7 +57,10 @@ describe('the status', () => {
       complete: false,
       sentence:
         'The mirror is not complete: 0 of 1 ledgers are covered; the list of checkpoints is not proven.',
-      attention: [{ what: 'the last sync of checkpoints was incomplete' }, { what: '1 ledger not covered' }],
+      attention: [
+        { what: 'the last sync of checkpoints was incomplete' },
+        { what: '1 ledger not covered' },
+      ],
       coverage: { listed: 1, covered: 0, neverAsked: 1 },
       epoch: 1,
       openRuns: '1',
@@ -60,7 +72,13 @@ describe('the status', () => {
           asOfBlock: '18446744073709551615',
           asOfTime: expect.stringMatching(/^2023-05-01T10:00:00.123456/) as string,
         },
-        { name: 'checkpoints', verdict: 'incomplete', rows: '0', asOfBlock: null, asOfTime: null },
+        {
+          name: 'checkpoints',
+          verdict: 'incomplete',
+          rows: '0',
+          asOfBlock: null,
+          asOfTime: null,
+        },
         { name: 'ledger', verdict: 'complete', rows: '0' },
       ],
     });
@@ -80,14 +98,26 @@ describe('the status', () => {
       false,
     ],
   ] as const)('sums up %j in one sentence', (stream, sentence, whole) => {
-    const facts = { ...EMPTY_FACTS, streams: EMPTY_FACTS.streams.map((empty) => ({ ...empty, ...stream })) };
+    const facts = {
+      ...EMPTY_FACTS,
+      streams: EMPTY_FACTS.streams.map((empty) => ({ ...empty, ...stream })),
+    };
     expect(glance(facts)).toMatchObject({ sentence, whole });
   });
 
-  const complete = EMPTY_FACTS.streams.map((empty) => ({ ...empty, verdict: 'complete' as const }));
+  const complete = EMPTY_FACTS.streams.map((empty) => ({
+    ...empty,
+    verdict: 'complete' as const,
+  }));
 
   it('is not complete while a listed ledger is not covered, and gives the share', () => {
-    const coverage = { ...EMPTY_FACTS.coverage, listed: 1400, wanted: 1400, covered: 3, neverAsked: 1397 };
+    const coverage = {
+      ...EMPTY_FACTS.coverage,
+      listed: 1400,
+      wanted: 1400,
+      covered: 3,
+      neverAsked: 1397,
+    };
     expect(glance({ ...EMPTY_FACTS, streams: complete, coverage })).toMatchObject({
       whole: false,
       complete: false,
@@ -118,7 +148,13 @@ describe('the status', () => {
   });
 
   it('is complete for the configured parties only, and says so', () => {
-    const coverage = { ...EMPTY_FACTS.coverage, listed: 1400, configured: 1, wanted: 1, covered: 1 };
+    const coverage = {
+      ...EMPTY_FACTS.coverage,
+      listed: 1400,
+      configured: 1,
+      wanted: 1,
+      covered: 1,
+    };
     expect(glance({ ...EMPTY_FACTS, streams: complete, coverage })).toMatchObject({
       whole: false,
       complete: true,
@@ -127,7 +163,11 @@ describe('the status', () => {
   });
 
   it('is not complete while the last verification found something', () => {
-    const lastVerify = { verdict: 'failed', at: '2023-05-01T10:00:00Z', runId: 'an-id' } as const;
+    const lastVerify = {
+      verdict: 'failed',
+      at: '2023-05-01T10:00:00Z',
+      runId: 'an-id',
+    } as const;
     expect(glance({ ...EMPTY_FACTS, streams: complete, lastVerify })).toMatchObject({
       complete: false,
       attention: [{ what: 'the last verification failed' }],
@@ -135,7 +175,11 @@ describe('the status', () => {
   });
 
   it('is not complete while a doubt is open', () => {
-    const doubt = { code: 'ROWS_INSERTED', message: 'rows appeared', since: '2023-05-01T10:00:00Z' };
+    const doubt = {
+      code: 'ROWS_INSERTED',
+      message: 'rows appeared',
+      since: '2023-05-01T10:00:00Z',
+    };
     const lists = EMPTY_FACTS.lists.map((list) => ({ ...list, doubts: [doubt] }));
     expect(glance({ ...EMPTY_FACTS, streams: complete, lists })).toMatchObject({
       complete: false,
@@ -147,12 +191,27 @@ describe('the status', () => {
   });
 
   it('is not complete while something was left out', () => {
-    const streams = EMPTY_FACTS.streams.map((empty) => ({ ...empty, verdict: 'complete' as const }));
-    const gap = { belowKey: '1', aboveKey: '9', foundAt: '2023-05-01T10:00:00Z', isConfirmed: false };
+    const streams = EMPTY_FACTS.streams.map((empty) => ({
+      ...empty,
+      verdict: 'complete' as const,
+    }));
+    const gap = {
+      belowKey: '1',
+      aboveKey: '9',
+      foundAt: '2023-05-01T10:00:00Z',
+      isConfirmed: false,
+    };
     const lists = EMPTY_FACTS.lists.map((list) => ({ ...list, gaps: [gap] }));
     expect(glance({ ...EMPTY_FACTS, streams, lists }).whole).toBe(false);
-    const aside = glance({ ...EMPTY_FACTS, streams, ledger: { ...EMPTY_FACTS.ledger, quarantined: '2' } });
-    expect(aside).toMatchObject({ whole: false, attention: [{ what: '2 ledgers quarantined' }] });
+    const aside = glance({
+      ...EMPTY_FACTS,
+      streams,
+      ledger: { ...EMPTY_FACTS.ledger, quarantined: '2' },
+    });
+    expect(aside).toMatchObject({
+      whole: false,
+      attention: [{ what: '2 ledgers quarantined' }],
+    });
   });
 });
 
@@ -174,10 +233,16 @@ describe('runs', () => {
 
   it('can be filtered, and read one by one', async () => {
     await using api = await startApi(warehouse);
-    const { runs } = (await json(`${api.url}/mirror/runs?kind=nightly`)) as { runs: { runId: string }[] };
+    const { runs } = (await json(`${api.url}/mirror/runs?kind=nightly`)) as {
+      runs: { runId: string }[];
+    };
     expect(runs).toHaveLength(1);
     expect(await json(`${api.url}/mirror/runs/${runs[0]?.runId}`)).toEqual(runs[0]);
-    expect(runs[0]).toMatchObject({ verdict: 'complete', state: 'done', evidence: { rows: '7' } });
+    expect(runs[0]).toMatchObject({
+      verdict: 'complete',
+      state: 'done',
+      evidence: { rows: '7' },
+    });
     expect((await fetch(`${api.url}/mirror/runs/${randomUUID()}`)).status).toBe(404);
   });
 });
@@ -187,11 +252,17 @@ describe('health', () => {
     let isWell = true;
     const probes = [
       { name: 'postgres', check: async () => void (await pool.query('select 1')) },
-      { name: 'queue', check: async () => (isWell ? undefined : Promise.reject(new Error('away'))) },
+      {
+        name: 'queue',
+        check: async () => (isWell ? undefined : Promise.reject(new Error('away'))),
+      },
     ];
     await using api = await startApi(warehouse, { probes });
     expect((await fetch(`${api.url}/healthz`)).status).toBe(200);
-    expect(await json(`${api.url}/readyz`)).toEqual({ ready: true, parts: { postgres: 'ok', queue: 'ok' } });
+    expect(await json(`${api.url}/readyz`)).toEqual({
+      ready: true,
+      parts: { postgres: 'ok', queue: 'ok' },
+    });
     isWell = false;
     const failed = await waitFor(
       async () => {
@@ -200,14 +271,20 @@ describe('health', () => {
       },
       { what: 'the failing part to show' },
     );
-    expect(await failed.json()).toEqual({ ready: false, parts: { postgres: 'ok', queue: 'failed' } });
+    expect(await failed.json()).toEqual({
+      ready: false,
+      parts: { postgres: 'ok', queue: 'failed' },
+    });
   });
 
   it('does not wait for a part that hangs', async () => {
     const server = await apiWithoutDatabase({
       probes: [{ name: 'stuck', check: () => new Promise(() => undefined) }],
     });
-    const { statusCode } = await server.inject({ url: '/readyz', headers: { host: 'localhost' } });
+    const { statusCode } = await server.inject({
+      url: '/readyz',
+      headers: { host: 'localhost' },
+    });
     expect(statusCode).toBe(503);
   });
 
@@ -233,7 +310,9 @@ describe('health', () => {
 describe('metrics', () => {
   it('are the documented ones, with labels of few values', async () => {
     const metrics = new MetricsRegistry();
-    new Gauge({ name: 'other_part', help: 'of another part', registers: [metrics] }).set(1);
+    new Gauge({ name: 'other_part', help: 'of another part', registers: [metrics] }).set(
+      1,
+    );
     await using api = await startApi(warehouse, { metrics });
     await fetch(`${api.url}/api/v2/parties?partyId=${PARTY}`);
     await fetch(`${api.url}/some/${PARTY}`);
@@ -246,12 +325,21 @@ describe('metrics', () => {
     expect(text).toContain(
       'ledger_mirror_http_requests_total{route="/api/v2/parties",method="GET",status="400"} 1',
     );
-    expect(text).toContain('ledger_mirror_stream_as_of_seconds{stream="parties"} 1682935200.123');
+    expect(text).toContain(
+      'ledger_mirror_stream_as_of_seconds{stream="parties"} 1682935200.123',
+    );
     expect(text).not.toContain(PARTY);
-    const served = new Set([...text.matchAll(/^# TYPE (ledger_mirror_\w+)/gm)].map(([, name]) => name));
-    const documentation = await readFile(new URL('../../../docs/metrics.md', import.meta.url), 'utf8');
+    const served = new Set(
+      [...text.matchAll(/^# TYPE (ledger_mirror_\w+)/gm)].map(([, name]) => name),
+    );
+    const documentation = await readFile(
+      new URL('../../../docs/metrics.md', import.meta.url),
+      'utf8',
+    );
     const documented = new Set(
-      [...documentation.matchAll(/^\| `(ledger_mirror_\w+)`.*\| api \|/gm)].map(([, name]) => name),
+      [...documentation.matchAll(/^\| `(ledger_mirror_\w+)`.*\| api \|/gm)].map(
+        ([, name]) => name,
+      ),
     );
     expect(served).toEqual(documented);
   });
@@ -263,7 +351,13 @@ describe('the interface document', () => {
     const { paths } = (await json(`${api.url}/openapi.json`)) as {
       paths: Record<
         string,
-        Record<string, { parameters: { name: string; in: string; required: boolean }[]; responses: object }>
+        Record<
+          string,
+          {
+            parameters: { name: string; in: string; required: boolean }[];
+            responses: object;
+          }
+        >
       >;
     };
     expect(Object.keys(paths).toSorted()).toEqual([
@@ -283,14 +377,16 @@ describe('the interface document', () => {
       '/mirror/status',
       '/readyz',
     ]);
-    expect(paths['/api/v2/parties']?.['get']?.parameters.map(({ name }) => name)).toEqual([
-      'partyId',
-      'pagination.first',
-      'pagination.after',
-      'pagination.last',
-      'pagination.before',
-      'pagination.newestFirst',
-    ]);
+    expect(paths['/api/v2/parties']?.['get']?.parameters.map(({ name }) => name)).toEqual(
+      [
+        'partyId',
+        'pagination.first',
+        'pagination.after',
+        'pagination.last',
+        'pagination.before',
+        'pagination.newestFirst',
+      ],
+    );
     expect(paths['/mirror/exports/{id}']?.['delete']?.parameters).toMatchObject([
       { name: 'id', in: 'path', required: true },
     ]);

@@ -6,7 +6,10 @@ import { fillLists } from './fill.ts';
 import { freshWarehouse, startApi } from '../mirror.ts';
 
 interface ListPage {
-  readonly edges: readonly { readonly node: Readonly<Record<string, string>>; readonly cursor: string }[];
+  readonly edges: readonly {
+    readonly node: Readonly<Record<string, string>>;
+    readonly cursor: string;
+  }[];
   readonly pageInfo: {
     readonly hasNextPage: boolean;
     readonly hasPreviousPage: boolean;
@@ -20,11 +23,22 @@ type List = (typeof LISTS)[number];
 
 // Small enough for every page size; without ties, whose order the service leaves open.
 const HOUR_MS = 3_600_000;
-const small = await startSandbox({ parties: 21, historyMs: 2 * HOUR_MS, tieRows: [], rateLimit: 'none' });
+const small = await startSandbox({
+  parties: 21,
+  historyMs: 2 * HOUR_MS,
+  tieRows: [],
+  rateLimit: 'none',
+});
 const warehouse = await freshWarehouse();
 await fillLists(warehouse.pool, small);
 const mirror = await startApi(warehouse);
-afterAll(() => Promise.all([small.stop(), mirror[Symbol.asyncDispose](), warehouse[Symbol.asyncDispose]()]));
+afterAll(() =>
+  Promise.all([
+    small.stop(),
+    mirror[Symbol.asyncDispose](),
+    warehouse[Symbol.asyncDispose](),
+  ]),
+);
 
 async function page(url: string, list: List, query: string): Promise<ListPage> {
   const response = await fetch(`${url}/api/v2/${list}?${query}`);
@@ -45,7 +59,9 @@ function shown({ edges, pageInfo }: ListPage): unknown {
  */
 function endsAtNetwork(ours: ListPage, theirs: ListPage, isForward: boolean): boolean {
   if (theirs.edges.length === 0) return ours.edges.length > 0;
-  const own = ours.edges.filter(({ node }) => node['id'] !== 'network').map(({ node }) => node);
+  const own = ours.edges
+    .filter(({ node }) => node['id'] !== 'network')
+    .map(({ node }) => node);
   const isLeftOut = !theirs.edges.some(({ node }) => node['id'] === 'network');
   const goesOn = isForward ? ours.pageInfo.hasNextPage : ours.pageInfo.hasPreviousPage;
   if (!isLeftOut || (!goesOn && own.length === ours.edges.length)) return false;
@@ -67,22 +83,38 @@ async function compareWalk(
     const [ours, theirs] = await Promise.all(
       urls.map((url, side) => {
         const cursor = encodeURIComponent(cursors[side] ?? '');
-        const from = cursor === '' ? '' : `&pagination.${isForward ? 'after' : 'before'}=${cursor}`;
-        return page(url, list, `pagination.${isForward ? 'first' : 'last'}=${size}${order}${from}`);
+        const from =
+          cursor === '' ? '' : `&pagination.${isForward ? 'after' : 'before'}=${cursor}`;
+        return page(
+          url,
+          list,
+          `pagination.${isForward ? 'first' : 'last'}=${size}${order}${from}`,
+        );
       }),
     );
-    if (ours === undefined || theirs === undefined) throw new Error('one of them gave no page');
+    if (ours === undefined || theirs === undefined)
+      throw new Error('one of them gave no page');
     const where = { way, size, pages };
-    const hasMore = isForward ? theirs.pageInfo.hasNextPage : theirs.pageInfo.hasPreviousPage;
-    if (list === 'parties' && !hasMore && endsAtNetwork(ours, theirs, isForward)) return pages;
+    const hasMore = isForward
+      ? theirs.pageInfo.hasNextPage
+      : theirs.pageInfo.hasPreviousPage;
+    if (list === 'parties' && !hasMore && endsAtNetwork(ours, theirs, isForward))
+      return pages;
     expect({ where, page: shown(ours) }).toEqual({ where, page: shown(theirs) });
-    cursors = [ours, theirs].map(({ pageInfo }) => (isForward ? pageInfo.endCursor : pageInfo.startCursor));
+    cursors = [ours, theirs].map(({ pageInfo }) =>
+      isForward ? pageInfo.endCursor : pageInfo.startCursor,
+    );
     if (!hasMore && cursors[0] !== '' && pages > 1) return pages;
     if (cursors[0] === '') return pages;
   }
 }
 
-const WAYS = ['first, newest first', 'first, oldest first', 'last, newest first', 'last, oldest first'];
+const WAYS = [
+  'first, newest first',
+  'first, oldest first',
+  'last, newest first',
+  'last, oldest first',
+];
 
 function sizes(from: number, to: number): readonly number[] {
   return Array.from({ length: to - from + 1 }, (_, index) => from + index);
@@ -110,7 +142,9 @@ describe.each(LISTS)('the list of %s beside the source', (list) => {
     'pagination.firts=3',
     'unknown[a]=b&x.y=z',
   ])('answers ?%s alike', async (query) => {
-    expect(shown(await page(mirror.url, list, query))).toEqual(shown(await page(small.url, list, query)));
+    expect(shown(await page(mirror.url, list, query))).toEqual(
+      shown(await page(small.url, list, query)),
+    );
   });
 });
 
@@ -128,7 +162,11 @@ const mediumWarehouse = await freshWarehouse();
 await fillLists(mediumWarehouse.pool, medium);
 const mediumMirror = await startApi(mediumWarehouse);
 afterAll(() =>
-  Promise.all([medium.stop(), mediumMirror[Symbol.asyncDispose](), mediumWarehouse[Symbol.asyncDispose]()]),
+  Promise.all([
+    medium.stop(),
+    mediumMirror[Symbol.asyncDispose](),
+    mediumWarehouse[Symbol.asyncDispose](),
+  ]),
 );
 
 describe.each(LISTS)('a list of 120 %s beside the source', (list) => {
@@ -156,7 +194,11 @@ const largeWarehouse = await freshWarehouse();
 await fillLists(largeWarehouse.pool, large);
 const largeMirror = await startApi(largeWarehouse);
 afterAll(() =>
-  Promise.all([large.stop(), largeMirror[Symbol.asyncDispose](), largeWarehouse[Symbol.asyncDispose]()]),
+  Promise.all([
+    large.stop(),
+    largeMirror[Symbol.asyncDispose](),
+    largeWarehouse[Symbol.asyncDispose](),
+  ]),
 );
 const LARGE_SIZES = [500, 999, 1_000, 1_001, 2_549, 2_550, 2_551, 4_999, 5_000];
 
@@ -182,12 +224,12 @@ describe('the lookup of one party', () => {
     'answers as the source does for an id that is %s',
     async (which) => {
       const [own] = [...small.truth.parties()].map(({ id }) => id);
-      const id = { network: 'network', own, 'own in upper case': own?.toUpperCase() }[which];
-      const query = `partyId=${id}&pagination.first=7`;
-      const [ours, theirs] = [
-        await page(mirror.url, 'parties', query),
-        await page(small.url, 'parties', query),
+      const id = { network: 'network', own, 'own in upper case': own?.toUpperCase() }[
+        which
       ];
+      const query = `partyId=${id}&pagination.first=7`;
+      const ours = await page(mirror.url, 'parties', query);
+      const theirs = await page(small.url, 'parties', query);
       expect(shown(ours)).toEqual(shown(theirs));
       expect(ours.edges).toHaveLength(1);
     },
@@ -204,7 +246,10 @@ interface Answer {
 /** Headers as they came: fetch would join what came twice. */
 async function answerOf(url: string, path: string, method = 'GET'): Promise<Answer> {
   const response = await new Promise<IncomingMessage>((resolve, reject) => {
-    get(`${url}${path}`, { method, headers: { accept: 'application/json' } }, resolve).on('error', reject);
+    get(`${url}${path}`, { method, headers: { accept: 'application/json' } }, resolve).on(
+      'error',
+      reject,
+    );
   });
   let text = '';
   for await (const chunk of response.setEncoding('utf8')) text += String(chunk);
@@ -267,9 +312,12 @@ describe('an error of the read API', () => {
   );
 
   it('is a 400 for every cursor that the mirror has not made', async () => {
-    const own = (await page(mirror.url, 'parties', 'pagination.first=3')).pageInfo.endCursor;
-    const ofTheSource = (await page(small.url, 'parties', 'pagination.first=3')).pageInfo.endCursor;
-    const ofTheOtherList = (await page(mirror.url, 'checkpoints', 'pagination.first=3')).pageInfo.endCursor;
+    const own = (await page(mirror.url, 'parties', 'pagination.first=3')).pageInfo
+      .endCursor;
+    const ofTheSource = (await page(small.url, 'parties', 'pagination.first=3')).pageInfo
+      .endCursor;
+    const ofTheOtherList = (await page(mirror.url, 'checkpoints', 'pagination.first=3'))
+      .pageInfo.endCursor;
     const changed = own.replace(/^./, (first) => (first === 'A' ? 'B' : 'A'));
     for (const cursor of [
       changed,
@@ -292,7 +340,9 @@ describe('an error of the read API', () => {
 
   it('names the block of the mirror', async () => {
     const [ours, theirs] = await Promise.all(
-      [mirror.url, small.url].map(async (url) => (await fetch(`${url}/api/v2/checkpoints`)).headers),
+      [mirror.url, small.url].map(
+        async (url) => (await fetch(`${url}/api/v2/checkpoints`)).headers,
+      ),
     );
     for (const name of ['x-block-height', 'x-block-timestamp'])
       expect(ours?.get(name)).toBe(theirs?.get(name));

@@ -30,7 +30,8 @@ describe('the cursors of the read API', () => {
       fc.property(fields, fc.nat(), letter, fc.boolean(), (given, at, other, isCut) => {
         const cursor = cursors.write(...given);
         const where = at % cursor.length;
-        const forged = cursor.slice(0, where) + other + (isCut ? '' : cursor.slice(where + 1));
+        const forged =
+          cursor.slice(0, where) + other + (isCut ? '' : cursor.slice(where + 1));
         expect(cursors.read(forged) === undefined).toBe(forged !== cursor);
       }),
     );
@@ -44,7 +45,11 @@ describe('the cursors of the read API', () => {
   });
 
   it('refuse every text that is not a cursor', () => {
-    const text = fc.oneof(fc.string({ unit: 'binary' }), fc.base64String(), fc.constant('a'.repeat(100_000)));
+    const text = fc.oneof(
+      fc.string({ unit: 'binary' }),
+      fc.base64String(),
+      fc.constant('a'.repeat(100_000)),
+    );
     fc.assert(
       fc.property(text, (given) => {
         expect(cursors.read(given)).toBeUndefined();

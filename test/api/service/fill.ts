@@ -1,13 +1,19 @@
 /** Brings a sandbox network's lists into a warehouse without a sync: what a whole mirror of it holds. */
 import type { Pool } from 'pg';
-import { addCheckpoints, addGeneration, addParties } from '../../support/mirror-arrange.ts';
+import {
+  addCheckpoints,
+  addGeneration,
+  addParties,
+} from '../../support/mirror-arrange.ts';
 import type { Sandbox } from '../../support/sandbox.ts';
 import { formatInstant } from '../../../src/core/time.ts';
 
 export async function fillLists(pool: Pool, sandbox: Sandbox): Promise<void> {
   const ids = [...sandbox.truth.parties()].map(({ id }) => id);
   await addParties(pool, [...ids, 'network'], 1);
-  const rows = Map.groupBy(sandbox.truth.checkpoints(), (row) => Object.values(row).join(' ')).values();
+  const rows = Map.groupBy(sandbox.truth.checkpoints(), (row) =>
+    Object.values(row).join(' '),
+  ).values();
   await addCheckpoints(
     pool,
     [...rows].map(([row, ...more]) => ({

@@ -15,11 +15,14 @@ const JSON_ACCEPTED = { headers: { accept: 'application/json' } };
 type Chunks = (question: LedgerQuestion, signal: AbortSignal) => AsyncIterable<Buffer>;
 
 async function serving(read: Chunks): Promise<TestApi> {
-  return listen(await apiWithoutDatabase({ jobs: jobsOf({ stages: { readLedger: read } }) }), {
-    host: '127.0.0.1',
-    port: 0,
-    token: undefined,
-  });
+  return listen(
+    await apiWithoutDatabase({ jobs: jobsOf({ stages: { readLedger: read } }) }),
+    {
+      host: '127.0.0.1',
+      port: 0,
+      token: undefined,
+    },
+  );
 }
 
 function of(...chunks: readonly (string | Error)[]): Chunks {
@@ -52,11 +55,21 @@ describe('an answer of the export route', () => {
     const lines = (await response.text()).split('\n');
     expect(lines.pop()).toBe('');
     const messages = lines.map(
-      (line) => JSON.parse(line) as { result: { contentType: string; data: string; extensions?: unknown } },
+      (line) =>
+        JSON.parse(line) as {
+          result: { contentType: string; data: string; extensions?: unknown };
+        },
     );
-    expect(messages.map(({ result }) => 'extensions' in result)).toEqual([true, false, false, false]);
+    expect(messages.map(({ result }) => 'extensions' in result)).toEqual([
+      true,
+      false,
+      false,
+      false,
+    ]);
     expect(messages.every(({ result }) => result.contentType === 'text/csv')).toBe(true);
-    const data = messages.map(({ result }) => Buffer.from(result.data, 'base64').toString());
+    const data = messages.map(({ result }) =>
+      Buffer.from(result.data, 'base64').toString(),
+    );
     expect(data.join('')).toBe(`a,b\n${large}`);
   });
 
@@ -79,13 +92,19 @@ describe('an answer of the export route', () => {
       asked.push(question);
       yield Buffer.from('a\n');
     });
-    const range = 'dateRange.startTimestamp=1682935200999999999&date_range.end_timestamp=-1';
+    const range =
+      'dateRange.startTimestamp=1682935200999999999&date_range.end_timestamp=-1';
     const response = await fetch(`${api.url}${PATH}&assetId=${'C0'.repeat(32)}&${range}`);
     expect(response.headers.get('content-disposition')).toContain(
       '_2023-05-01T10_00_00Z-1969-12-31T23_59_59Z.csv',
     );
     expect(asked).toEqual([
-      { partyId: 'ab'.repeat(32), assetId: 'c0'.repeat(32), from: 1_682_935_200_000_000n, to: -1_000_000n },
+      {
+        partyId: 'ab'.repeat(32),
+        assetId: 'c0'.repeat(32),
+        from: 1_682_935_200_000_000n,
+        to: -1_000_000n,
+      },
     ]);
   });
 });
@@ -103,7 +122,9 @@ describe('a failure of an export', () => {
     for (const init of [{}, JSON_ACCEPTED]) {
       const response = await fetch(`${api.url}${PATH}`, init);
       expect(response.status).toBe(status);
-      expect(await response.json()).toMatchObject({ error: { details: [{ code: 260_002, inner }] } });
+      expect(await response.json()).toMatchObject({
+        error: { details: [{ code: 260_002, inner }] },
+      });
     }
   });
 
@@ -118,7 +139,9 @@ describe('a failure of an export', () => {
 
   it('after the first byte is the last message of a JSON answer', async () => {
     await using api = await serving(of('a,b\n1,', new Error('secret')));
-    const lines = (await (await fetch(`${api.url}${PATH}`, JSON_ACCEPTED)).text()).split('\n');
+    const lines = (await (await fetch(`${api.url}${PATH}`, JSON_ACCEPTED)).text()).split(
+      '\n',
+    );
     expect(lines).toHaveLength(3);
     expect(JSON.parse(lines[1]!)).toMatchObject({ error: { code: 13 } });
   });
@@ -157,10 +180,16 @@ describe('a client of the export route', () => {
     await using api = await serving(async function* (_question, signal) {
       open += 1;
       yield Buffer.from('a\n');
-      await new Promise((resolve) => signal.addEventListener('abort', resolve, { once: true }));
+      await new Promise((resolve) =>
+        signal.addEventListener('abort', resolve, { once: true }),
+      );
     });
     const gone = new AbortController();
-    await Promise.all(Array.from({ length: 32 }, () => fetch(`${api.url}${PATH}`, { signal: gone.signal })));
+    await Promise.all(
+      Array.from({ length: 32 }, () =>
+        fetch(`${api.url}${PATH}`, { signal: gone.signal }),
+      ),
+    );
     expect(open).toBe(32);
     const refused = await fetch(`${api.url}${PATH}`);
     expect(refused.status).toBe(429);

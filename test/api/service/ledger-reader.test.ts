@@ -13,7 +13,8 @@ import type { ObjectStore } from '../../../src/objects/object-store.ts';
 import { HEADER_12, HEADER_13 } from '../../ledger/csv.ts';
 
 const PARTY = 'ab'.repeat(32);
-const [GOLD, SILVER] = ['c0'.repeat(32), 'c1'.repeat(32)];
+const GOLD = 'c0'.repeat(32);
+const SILVER = 'c1'.repeat(32);
 const signal = new AbortController().signal;
 let folder = '';
 let objects: ObjectStore;
@@ -66,7 +67,9 @@ async function readerOf(parts: readonly Part[]): Promise<ReaderDeps> {
     const plain = Buffer.from(`${[part.header ?? HEADER_12, ...part.rows].join('\n')}\n`);
     const suffix = part.suffix ?? '.zst';
     const objectKey = `ledger/${(made += 1)}.csv${suffix}`;
-    const stored = { '': plain, '.gz': gzipSync(plain), '.zst': zstdCompressSync(plain) }[suffix];
+    const stored = { '': plain, '.gz': gzipSync(plain), '.zst': zstdCompressSync(plain) }[
+      suffix
+    ];
     await objects.publishBytes(objectKey, stored, signal);
     const columns = (part.header ?? HEADER_12).split(',');
     const content = { bytes: BigInt(plain.length), digest: '', rowForm: '', columns };
@@ -75,9 +78,18 @@ async function readerOf(parts: readonly Part[]): Promise<ReaderDeps> {
   return { exports: { coverage: async () => coverage }, objects };
 }
 
-async function textOf(reader: ReaderDeps, question: Partial<LedgerQuestion> = {}): Promise<string> {
+async function textOf(
+  reader: ReaderDeps,
+  question: Partial<LedgerQuestion> = {},
+): Promise<string> {
   const chunks: Buffer[] = [];
-  const whole = { partyId: PARTY, assetId: undefined, from: undefined, to: undefined, ...question };
+  const whole = {
+    partyId: PARTY,
+    assetId: undefined,
+    from: undefined,
+    to: undefined,
+    ...question,
+  };
   for await (const chunk of readLedger(reader, whole, signal)) chunks.push(chunk);
   return Buffer.concat(chunks).toString();
 }
@@ -104,7 +116,9 @@ describe('a ledger read from its segments', () => {
   });
 
   it('is only a header where it has no entries', async () => {
-    expect(await textOf(await readerOf([{ from: '1970-01-01', to: '2023-06-02' }]))).toBe(csv());
+    expect(await textOf(await readerOf([{ from: '1970-01-01', to: '2023-06-02' }]))).toBe(
+      csv(),
+    );
   });
 
   it.each([
@@ -114,14 +128,26 @@ describe('a ledger read from its segments', () => {
     ['2023-06-01', '2023-06-01 23:59:59', [SECOND[0]]],
     ['2023-05-03', '2023-06-01', []],
     ['2023-06-01', '2023-05-01', []],
-  ])('holds only the rows in between where it is read from %s to %s', async (from, to, rows) => {
-    const range = { from: at(`${from.padEnd(19, ' 00:00:00')}Z`), to: at(`${to.padEnd(19, ' 00:00:00')}Z`) };
-    expect(await textOf(await readerOf(LEDGER), range)).toBe(csv(...(rows as string[])));
-  });
+  ])(
+    'holds only the rows in between where it is read from %s to %s',
+    async (from, to, rows) => {
+      const range = {
+        from: at(`${from.padEnd(19, ' 00:00:00')}Z`),
+        to: at(`${to.padEnd(19, ' 00:00:00')}Z`),
+      };
+      expect(await textOf(await readerOf(LEDGER), range)).toBe(
+        csv(...(rows as string[])),
+      );
+    },
+  );
 
   it('holds no other asset where one is asked for', async () => {
-    expect(await textOf(await readerOf(LEDGER), { assetId: SILVER })).toBe(csv(FIRST[2]!));
-    expect(await textOf(await readerOf(LEDGER), { assetId: 'c2'.repeat(32) })).toBe(csv());
+    expect(await textOf(await readerOf(LEDGER), { assetId: SILVER })).toBe(
+      csv(FIRST[2]!),
+    );
+    expect(await textOf(await readerOf(LEDGER), { assetId: 'c2'.repeat(32) })).toBe(
+      csv(),
+    );
   });
 
   it('is cut correctly where rows span the windows it is read in', async () => {
@@ -153,24 +179,34 @@ describe('a range that is not covered', () => {
       ],
       {},
     ],
-  ] as const)('is refused, not served as empty, where it lacks %s', async (_what, parts, question) => {
-    await expect(textOf(await readerOf(parts), question)).rejects.toMatchObject({
-      code: 'LEDGER_NOT_MIRRORED',
-    });
-  });
+  ] as const)(
+    'is refused, not served as empty, where it lacks %s',
+    async (_what, parts, question) => {
+      await expect(textOf(await readerOf(parts), question)).rejects.toMatchObject({
+        code: 'LEDGER_NOT_MIRRORED',
+      });
+    },
+  );
 
   it('does not matter outside of the range that is asked for', async () => {
     const from = at('2023-06-01T00:00:00Z');
-    expect(await textOf(await readerOf([LEDGER[0]!, LEDGER[2]!]), { from })).toBe(csv(...SECOND));
-    const to = at('2023-05-03T00:00:00Z');
-    expect(await textOf(await readerOf([LEDGER[0]!, LEDGER[2]!]), { from: BEGINNING, to })).toBe(
-      csv(...FIRST),
+    expect(await textOf(await readerOf([LEDGER[0]!, LEDGER[2]!]), { from })).toBe(
+      csv(...SECOND),
     );
+    const to = at('2023-05-03T00:00:00Z');
+    expect(
+      await textOf(await readerOf([LEDGER[0]!, LEDGER[2]!]), { from: BEGINNING, to }),
+    ).toBe(csv(...FIRST));
   });
 
   it('is covered for each asset once all assets are covered together', async () => {
-    const parts = [LEDGER[0]!, { from: '2023-05-03', to: '2023-06-02', rows: SECOND, asset: GOLD }];
-    expect(await textOf(await readerOf(parts), { assetId: GOLD })).toBe(csv(FIRST[0]!, FIRST[1]!, ...SECOND));
+    const parts = [
+      LEDGER[0]!,
+      { from: '2023-05-03', to: '2023-06-02', rows: SECOND, asset: GOLD },
+    ];
+    expect(await textOf(await readerOf(parts), { assetId: GOLD })).toBe(
+      csv(FIRST[0]!, FIRST[1]!, ...SECOND),
+    );
   });
 });
 
@@ -180,21 +216,38 @@ describe('columns that change from release to release', () => {
     `${time},1000,,TRANSFER_TYPE_DEPOSIT,\\x${GOLD},\\x,\\x${PARTY},4,5,\\x,\\x03,10,6`;
   const OLDER = [row('2023-05-01 10:00:00.5+00'), row('2023-05-01 10:00:00.5+00')];
   const older = { from: '1970-01-01', to: '2023-06-01', rows: OLDER };
-  const parts = [older, { from: '2023-06-01', to: '2023-06-02', header: HEADER_13, rows: [newer] }];
+  const parts = [
+    older,
+    { from: '2023-06-01', to: '2023-06-02', header: HEADER_13, rows: [newer] },
+  ];
 
   it('become those of the newest release, matched by name; fields keep their bytes and missing ones are empty', async () => {
-    const rows = [olderAsNewer('2023-05-01 10:00:00.5+00'), olderAsNewer('2023-05-01 10:00:00.5+00'), newer];
-    expect(await textOf(await readerOf(parts))).toBe(`${[HEADER_13, ...rows].join('\n')}\n`);
+    const rows = [
+      olderAsNewer('2023-05-01 10:00:00.5+00'),
+      olderAsNewer('2023-05-01 10:00:00.5+00'),
+      newer,
+    ];
+    expect(await textOf(await readerOf(parts))).toBe(
+      `${[HEADER_13, ...rows].join('\n')}\n`,
+    );
   });
 
   it("are the release's own where what is asked for is of one", async () => {
-    expect(await textOf(await readerOf(parts), { to: at('2023-06-01T00:00:00Z') })).toBe(csv(...OLDER));
+    expect(await textOf(await readerOf(parts), { to: at('2023-06-01T00:00:00Z') })).toBe(
+      csv(...OLDER),
+    );
     const from = at('2023-06-01T00:00:00Z');
-    expect(await textOf(await readerOf(parts), { from })).toBe(`${HEADER_13}\n${newer}\n`);
+    expect(await textOf(await readerOf(parts), { from })).toBe(
+      `${HEADER_13}\n${newer}\n`,
+    );
   });
 
   it('come last where only an older release has them', async () => {
-    const more = { ...older, header: `note,${HEADER_12}`, rows: [`"a, ""b""",${OLDER[0]}`] };
+    const more = {
+      ...older,
+      header: `note,${HEADER_12}`,
+      rows: [`"a, ""b""",${OLDER[0]}`],
+    };
     const text = await textOf(await readerOf([more, parts[1]!]));
     expect(text).toBe(
       `${HEADER_13},note\n${olderAsNewer('2023-05-01 10:00:00.5+00')},"a, ""b"""\n${newer},\n`,
@@ -206,8 +259,13 @@ describe('columns that change from release to release', () => {
       row(`2023-05-01 ${`${n % 24}`.padStart(2, '0')}:00:00+00`),
     );
     const reader = await readerOf([{ ...older, rows }, parts[1]!]);
-    const text = await textOf(reader, { from: at('2023-05-01T12:00:00Z'), assetId: GOLD });
-    const kept = rows.map((line) => line.slice(0, 22)).filter((time) => time.slice(11, 13) >= '12');
+    const text = await textOf(reader, {
+      from: at('2023-05-01T12:00:00Z'),
+      assetId: GOLD,
+    });
+    const kept = rows
+      .map((line) => line.slice(0, 22))
+      .filter((time) => time.slice(11, 13) >= '12');
     expect(text).toBe(`${[HEADER_13, ...kept.map(olderAsNewer), newer].join('\n')}\n`);
   });
 

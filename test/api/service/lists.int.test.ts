@@ -4,16 +4,26 @@ import { openRows } from '../../../src/postgres/rows.ts';
 import { Cursors } from '../../../src/api/service/paging.ts';
 import { readCursorSecret } from '../../../src/api/service/store/list-rows.ts';
 import { freshWarehouse, startApi } from '../mirror.ts';
-import { addCheckpoints, addEpoch, addGeneration, addParties } from '../../support/mirror-arrange.ts';
+import {
+  addCheckpoints,
+  addEpoch,
+  addGeneration,
+  addParties,
+} from '../../support/mirror-arrange.ts';
 
 const PARTIES = 100_000;
 const warehouse = await freshWarehouse();
 const { pool } = warehouse;
 const api = await startApi(warehouse);
-afterAll(() => Promise.all([api[Symbol.asyncDispose](), warehouse[Symbol.asyncDispose]()]));
+afterAll(() =>
+  Promise.all([api[Symbol.asyncDispose](), warehouse[Symbol.asyncDispose]()]),
+);
 
 interface Answer {
-  readonly edges: readonly { readonly node: Readonly<Record<string, string>>; readonly cursor: string }[];
+  readonly edges: readonly {
+    readonly node: Readonly<Record<string, string>>;
+    readonly cursor: string;
+  }[];
   readonly pageInfo: {
     readonly hasNextPage: boolean;
     readonly hasPreviousPage: boolean;
@@ -24,17 +34,21 @@ interface Answer {
 
 async function ask(list: 'parties' | 'checkpoints', query: string): Promise<Answer> {
   const response = await fetch(`${api.url}/api/v2/${list}?${query}`);
-  if (!response.ok) throw new Error(`${query} answered ${response.status}: ${await response.text()}`);
+  if (!response.ok)
+    throw new Error(`${query} answered ${response.status}: ${await response.text()}`);
   return ((await response.json()) as Record<string, Answer>)[list]!;
 }
 
 beforeAll(async () => {
   await addEpoch(pool, 2);
   await addParties(pool, ['ff'], 1);
-  const ids = Array.from({ length: PARTIES }, (_, index) => (index + 1).toString(16).padStart(64, '0'));
+  const ids = Array.from({ length: PARTIES }, (_, index) =>
+    (index + 1).toString(16).padStart(64, '0'),
+  );
   await addParties(pool, [...ids, 'network'], 2);
   // Every third height is tied, every fifth row repeated.
-  const heightOf = (n: number): bigint => 18_446_744_073_709_551_615n - BigInt(n) + BigInt(n % 3);
+  const heightOf = (n: number): bigint =>
+    18_446_744_073_709_551_615n - BigInt(n) + BigInt(n % 3);
   await addCheckpoints(
     pool,
     Array.from({ length: 60 }, (_, index) => index + 1).map((n) => ({
@@ -61,20 +75,26 @@ describe('pages of the lists', () => {
   it('show the newest epoch only', async () => {
     const older = await fetch(`${api.url}/api/v2/parties?partyId=ff`);
     expect(older.status).toBe(404);
-    const before = await ask('parties', 'pagination.first=2&pagination.newestFirst=false');
+    const before = await ask(
+      'parties',
+      'pagination.first=2&pagination.newestFirst=false',
+    );
     expect(before.edges[0]?.node).toEqual({ id: '1'.padStart(64, '0') });
   });
 
   it('refuse cursors of an earlier epoch with a reason', async () => {
-    const old = new Cursors(await readCursorSecret(openRows(pool)), 'parties').write('1', '');
+    const old = new Cursors(await readCursorSecret(openRows(pool)), 'parties').write(
+      '1',
+      '',
+    );
     const response = await fetch(`${api.url}/api/v2/parties?pagination.after=${old}`);
     expect(response.status).toBe(400);
     expect(await response.text()).toContain('earlier life of the chain');
   });
 
   it('list every repeated checkpoint once, in order, at every page size in both directions', async () => {
-    const all = (await ask('checkpoints', 'pagination.first=5000')).edges.map(({ node }) =>
-      JSON.stringify(node),
+    const all = (await ask('checkpoints', 'pagination.first=5000')).edges.map(
+      ({ node }) => JSON.stringify(node),
     );
     expect(all).toHaveLength(60 + 2 * 12);
     expect(new Set(all).size).toBe(60);
@@ -128,14 +148,14 @@ describe('pages of the lists', () => {
         for (let cursor = '', hasMore = true; hasMore;) {
           const from = cursor === '' ? '' : `&pagination.${turn}=${cursor}`;
           const query = `pagination.${way}=${size}&pagination.newestFirst=${newestFirst}${from}`;
-          const answer = (await (await fetch(`${served.url}/api/v2/${list}?${query}`)).json()) as Record<
-            string,
-            Answer
-          >;
+          const answer = (await (
+            await fetch(`${served.url}/api/v2/${list}?${query}`)
+          ).json()) as Record<string, Answer>;
           const { edges, pageInfo } = answer[list] as Answer;
           expect(edges.length).toBeLessThanOrEqual(size);
           pages.push(edges.map(({ node }) => JSON.stringify(node)));
-          [cursor, hasMore] = [pageInfo[edge], pageInfo[more]];
+          cursor = pageInfo[edge];
+          hasMore = pageInfo[more];
           expect(pages.length).toBeLessThan(40);
         }
         return (way === 'first' ? pages : pages.toReversed()).flat();
@@ -198,8 +218,18 @@ describe('the state of the mirror in the headers of lists', () => {
 
   it('is complete once the list was read to its end, whatever an audit is reading', async () => {
     const parties = { list: 'parties', epoch: 2 } as const;
-    await addGeneration(pool, { ...parties, height: '5', time: '2023-05-01', isClaimed: true });
-    await addGeneration(pool, { ...parties, kind: 'audit', height: '6', time: '2023-05-02' });
+    await addGeneration(pool, {
+      ...parties,
+      height: '5',
+      time: '2023-05-01',
+      isClaimed: true,
+    });
+    await addGeneration(pool, {
+      ...parties,
+      kind: 'audit',
+      height: '6',
+      time: '2023-05-02',
+    });
     await using fresh = await startApi(warehouse);
     const response = await fetch(`${fresh.url}/api/v2/parties?pagination.first=2`);
     expect(response.headers.get('x-block-height')).toBe('5');

@@ -9,7 +9,12 @@ import { readConfig } from '../../../src/config/environment.ts';
 import { createLog } from '../../../src/core/log.ts';
 import { startSandbox } from '../../support/sandbox.ts';
 import { openFreshDatabase } from '../../support/database.ts';
-import { currentSegments, heldCheckpoints, knownParties, listedParties } from '../../support/mirror-state.ts';
+import {
+  currentSegments,
+  heldCheckpoints,
+  knownParties,
+  listedParties,
+} from '../../support/mirror-state.ts';
 
 const LISTS = ['parties', 'checkpoints'] as const;
 const signal = new AbortController().signal;
@@ -17,7 +22,9 @@ const opened = new AsyncDisposableStack();
 afterAll(() => opened.disposeAsync());
 
 /** A mirror that has walked and exported everything of `sourceUrl`, and serves it. */
-async function mirrorOf(sourceUrl: string): Promise<{ app: App; url: string; verdicts: readonly string[] }> {
+async function mirrorOf(
+  sourceUrl: string,
+): Promise<{ app: App; url: string; verdicts: readonly string[] }> {
   const folder = await mkdtemp(join(tmpdir(), 'ledger-mirror-twice-'));
   opened.defer(() => rm(folder, { recursive: true, force: true }));
   const database = opened.use(await openFreshDatabase());
@@ -37,8 +44,12 @@ async function mirrorOf(sourceUrl: string): Promise<{ app: App; url: string; ver
   for (const list of LISTS) {
     const { runId } = await runs.create({ kind: 'sync', subject: list });
     verdicts.push(
-      (await stages.sync({ runId, list, full: false, acceptNewNetwork: false, acceptShrunk: false }, call))
-        .verdict,
+      (
+        await stages.sync(
+          { runId, list, full: false, acceptNewNetwork: false, acceptShrunk: false },
+          call,
+        )
+      ).verdict,
     );
   }
   const clock = await stages.clock({ signal });
@@ -59,11 +70,16 @@ async function listsOf(app: App): Promise<unknown> {
 }
 
 /** Of each party the sum of its segments' digests, modulo 2^256, and their rows. */
-async function ledgersOf(app: App): Promise<ReadonlyMap<string, { entries: number; digest: string }>> {
+async function ledgersOf(
+  app: App,
+): Promise<ReadonlyMap<string, { entries: number; digest: string }>> {
   const ledgers = new Map<string, { entries: number; digest: string }>();
   for (const row of await currentSegments(app.warehouse.pool)) {
     const before = ledgers.get(row.partyId) ?? { entries: 0, digest: '0' };
-    const sum = BigInt.asUintN(256, BigInt(`0x${before.digest}`) + BigInt(`0x${row.digest}`));
+    const sum = BigInt.asUintN(
+      256,
+      BigInt(`0x${before.digest}`) + BigInt(`0x${row.digest}`),
+    );
     ledgers.set(row.partyId, {
       entries: before.entries + row.rows,
       digest: sum.toString(16).padStart(64, '0'),

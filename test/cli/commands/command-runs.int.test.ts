@@ -26,7 +26,10 @@ describe('the command cancel', () => {
     expect([cancelled.code, cancelled.document['state']]).toEqual([0, 'cancelled']);
     expect((await waiting.end()).code).toBe(2);
     const again = await home.run(['cancel', running?.runId ?? '']);
-    expect([again.code, again.stdout]).toEqual([0, expect.stringMatching(/had ended already/)]);
+    expect([again.code, again.stdout]).toEqual([
+      0,
+      expect.stringMatching(/had ended already/),
+    ]);
   });
 
   test('lets a second nightly wait, which says for what and leaves nothing queued when it is stopped', async () => {
@@ -91,17 +94,31 @@ describe('the end of a command', () => {
   });
 
   test('comes to the sandbox on SIGTERM, which serves its release until then', async () => {
-    const served = home.start(['sandbox', '--port', '0', '--parties', '3', '--release', '0.73', '--json']);
+    const served = home.start([
+      'sandbox',
+      '--port',
+      '0',
+      '--parties',
+      '3',
+      '--release',
+      '0.73',
+      '--json',
+    ]);
     const [line] = await served.waitForLine(/\{.*\}\n/);
     const { url, release } = JSON.parse(line) as { url: string; release: string };
-    expect([(await fetch(`${url}/api/v2/parties`)).status, release]).toEqual([200, '0.73']);
+    expect([(await fetch(`${url}/api/v2/parties`)).status, release]).toEqual([
+      200,
+      '0.73',
+    ]);
     const told = home.start(['sandbox', '--port', '0', '--parties', '3']);
     await told.waitForLine(/Ctrl-C/);
     expect(told.stdout).toMatch(
       /^Try, in the folder .*: SOURCE_URL=http\S+ DATA_DIR='data' npx ledger-mirror nightly$/m,
     );
     await told.end('SIGTERM');
-    const ledger = await fetch(`${url}/api/v2/ledgerentry/export?partyId=${'ab'.repeat(32)}`);
+    const ledger = await fetch(
+      `${url}/api/v2/ledgerentry/export?partyId=${'ab'.repeat(32)}`,
+    );
     expect(await ledger.text()).toMatch(/^vega_time,quantity,effect,/);
     expect(await served.end('SIGTERM')).toEqual({ code: 0, signal: null });
   });
@@ -112,12 +129,18 @@ function noteForms(value: unknown, forms: Map<string, Set<string>>, name = ''): 
   if (Array.isArray(value)) for (const inner of value) noteForms(inner, forms, name);
   else if (typeof value === 'object' && value !== null)
     for (const [key, inner] of Object.entries(value)) noteForms(inner, forms, key);
-  else if (Number.isInteger(value) || (typeof value === 'string' && /^-?\d+$/.test(value)))
+  else if (
+    Number.isInteger(value) ||
+    (typeof value === 'string' && /^-?\d+$/.test(value))
+  )
     forms.set(name, (forms.get(name) ?? new Set()).add(typeof value));
 }
 
 describe('the document of a run', () => {
-  const text = readFileSync(new URL('../../../docs/run.schema.json', import.meta.url), 'utf8');
+  const text = readFileSync(
+    new URL('../../../docs/run.schema.json', import.meta.url),
+    'utf8',
+  );
   const schema = z.fromJSONSchema(JSON.parse(text));
 
   test('is described by the schema that ships, whatever the exit code', async () => {
@@ -157,14 +180,20 @@ describe('the document of a run', () => {
       [75, null, null],
     ]);
     // A name that is a number here and text there cannot be read by one program.
-    expect([...forms].filter(([, found]) => found.size > 1).map(([name]) => name)).toEqual([]);
+    expect(
+      [...forms].filter(([, found]) => found.size > 1).map(([name]) => name),
+    ).toEqual([]);
   });
 
   test('says rows as decimal text, and up to when it is complete', async () => {
     const { document } = await home.json(['nightly']);
     expect(document['rows']).toMatch(/^\d+$/);
     expect(Date.parse(String(document['asOf']))).toBeGreaterThan(0);
-    const counts = JSON.stringify(document['evidence']).match(/"\w*(?:rows|Rows|bytes|Bytes)":[^,}]*/g);
-    expect(counts?.filter((count) => !count.includes(':"') && !count.endsWith('null'))).toEqual([]);
+    const counts = JSON.stringify(document['evidence']).match(
+      /"\w*(?:rows|Rows|bytes|Bytes)":[^,}]*/g,
+    );
+    expect(
+      counts?.filter((count) => !count.includes(':"') && !count.endsWith('null')),
+    ).toEqual([]);
   });
 });

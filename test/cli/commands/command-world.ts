@@ -19,10 +19,15 @@ export async function commandWorld(): Promise<CommandWorld> {
   afterAll(() => sandbox.stop());
   const home = await openHome({ SOURCE_URL: sandbox.url, DATABASE_URL: database.url });
   afterAll(() => home[Symbol.asyncDispose]());
-  const ledgers = [...sandbox.truth.parties()].map(({ id }) => ({ id, ...sandbox.truth.party(id) }));
+  const ledgers = [...sandbox.truth.parties()].map(({ id }) => ({
+    id,
+    ...sandbox.truth.party(id),
+  }));
   const party = ledgers.toSorted((a, b) => b.entries - a.entries)[0]?.id ?? '';
   const run = await home.run(['nightly']);
   if (run.code !== 0)
-    throw new Error(`the nightly run that the tests read failed:\n${run.stdout}${run.stderr}`);
+    throw new Error(
+      `the nightly run that the tests read failed:\n${run.stdout}${run.stderr}`,
+    );
   return { database, sandbox, home, party };
 }

@@ -3,7 +3,11 @@ import { existsSync } from 'node:fs';
 import { readFile, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { listedParties, loadedRowsByParty, unfinishedRuns } from '../../support/mirror-state.ts';
+import {
+  listedParties,
+  loadedRowsByParty,
+  unfinishedRuns,
+} from '../../support/mirror-state.ts';
 import { waitFor } from '../../support/wait-for.ts';
 import { commandWorld } from './command-world.ts';
 import { csvSum } from '../expect-truth.ts';
@@ -35,14 +39,35 @@ describe('the command export', () => {
     const assetId = sandbox.truth.assetIds()[0] ?? '';
     const time = (at: bigint): string => new Date(Number(at / 1000n)).toISOString();
     const range = ['--from', time(from), '--to', time(to)];
-    const { code, document } = await home.json(['export', '--party', party, ...range, '--out', 'day.csv']);
+    const { code, document } = await home.json([
+      'export',
+      '--party',
+      party,
+      ...range,
+      '--out',
+      'day.csv',
+    ]);
     expect([code, document.verdict]).toEqual([0, 'complete']);
     const day = sandbox.truth.party(party, { from, to });
-    expect(csvSum(await readFile(join(home.dir, 'day.csv'), 'utf8'))).toMatchObject({ digest: day.digest });
-    const asset = await home.run(['export', '--party', party, '--asset', assetId, ...range, '--out', '-']);
+    expect(csvSum(await readFile(join(home.dir, 'day.csv'), 'utf8'))).toMatchObject({
+      digest: day.digest,
+    });
+    const asset = await home.run([
+      'export',
+      '--party',
+      party,
+      '--asset',
+      assetId,
+      ...range,
+      '--out',
+      '-',
+    ]);
     expect(asset.code).toBe(0);
     const inAsset = sandbox.truth.party(party, { from, to, assetId });
-    expect(csvSum(asset.stdout)).toEqual({ entries: inAsset.entries, digest: inAsset.digest });
+    expect(csvSum(asset.stdout)).toEqual({
+      entries: inAsset.entries,
+      digest: inAsset.digest,
+    });
   });
 
   test('needs no source for a covered range, and refuses another without one', async () => {
@@ -50,7 +75,15 @@ describe('the command export', () => {
     const from = head - (head % 1_000_000n) - 3n * 86_400_000_000n;
     const to = from + 86_400_000_000n;
     const time = (at: bigint): string => new Date(Number(at / 1000n)).toISOString();
-    const command = ['export', '--party', party, '--from', time(from), '--out', 'covered.csv'];
+    const command = [
+      'export',
+      '--party',
+      party,
+      '--from',
+      time(from),
+      '--out',
+      'covered.csv',
+    ];
     const none = { SOURCE_URL: undefined };
     const { code, stdout, stderr } = await home.run([...command, '--to', time(to)], none);
     expect([code, stderr]).toEqual([0, expect.not.stringContaining('SOURCE_URL')]);
@@ -67,7 +100,10 @@ describe('the command export', () => {
       outside,
       /SOURCE_URL: not set, and not all of the range is covered \(.*nothing is known from /,
     );
-    expectRefused(await home.run(command, none), /SOURCE_URL: not set, and an export without --to reaches/);
+    expectRefused(
+      await home.run(command, none),
+      /SOURCE_URL: not set, and an export without --to reaches/,
+    );
     expectRefused(
       await home.run([...command, '--to', time(to), '--again'], none),
       /SOURCE_URL: not set, and --again asks the source/,
@@ -81,17 +117,25 @@ describe('the command export', () => {
   });
 
   test('loads what it publishes; --no-load leaves that to the next load', async () => {
-    const loadedRows = async (): Promise<number> => (await loadedRowsByParty(database.pool)).get(party) ?? 0;
+    const loadedRows = async (): Promise<number> =>
+      (await loadedRowsByParty(database.pool)).get(party) ?? 0;
     const before = await loadedRows();
     sandbox.advance(12 * 3_600_000);
     const { entries } = sandbox.truth.party(party);
     expect(entries).toBeGreaterThan(before);
     const left = await home.json(['export', '--party', party, '--no-load']);
-    expect([left.code, left.document['load'], await loadedRows()]).toEqual([0, undefined, before]);
+    expect([left.code, left.document['load'], await loadedRows()]).toEqual([
+      0,
+      undefined,
+      before,
+    ]);
     expect([(await home.run(['load'])).code, await loadedRows()]).toEqual([0, entries]);
     sandbox.advance(12 * 3_600_000);
     const loaded = await home.json(['export', '--party', party]);
-    expect([loaded.code, loaded.document['load']]).toMatchObject([0, { verdict: 'complete' }]);
+    expect([loaded.code, loaded.document['load']]).toMatchObject([
+      0,
+      { verdict: 'complete' },
+    ]);
     expect(await loadedRows()).toBe(sandbox.truth.party(party).entries);
   });
 
@@ -106,7 +150,9 @@ describe('the command export', () => {
     await waitFor(() => isStalled, { what: 'the source to stall' });
     expect(await child.end('SIGINT')).toEqual({ code: 75, signal: null });
     expect(child.stderr).toMatch(/told to stop/);
-    await waitFor(() => sandbox.requests.of('export') > ended, { what: 'the connection to be closed' });
+    await waitFor(() => sandbox.requests.of('export') > ended, {
+      what: 'the connection to be closed',
+    });
     restore();
     expect(await unfinishedRuns(database.pool)).toEqual([]);
   });
@@ -120,7 +166,10 @@ describe('the command export', () => {
       await home.run(['export', '--party', party, '--out', 'nowhere/x.csv']),
       /--out: cannot write nowhere\/x\.csv \(ENOENT\); name a file in a folder that exists/,
     );
-    expectRefused(await home.run(['export', '--party', party, '--out', '.']), /--out: \. is a directory/);
+    expectRefused(
+      await home.run(['export', '--party', party, '--out', '.']),
+      /--out: \. is a directory/,
+    );
     expect(sandbox.requests.of()).toBe(before);
     // A device is written to, never replaced.
     const device = await home.run(['export', '--party', party, '--out', '/dev/full']);
@@ -130,10 +179,22 @@ describe('the command export', () => {
 
   test('reports all wrong arguments at once, before it asks the source', async () => {
     const before = sandbox.requests.of();
-    const wrong = ['--party', 'two\nlines', '--asset', 'x', '--from', 'yesterday', '--out', '-', '--json'];
+    const wrong = [
+      '--party',
+      'two\nlines',
+      '--asset',
+      'x',
+      '--from',
+      'yesterday',
+      '--out',
+      '-',
+      '--json',
+    ];
     const refused = await home.run(['export', ...wrong]);
     // `--json` promises a document, for a failure too.
-    const document = JSON.parse(refused.stdout) as { error: { code: string; message: string } };
+    const document = JSON.parse(refused.stdout) as {
+      error: { code: string; message: string };
+    };
     expect(document.error).toMatchObject({
       code: 'USAGE',
       message: expect.stringMatching(/^--party: /) as string,
@@ -149,7 +210,10 @@ describe('the command export', () => {
       await home.run(['export', '--party', '../etc']),
       /--party: there is no listed party "\.\.\/etc"; give an id as the source lists it/,
     );
-    expectRefused(await home.run(['export', '--party', 'network']), /--party: "network" cannot be exported/);
+    expectRefused(
+      await home.run(['export', '--party', 'network']),
+      /--party: "network" cannot be exported/,
+    );
     expect(sandbox.requests.of()).toBe(before);
   });
 });
@@ -176,7 +240,9 @@ describe('an id that was cut off', () => {
     const night = (listed as unknown as { runId: string; kind: string }[]).find(
       ({ kind }) => kind === 'nightly',
     );
-    expect((await home.run(['verify', '--against', night?.runId.slice(0, 23) ?? ''])).code).toBe(0);
+    expect(
+      (await home.run(['verify', '--against', night?.runId.slice(0, 23) ?? ''])).code,
+    ).toBe(0);
   });
 
   test('is refused with the matching parties where it fits several, before the source is asked', async () => {
@@ -191,7 +257,10 @@ describe('an id that was cut off', () => {
       expectRefused(refused, /--party: more than one listed party begins with ".…": /);
       for (const id of several.slice(0, 3)) expect(refused.stderr).toContain(id);
     }
-    expectRefused(await home.run(['export', '--party', 'network…']), /there is no listed party "network…"/);
+    expectRefused(
+      await home.run(['export', '--party', 'network…']),
+      /there is no listed party "network…"/,
+    );
     expect(sandbox.requests.of()).toBe(before);
   });
 });
@@ -211,14 +280,28 @@ describe('commands that read the mirror', () => {
   test('runs lists what ran, and shows one with its evidence', async () => {
     const { code, document } = await home.json(['runs', '--limit', '50']);
     expect(code).toBe(0);
-    const listed = document as unknown as { runId: string; kind: string; verdict: string }[];
+    const listed = document as unknown as {
+      runId: string;
+      kind: string;
+      verdict: string;
+    }[];
     const night = listed.find(({ kind }) => kind === 'nightly');
-    expect(night).toMatchObject({ runId: expect.stringMatching(UUID) as string, verdict: 'complete' });
+    expect(night).toMatchObject({
+      runId: expect.stringMatching(UUID) as string,
+      verdict: 'complete',
+    });
     const one = await home.json(['runs', night?.runId ?? '']);
-    expect(one.document).toMatchObject({ kind: 'nightly', evidence: { exports: { verdict: 'complete' } } });
+    expect(one.document).toMatchObject({
+      kind: 'nightly',
+      evidence: { exports: { verdict: 'complete' } },
+    });
     const table = (await home.run(['runs', '--limit', '50'])).stdout;
-    const parts = table.split('\n').filter((row) => row.includes(` ${night?.runId.slice(0, 13)}… `));
-    expect(new Set(parts.map((row) => row.split(/ +/)[1]))).toEqual(new Set(['load', 'sync']));
+    const parts = table
+      .split('\n')
+      .filter((row) => row.includes(` ${night?.runId.slice(0, 13)}… `));
+    expect(new Set(parts.map((row) => row.split(/ +/)[1]))).toEqual(
+      new Set(['load', 'sync']),
+    );
     const short = await home.run(['runs', `${night?.runId.slice(0, 23)}…`]);
     expect(short.stdout).toContain(night?.runId);
     expectRefused(
@@ -235,8 +318,13 @@ describe('commands that read the mirror', () => {
       runId: string;
       kind: string;
     }[];
-    const { stdout } = await home.run(['logs', listed.find(({ kind }) => kind === 'nightly')?.runId ?? '']);
-    const told = stdout.split('\n').map((line) => line.slice(15).replace(/ {2}.*(kind=\w+).*/, ' $1'));
+    const { stdout } = await home.run([
+      'logs',
+      listed.find(({ kind }) => kind === 'nightly')?.runId ?? '',
+    ]);
+    const told = stdout
+      .split('\n')
+      .map((line) => line.slice(15).replace(/ {2}.*(kind=\w+).*/, ' $1'));
     expect(told.filter((line) => /kind=|Exports ended|Verified/.test(line))).toEqual([
       'Run finished kind=sync',
       'Run finished kind=sync',
@@ -258,7 +346,10 @@ describe('commands that read the mirror', () => {
   ])('%s makes no mirror where there is none', async (...args) => {
     const DATA_DIR = join(home.dir, 'nothing');
     const none = { DATA_DIR, DATABASE_URL: '', OBJECT_STORE_URL: '' };
-    expectRefused(await home.run(args, none), /Cannot read the mirror: there is none in .*nothing; point/);
+    expectRefused(
+      await home.run(args, none),
+      /Cannot read the mirror: there is none in .*nothing; point/,
+    );
     expect(existsSync(DATA_DIR)).toBe(false);
   });
 
@@ -281,10 +372,18 @@ describe('commands that read the mirror', () => {
     const sql = `select count(*) as entries from ledger_entries where party_id = '${party}'`;
     const entries = String(sandbox.truth.party(party).entries);
     expect((await home.run(['query', sql])).stdout).toContain(entries);
-    expect((await home.run(['query', sql, '--format', 'csv'])).stdout).toBe(`entries\n${entries}\n`);
-    expect((await home.json(['query', sql])).document['rows']).toEqual([{ entries: Number(entries) }]);
+    expect((await home.run(['query', sql, '--format', 'csv'])).stdout).toBe(
+      `entries\n${entries}\n`,
+    );
+    expect((await home.json(['query', sql])).document['rows']).toEqual([
+      { entries: Number(entries) },
+    ]);
     expect((await home.json(['query', 'top-parties'])).code).toBe(0);
-    for (const wrong of ['delete from ledger_entries', 'selekt 1', "copy (select 1) to '/tmp/x.csv'"]) {
+    for (const wrong of [
+      'delete from ledger_entries',
+      'selekt 1',
+      "copy (select 1) to '/tmp/x.csv'",
+    ]) {
       const refused = await home.run(['query', wrong]);
       expect(refused).toMatchObject({ code: 1, stdout: '' });
       // The parser points at the place, in lines of its own.
@@ -294,8 +393,18 @@ describe('commands that read the mirror', () => {
   });
 
   test('query --output says what it wrote; an ending that tells no format is refused', async () => {
-    const written = await home.run(['query', 'select 1 as one', '--output', 'one.csv', '--quiet']);
-    expect(written).toEqual({ code: 0, stdout: '', stderr: '1 row written to one.csv\n' });
+    const written = await home.run([
+      'query',
+      'select 1 as one',
+      '--output',
+      'one.csv',
+      '--quiet',
+    ]);
+    expect(written).toEqual({
+      code: 0,
+      stdout: '',
+      stderr: '1 row written to one.csv\n',
+    });
     expectRefused(
       await home.run(['query', 'select 1', '--output', 'one.xls']),
       /--output: "\.xls" tells no format; end the name in \.csv, \.json, \.ndjson, or \.parquet, or give --format/,
@@ -303,20 +412,38 @@ describe('commands that read the mirror', () => {
   });
 
   test('query --json --output writes the file by its ending, and says so in its document', async () => {
-    const { code, document } = await home.json(['query', 'select 1 as one', '--output', 'told.csv']);
+    const { code, document } = await home.json([
+      'query',
+      'select 1 as one',
+      '--output',
+      'told.csv',
+    ]);
     expect([code, document]).toEqual([0, { written: { rows: '1', file: 'told.csv' } }]);
     expect(await readFile(join(home.dir, 'told.csv'), 'utf8')).toBe('one\n1\n');
   });
 
   test('query --output writes to a device, and never replaces it', async () => {
-    const device = await home.run(['query', 'select 1 as one', '--output', '/dev/full', '--format', 'csv']);
-    expect([device.code, device.stderr]).toEqual([1, expect.stringMatching(/^ledger-mirror: .*ENOSPC/)]);
+    const device = await home.run([
+      'query',
+      'select 1 as one',
+      '--output',
+      '/dev/full',
+      '--format',
+      'csv',
+    ]);
+    expect([device.code, device.stderr]).toEqual([
+      1,
+      expect.stringMatching(/^ledger-mirror: .*ENOSPC/),
+    ]);
   });
 
   test('query --output into a folder that is not there is refused', async () => {
     const refused = await home.run(['query', 'select 1', '--output', 'no-folder/x.csv']);
     expect(refused.code).toBe(1);
-    expectRefused(refused, /--output: cannot write .*x\.csv \(ENOENT\); name a file in a folder that exists/);
+    expectRefused(
+      refused,
+      /--output: cannot write .*x\.csv \(ENOENT\); name a file in a folder that exists/,
+    );
   });
 
   test('nightly --dry-run asks the source for nothing', async () => {
@@ -331,10 +458,14 @@ describe('commands that read the mirror', () => {
     const { version } = JSON.parse(
       await readFile(join(import.meta.dirname, '../../../package.json'), 'utf8'),
     ) as { version: string };
-    expect(await home.run(['--version'])).toMatchObject({ code: 0, stdout: `${version}\n` });
+    expect(await home.run(['--version'])).toMatchObject({
+      code: 0,
+      stdout: `${version}\n`,
+    });
     const help = await home.run(['--help']);
     expect(help.code).toBe(0);
-    for (const word of ['nightly', 'verify', 'SOURCE_URL', 'Exit codes']) expect(help.stdout).toContain(word);
+    for (const word of ['nightly', 'verify', 'SOURCE_URL', 'Exit codes'])
+      expect(help.stdout).toContain(word);
   });
 });
 
@@ -345,7 +476,11 @@ describe('wrong usage', () => {
     [['sandbox', '--release', '0.70'], {}, /Allowed choices are 0.71.4, 0.71.6, 0.73/],
     [['sync', 'all', '--fool'], {}, /unknown option '--fool'/],
     [['nightly'], { SOURCE_URL: undefined }, /SOURCE_URL: not set/],
-    [['status'], { SOURCE_RATE: 'fast' }, /SOURCE_RATE: "fast" is not accepted; give a whole number/],
+    [
+      ['status'],
+      { SOURCE_RATE: 'fast' },
+      /SOURCE_RATE: "fast" is not accepted; give a whole number/,
+    ],
     [['status'], { EXPORT_COMPRESSON: 'zstd' }, /EXPORT_COMPRESSON: not a setting/],
   ])('%s %o ends in 1 with a clear line', async (args, settings, line) => {
     const ended = await home.run(args, settings);
@@ -364,7 +499,13 @@ describe('a failure under --json', () => {
     [['status', '--json'], { SOURCE_RATE: 'fast' }, /SOURCE_RATE/],
   ])('%s %o is a document on stdout', async (args, settings, message) => {
     const ended = await home.run(args, settings);
-    const { error } = JSON.parse(ended.stdout) as { error: { code: string; message: string } };
-    expect([ended.code, error.code, error.message]).toEqual([1, 'USAGE', expect.stringMatching(message)]);
+    const { error } = JSON.parse(ended.stdout) as {
+      error: { code: string; message: string };
+    };
+    expect([ended.code, error.code, error.message]).toEqual([
+      1,
+      'USAGE',
+      expect.stringMatching(message),
+    ]);
   });
 });

@@ -15,7 +15,11 @@ let home: MirrorHome;
 
 beforeAll(async () => {
   sandbox = await startSandbox({ parties: 3, entriesMean: 5, rateLimit: 'none' });
-  home = await openHome({ SOURCE_URL: sandbox.url, DATABASE_URL: database.url, FIRST_RUN: 'now' });
+  home = await openHome({
+    SOURCE_URL: sandbox.url,
+    DATABASE_URL: database.url,
+    FIRST_RUN: 'now',
+  });
 });
 
 afterAll(async () => {
@@ -24,7 +28,10 @@ afterAll(async () => {
 });
 
 async function nights(): Promise<{ subject: string; verdict: string | null }[]> {
-  return (await recordedRuns(database.pool, 'nightly')).map(({ subject, verdict }) => ({ subject, verdict }));
+  return (await recordedRuns(database.pool, 'nightly')).map(({ subject, verdict }) => ({
+    subject,
+    verdict,
+  }));
 }
 
 describe('a worker of a mirror that holds nothing', () => {
@@ -37,7 +44,9 @@ describe('a worker of a mirror that holds nothing', () => {
 
   test('starts the first nightly run at once, and two that start together share it', async () => {
     const workers = [home.start(['worker']), home.start(['worker'])];
-    await waitFor(async () => (await nights())[0]?.verdict !== undefined, { what: 'the first run' });
+    await waitFor(async () => (await nights())[0]?.verdict !== undefined, {
+      what: 'the first run',
+    });
     await waitFor(async () => (await nights())[0]?.verdict !== null, { what: 'its end' });
     expect(await nights()).toEqual([{ subject: 'first', verdict: 'complete' }]);
     for (const worker of workers) expect((await worker.end('SIGTERM')).code).toBe(0);
@@ -62,7 +71,11 @@ describe('a process that could not do its work', () => {
   });
 
   test('refuses to listen for others without a token before it starts a database', async () => {
-    const settings = { API_HOST: '0.0.0.0', DATABASE_URL: '', DATA_DIR: join(home.dir, 'untouched') };
+    const settings = {
+      API_HOST: '0.0.0.0',
+      DATABASE_URL: '',
+      DATA_DIR: join(home.dir, 'untouched'),
+    };
     const { code, stderr } = await home.run(['up'], settings);
     expect(code).toBe(1);
     expect(stderr).toMatch(/API_HOST: "0\.0\.0\.0" can be reached from other machines/);

@@ -17,13 +17,14 @@ describe("a sandbox network's beginning", () => {
     expect(await keptGenesis(path, 87_400_000_000n)).toBe(1_000_000n);
   });
 
-  test.each(['{"genesisMicros":', '{"genesisMicros":"1500000"}', '{"genesisMicros":"900000000000000000"}'])(
-    'is made anew where the file holds something else: %s',
-    async (held) => {
-      const path = join(dir, 'broken.json');
-      await writeFile(path, held);
-      expect(await keptGenesis(path, 5_000_000n)).toBe(5_000_000n);
-      expect(await keptGenesis(path, 6_000_000n)).toBe(5_000_000n);
-    },
-  );
+  test.each([
+    '{"genesisMicros":',
+    '{"genesisMicros":"1500000"}',
+    '{"genesisMicros":"900000000000000000"}',
+  ])('is made anew where the file holds something else: %s', async (held) => {
+    const path = join(dir, 'broken.json');
+    await writeFile(path, held);
+    expect(await keptGenesis(path, 5_000_000n)).toBe(5_000_000n);
+    expect(await keptGenesis(path, 6_000_000n)).toBe(5_000_000n);
+  });
 });

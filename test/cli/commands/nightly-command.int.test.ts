@@ -23,14 +23,20 @@ interface LakeDocument {
 }
 
 async function entriesOf(home: MirrorHome): Promise<string> {
-  const { stdout } = await home.run(['query', 'select count(*) from ledger_entries', '--format', 'csv']);
+  const { stdout } = await home.run([
+    'query',
+    'select count(*) from ledger_entries',
+    '--format',
+    'csv',
+  ]);
   return stdout.trim().split('\n').at(-1) ?? '';
 }
 
 /** Of two moments, the first is restored, and a load brings the lake up to date again. */
 async function expectLakeCommands(home: MirrorHome): Promise<void> {
   const shown = (await home.json(['lake'])).document as unknown as LakeDocument;
-  const [first, last] = [shown.moments[0] ?? 0, shown.moments.at(-1) ?? 0];
+  const first = shown.moments[0] ?? 0;
+  const last = shown.moments.at(-1) ?? 0;
   expect(last).toBeGreaterThan(first);
   const rows = shown.tables.find(({ table }) => table === 'ledger_entries')?.rows ?? '';
   expect(await entriesOf(home)).toBe(rows);
@@ -46,7 +52,10 @@ async function expectLakeCommands(home: MirrorHome): Promise<void> {
   expect((await home.json(['load'])).document.verdict).toBe('complete');
   expect(await entriesOf(home)).toBe(rows);
   const unknown = await home.run(['lake', 'restore', '99999']);
-  expect([unknown.code, unknown.stderr]).toEqual([1, expect.stringContaining('there is no moment 99999')]);
+  expect([unknown.code, unknown.stderr]).toEqual([
+    1,
+    expect.stringContaining('there is no moment 99999'),
+  ]);
 }
 
 describe.concurrent.each([
@@ -75,7 +84,9 @@ describe.concurrent.each([
 
     const first = await home.json(['nightly']);
     expect([first.code, first.document.verdict]).toEqual([0, 'complete']);
-    expect(first.document.evidence).toMatchObject({ exports: { parties: 60, failed: 0 } });
+    expect(first.document.evidence).toMatchObject({
+      exports: { parties: 60, failed: 0 },
+    });
     sandbox.advance(HOUR_MS * 30);
     const second = await home.run(['nightly']);
     expect(second.code).toBe(0);
@@ -96,13 +107,19 @@ describe.concurrent.each([
     ]);
 
     await using empty = await openFreshDatabase();
-    const rebuilt = await home.json(['load', '--all'], { DATABASE_URL: empty.url, SOURCE_URL: undefined });
+    const rebuilt = await home.json(['load', '--all'], {
+      DATABASE_URL: empty.url,
+      SOURCE_URL: undefined,
+    });
     expect([rebuilt.code, rebuilt.document.verdict]).toEqual([0, 'complete']);
     await expectLedgers(empty.pool, sandbox.truth, home.objectsDir);
-    const brought = await home.json(['runs'], { DATABASE_URL: empty.url, SOURCE_URL: undefined });
-    const nights = (brought.document as unknown as { kind: string; verdict: string }[]).filter(
-      ({ kind }) => kind === 'nightly',
-    );
+    const brought = await home.json(['runs'], {
+      DATABASE_URL: empty.url,
+      SOURCE_URL: undefined,
+    });
+    const nights = (
+      brought.document as unknown as { kind: string; verdict: string }[]
+    ).filter(({ kind }) => kind === 'nightly');
     expect(nights.map(({ verdict }) => verdict)).toEqual(['complete', 'complete']);
     await falsifyDigests(empty.pool);
     const less = await home.json(['verify', '--against', report], {

@@ -23,7 +23,10 @@ const IDS = {
   'word-in-small-letters': 'vote',
 };
 /** Hex digits and the public service's words have one spelling in the mirror; the source is asked in its own. */
-const KEPT: Readonly<Record<string, string>> = { [IDS['upper-hex-of-64']]: 'cd'.repeat(32), vote: 'VOTE' };
+const KEPT: Readonly<Record<string, string>> = {
+  [IDS['upper-hex-of-64']]: 'cd'.repeat(32),
+  vote: 'VOTE',
+};
 const kept = (id: string): string => KEPT[id] ?? id;
 
 test('parties with ids of any form are listed, exported, loaded, verified, served and rebuilt', async () => {
@@ -45,14 +48,16 @@ test('parties with ids of any form are listed, exported, loaded, verified, serve
   await using stack = new AsyncDisposableStack();
   stack.defer(() => host.close());
   const database = stack.use(await openFreshDatabase());
-  const home = stack.use(await openHome({ SOURCE_URL: host.url, DATABASE_URL: database.url }));
+  const home = stack.use(
+    await openHome({ SOURCE_URL: host.url, DATABASE_URL: database.url }),
+  );
 
   const night = await home.json(['nightly']);
-  expect([night.code, night.document.verdict, night.document.evidence?.['covers']]).toMatchObject([
-    0,
-    'complete',
-    { listed: ids.length, covered: ids.length },
-  ]);
+  expect([
+    night.code,
+    night.document.verdict,
+    night.document.evidence?.['covers'],
+  ]).toMatchObject([0, 'complete', { listed: ids.length, covered: ids.length }]);
   const truth = cases.flatMap(({ name, party }) =>
     host.truth(name).map((row) => ({ ...row, party_id: party })),
   );
@@ -63,10 +68,15 @@ test('parties with ids of any form are listed, exported, loaded, verified, serve
 
   const verified = await home.json(['verify', '--deep']);
   expect([verified.code, verified.document.verdict]).toEqual([0, 'complete']);
-  const counted = await home.json(['query', 'select party_id, count(*) as n from ledger_entries group by 1']);
+  const counted = await home.json([
+    'query',
+    'select party_id, count(*) as n from ledger_entries group by 1',
+  ]);
   const counts = counted.document['rows'] as { party_id: string; n: number }[];
   expect(Object.fromEntries(counts.map(({ party_id, n }) => [party_id, n]))).toEqual(
-    Object.fromEntries(cases.map(({ name, party }) => [kept(party), host.truth(name).length])),
+    Object.fromEntries(
+      cases.map(({ name, party }) => [kept(party), host.truth(name).length]),
+    ),
   );
   const again = await home.json(['export', '--party', IDS.odd, '--out', 'odd.csv']);
   expect([again.code, again.document.verdict]).toEqual([0, 'complete']);
@@ -74,24 +84,45 @@ test('parties with ids of any form are listed, exported, loaded, verified, serve
   expect([second.code, second.document.verdict]).toEqual([0, 'complete']);
 
   const served = home.start(['serve'], { API_PORT: '0' });
-  const [, url] = await waitFor(() => /"url":"(http[^"]+)"[^\n]*"msg":"Serving"/.exec(served.stderr), {
-    what: 'the read API',
-  });
+  const [, url] = await waitFor(
+    () => /"url":"(http[^"]+)"[^\n]*"msg":"Serving"/.exec(served.stderr),
+    {
+      what: 'the read API',
+    },
+  );
   for (const { name, party } of cases) {
-    const answer = await fetch(`${url}/api/v2/ledgerentry/export?partyId=${encodeURIComponent(party)}`);
+    const answer = await fetch(
+      `${url}/api/v2/ledgerentry/export?partyId=${encodeURIComponent(party)}`,
+    );
     const lines = (await answer.text()).trim().split('\n');
-    expect([name, answer.status, lines.length - 1]).toEqual([name, 200, host.truth(name).length]);
+    expect([name, answer.status, lines.length - 1]).toEqual([
+      name,
+      200,
+      host.truth(name).length,
+    ]);
   }
 
   await using empty = await openFreshDatabase();
-  const rebuilt = await home.json(['load', '--all'], { DATABASE_URL: empty.url, SOURCE_URL: undefined });
+  const rebuilt = await home.json(['load', '--all'], {
+    DATABASE_URL: empty.url,
+    SOURCE_URL: undefined,
+  });
   expect([rebuilt.code, rebuilt.document.verdict]).toEqual([0, 'complete']);
   const restored = await empty.pool.query<Record<string, string>>(rows);
   expect(restored.rows.map(shortRow).toSorted()).toEqual(truth.map(shortRow).toSorted());
 });
 
 function shortRow(row: Readonly<Record<string, string | null>>): string {
-  const { party_id, vega_time, quantity, effect, account_from_party_id, account_to_party_id } = row;
-  const ids = [party_id, account_from_party_id, account_to_party_id].map((id) => kept(id ?? ''));
+  const {
+    party_id,
+    vega_time,
+    quantity,
+    effect,
+    account_from_party_id,
+    account_to_party_id,
+  } = row;
+  const ids = [party_id, account_from_party_id, account_to_party_id].map((id) =>
+    kept(id ?? ''),
+  );
   return JSON.stringify([vega_time, quantity, effect, ...ids]);
 }

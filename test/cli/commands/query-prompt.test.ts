@@ -11,7 +11,9 @@ import type { CommandContext } from '../../../src/cli/context.ts';
 import { readConfig } from '../../../src/config/environment.ts';
 
 /** Types lines, and says what was asked, what was told, and what is remembered. */
-async function converse(...lines: string[]): Promise<{ asked: string[]; told: string; history: string }> {
+async function converse(
+  ...lines: string[]
+): Promise<{ asked: string[]; told: string; history: string }> {
   const folder = await mkdtemp(join(tmpdir(), 'ledger-mirror-prompt-'));
   onTestFinished(() => rm(folder, { recursive: true, force: true }));
   const history = join(folder, 'history');
@@ -19,10 +21,13 @@ async function converse(...lines: string[]): Promise<{ asked: string[]; told: st
   const stdin = Readable.from(lines.map((line) => `${line}\n`));
   const asked: string[] = [];
   const { signal } = new AbortController();
-  await promptForSql({ history, help: 'what there is\n', stdin, stderr, signal }, async (sql) => {
-    asked.push(sql);
-    if (sql === 'selekt') throw new Error('not SQL');
-  });
+  await promptForSql(
+    { history, help: 'what there is\n', stdin, stderr, signal },
+    async (sql) => {
+      asked.push(sql);
+      if (sql === 'selekt') throw new Error('not SQL');
+    },
+  );
   stderr.end();
   return { asked, told: await text(stderr), history: await readFile(history, 'utf8') };
 }
@@ -53,7 +58,10 @@ describe('the prompt', () => {
 describe('a typed question', () => {
   test.each([
     ['fees', { sql: 'fees' }],
-    ['fees --since 2026-10-01 --party=3498…0033', { sql: 'fees', since: '2026-10-01', party: '3498…0033' }],
+    [
+      'fees --since 2026-10-01 --party=3498…0033',
+      { sql: 'fees', since: '2026-10-01', party: '3498…0033' },
+    ],
     ['select 1 --comment', { sql: 'select 1 --comment' }],
   ])('%s is read with its options', (typed, read) => {
     expect(readTyped(typed)).toEqual(read);
@@ -71,7 +79,11 @@ test('a Parquet result is never written to a terminal', async () => {
   const config = readConfig({ env: { DATA_DIR: '/nonexistent' }, cwd: '/' });
   const ask = (format: 'parquet' | 'csv', isTTY: boolean): Promise<unknown> => {
     const stdout = Object.assign(new PassThrough(), { isTTY });
-    const context = { config, stdout, isJson: false } as Partial<CommandContext> as CommandContext;
+    const context = {
+      config,
+      stdout,
+      isJson: false,
+    } as Partial<CommandContext> as CommandContext;
     return query({ sql: 'select 1', list: false, timeout: 60, format }, context);
   };
   await expect(ask('parquet', true)).rejects.toThrow(/give --output FILE/);

@@ -13,7 +13,11 @@ let home: MirrorHome;
 
 beforeAll(async () => {
   sandbox = await startSandbox({ parties: 12, entriesMean: 60, rateLimit: 'none' });
-  home = await openHome({ SOURCE_URL: sandbox.url, DATABASE_URL: database.url, API_PORT: '0' });
+  home = await openHome({
+    SOURCE_URL: sandbox.url,
+    DATABASE_URL: database.url,
+    API_PORT: '0',
+  });
 });
 
 afterAll(async () => {
@@ -22,13 +26,18 @@ afterAll(async () => {
 });
 
 describe('a command that is told to stop', () => {
-  test.each(['up', 'worker', 'serve'])('ends in 0 while it waits for its database: %s', async (command) => {
-    const child = home.start([command], { DATABASE_URL: 'postgres://someone@127.0.0.1:1/mirror' });
-    await waitFor(() => child.stderr.includes('"Not reachable yet"'), {
-      what: 'the first try',
-    });
-    expect(await child.end('SIGTERM')).toEqual({ code: 0, signal: null });
-  });
+  test.each(['up', 'worker', 'serve'])(
+    'ends in 0 while it waits for its database: %s',
+    async (command) => {
+      const child = home.start([command], {
+        DATABASE_URL: 'postgres://someone@127.0.0.1:1/mirror',
+      });
+      await waitFor(() => child.stderr.includes('"Not reachable yet"'), {
+        what: 'the first try',
+      });
+      expect(await child.end('SIGTERM')).toEqual({ code: 0, signal: null });
+    },
+  );
 
   test('gives its run back instead of ending it where it is a worker amid a sync', async () => {
     const worker = home.start(['worker']);

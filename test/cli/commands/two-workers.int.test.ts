@@ -8,11 +8,14 @@ import { openHome } from '../mirror-home.ts';
 
 /** Lists and exports that this worker alone has asked for, by its own metrics. */
 async function asked(worker: Child): Promise<{ lists: number; exports: number }> {
-  const [, port] = /"port":(\d+)\},"msg":"Worker health served"/.exec(worker.stderr) ?? [];
+  const [, port] =
+    /"port":(\d+)\},"msg":"Worker health served"/.exec(worker.stderr) ?? [];
   const text = await (await fetch(`http://127.0.0.1:${port}/metrics`)).text();
   const sum = (routes: string): number =>
     [
-      ...text.matchAll(new RegExp(`_source_requests_total\\{route="(?:${routes})"[^}]*\\} (\\d+)`, 'g')),
+      ...text.matchAll(
+        new RegExp(`_source_requests_total\\{route="(?:${routes})"[^}]*\\} (\\d+)`, 'g'),
+      ),
     ].reduce((total, [, count]) => total + Number(count), 0);
   return { lists: sum('parties|checkpoints'), exports: sum('export') };
 }
@@ -30,7 +33,9 @@ test('the evidence of a nightly run adds up the requests of both workers, and ea
     SOURCE_EXPORT_CONCURRENCY: '2',
     WORKER_HEALTH_PORT: '0',
   });
-  const workers = ['one', 'other'].map((name) => home.start(['worker'], { SOURCE_AUTHORIZATION: name }));
+  const workers = ['one', 'other'].map((name) =>
+    home.start(['worker'], { SOURCE_AUTHORIZATION: name }),
+  );
   await waitFor(() => workers.every((worker) => worker.stderr.includes('"Working"')), {
     what: 'both workers',
   });

@@ -16,11 +16,18 @@ let url = '';
 
 beforeAll(async () => {
   sandbox = await startSandbox({ parties: 12, entriesMean: 60, rateLimit: 'none' });
-  home = await openHome({ SOURCE_URL: sandbox.url, DATABASE_URL: database.url, API_PORT: '0' });
-  up = home.start(['up']);
-  const [, found] = await waitFor(() => /"url":"(http[^"]+)"[^\n]*"msg":"Serving"/.exec(up.stderr), {
-    what: 'the API',
+  home = await openHome({
+    SOURCE_URL: sandbox.url,
+    DATABASE_URL: database.url,
+    API_PORT: '0',
   });
+  up = home.start(['up']);
+  const [, found] = await waitFor(
+    () => /"url":"(http[^"]+)"[^\n]*"msg":"Serving"/.exec(up.stderr),
+    {
+      what: 'the API',
+    },
+  );
   url = found ?? '';
   await waitFor(() => up.stderr.includes('"Working"'), { what: 'the worker' });
 });
@@ -31,7 +38,10 @@ afterAll(async () => {
 });
 
 function busiest(): string {
-  const ledgers = [...sandbox.truth.parties()].map(({ id }) => ({ id, ...sandbox.truth.party(id) }));
+  const ledgers = [...sandbox.truth.parties()].map(({ id }) => ({
+    id,
+    ...sandbox.truth.party(id),
+  }));
   return ledgers.toSorted((a, b) => b.entries - a.entries)[0]?.id ?? '';
 }
 
@@ -54,16 +64,21 @@ describe('the command up', () => {
     const { code, stderr } = await home.run(['sync', 'all']);
     expect(code).toBe(0);
     // The process that works a run says so when it has ended.
-    await waitFor(() => up.stderr.match(/"kind":"sync"[^\n]*"msg":"Run finished"/g)?.length === 2, {
-      what: 'both syncs to be said to have ended',
-    });
+    await waitFor(
+      () => up.stderr.match(/"kind":"sync"[^\n]*"msg":"Run finished"/g)?.length === 2,
+      {
+        what: 'both syncs to be said to have ended',
+      },
+    );
     expect(stderr).not.toContain('"Run finished"');
   });
 
   test("serves the source's parties, page after page", async () => {
     const ids: string[] = [];
     for (let cursor = ''; ;) {
-      const page = (await (await get(`/api/v2/parties?pagination.first=5${cursor}`)).json()) as {
+      const page = (await (
+        await get(`/api/v2/parties?pagination.first=5${cursor}`)
+      ).json()) as {
         parties: {
           edges: { node: { id: string } }[];
           pageInfo: { hasNextPage: boolean; endCursor: string };
@@ -103,7 +118,10 @@ describe('the command up', () => {
   });
 
   test('serves the same status that the command prints', async () => {
-    const served = (await (await get('/mirror/status')).json()) as Record<string, unknown>;
+    const served = (await (await get('/mirror/status')).json()) as Record<
+      string,
+      unknown
+    >;
     const { document } = await home.json(['status']);
     expect(served['sentence']).toBe(document['sentence']);
   });

@@ -32,7 +32,9 @@ describe('the command demo', () => {
     expect(Object.keys(second.document['answers'] as object)).toHaveLength(3);
 
     expect(sandbox.requests.of()).toBe(before);
-    const listed = (await home.json(['runs'])).document as unknown as { subject: string }[];
+    const listed = (await home.json(['runs'])).document as unknown as {
+      subject: string;
+    }[];
     expect(listed.some(({ subject }) => subject === 'demo')).toBe(false);
     expect((await home.json(['verify', '--deep'])).code).toBe(0);
     expect((await home.json(['nightly'])).code).toBe(0);
@@ -43,16 +45,27 @@ describe('the command demo --keep', () => {
   test('keeps the console open over a complete mirror until it is stopped, then ends in 0', async () => {
     await using home = await openHome({ API_PORT: '0' });
     const demo = home.start(['demo', '--keep']);
-    const [, url = ''] = await demo.waitForLine(/The console is open at (http\S+)/, DEMO_MS_MAX);
-    const status = async (): Promise<unknown> => (await fetch(`${url}/mirror/status`)).json();
-    await expect.poll(status).toMatchObject({ whole: true, attention: [], work: { workers: 1 } });
+    const [, url = ''] = await demo.waitForLine(
+      /The console is open at (http\S+)/,
+      DEMO_MS_MAX,
+    );
+    const status = async (): Promise<unknown> =>
+      (await fetch(`${url}/mirror/status`)).json();
+    await expect
+      .poll(status)
+      .toMatchObject({ whole: true, attention: [], work: { workers: 1 } });
     expect((await fetch(url)).headers.get('content-type')).toContain('text/html');
     const [, file = '', host, port, user, database] =
-      /cat '(.*)'\)" psql --host=(\S+) --port=(\d+) --username=(\S+) (\S+)/.exec(demo.stdout) ?? [];
+      /cat '(.*)'\)" psql --host=(\S+) --port=(\d+) --username=(\S+) (\S+)/.exec(
+        demo.stdout,
+      ) ?? [];
     const password = await readFile(join(home.dir, file), 'utf8');
     const client = new Client({ host, port: Number(port), user, database, password });
     await client.connect();
-    const { rowCount } = await client.query('select from mirror.parties where party_id <> $1', ['network']);
+    const { rowCount } = await client.query(
+      'select from mirror.parties where party_id <> $1',
+      ['network'],
+    );
     await client.end();
     expect(rowCount).toBeGreaterThanOrEqual(150);
     expect(await demo.end('SIGTERM')).toEqual({ code: 0, signal: null });
@@ -67,7 +80,9 @@ describe('the command demo --keep', () => {
     const { code, stdout, stderr } = await home.run(['demo', '--keep']);
     other.close();
     expect([code, stdout]).toEqual([1, '']);
-    expect(stderr).toMatch(/Cannot listen on \S+: another program uses the port; set API_PORT to another/);
+    expect(stderr).toMatch(
+      /Cannot listen on \S+: another program uses the port; set API_PORT to another/,
+    );
   });
 });
 
@@ -75,19 +90,28 @@ describe('a command with a source that cannot be used', () => {
   test.concurrent.each([
     ['sync all', ['sync', 'all']],
     ['nightly', ['nightly']],
-  ])('ends in 75 after about a minute where the source refuses connections: %s', async (_, command) => {
-    const closed = createServer().listen(0, '127.0.0.1');
-    await once(closed, 'listening');
-    const { port } = closed.address() as AddressInfo;
-    closed.close();
-    await using home = await openHome({ SOURCE_URL: `http://127.0.0.1:${port}` });
-    const child = home.start([...command, '--json']);
-    expect(await child.end(undefined, ABOUT_A_MINUTE_MS)).toEqual({ code: 75, signal: null });
-    expect(JSON.parse(child.stdout)).toMatchObject({ verdict: 'failed' });
-  });
+  ])(
+    'ends in 75 after about a minute where the source refuses connections: %s',
+    async (_, command) => {
+      const closed = createServer().listen(0, '127.0.0.1');
+      await once(closed, 'listening');
+      const { port } = closed.address() as AddressInfo;
+      closed.close();
+      await using home = await openHome({ SOURCE_URL: `http://127.0.0.1:${port}` });
+      const child = home.start([...command, '--json']);
+      expect(await child.end(undefined, ABOUT_A_MINUTE_MS)).toEqual({
+        code: 75,
+        signal: null,
+      });
+      expect(JSON.parse(child.stdout)).toMatchObject({ verdict: 'failed' });
+    },
+  );
 
   test.concurrent('ends in 2 with a verdict where the answers cannot be read', async () => {
-    const broken = createServer((_, response) => response.end('<html>')).listen(0, '127.0.0.1');
+    const broken = createServer((_, response) => response.end('<html>')).listen(
+      0,
+      '127.0.0.1',
+    );
     await once(broken, 'listening');
     try {
       const { port } = broken.address() as AddressInfo;

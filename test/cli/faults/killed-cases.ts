@@ -53,11 +53,18 @@ async function openWorld(redisUrl: string | undefined): Promise<World> {
     }),
   );
   const owned = stack.move();
-  return { sandbox, pool: database.pool, home, [Symbol.asyncDispose]: () => owned.disposeAsync() };
+  return {
+    sandbox,
+    pool: database.pool,
+    home,
+    [Symbol.asyncDispose]: () => owned.disposeAsync(),
+  };
 }
 
 async function countOf(pool: Pool, from: string): Promise<number> {
-  const { rows } = await pool.query<{ found: string }>(`select count(*) as found from ${from}`);
+  const { rows } = await pool.query<{ found: string }>(
+    `select count(*) as found from ${from}`,
+  );
   return Number(rows[0]?.found);
 }
 
@@ -70,7 +77,9 @@ async function midWalk({ sandbox, pool }: World): Promise<() => void> {
     pages += 1;
     return pages > PAGES_ANSWERED ? { until: promise } : undefined;
   });
-  await waitFor(async () => (await hasParties(pool)) >= 10, { what: 'a sync on its way' });
+  await waitFor(async () => (await hasParties(pool)) >= 10, {
+    what: 'a sync on its way',
+  });
   return () => {
     sandbox.faults.clear();
     resolve();
@@ -83,10 +92,14 @@ async function stopMidCommit(child: Child, { pool }: World): Promise<void> {
   try {
     await holder.query('begin');
     await holder.query('select from mirror.list_leases for update');
-    await waitFor(async () => (await countOf(pool, LOCK_WAITS)) > 0, { what: 'a commit that waits' });
+    await waitFor(async () => (await countOf(pool, LOCK_WAITS)) > 0, {
+      what: 'a commit that waits',
+    });
     child.signal('SIGSTOP');
     await holder.query('rollback');
-    await waitFor(async () => (await countOf(pool, IDLE_HOLDERS)) > 0, { what: 'a transaction left open' });
+    await waitFor(async () => (await countOf(pool, IDLE_HOLDERS)) > 0, {
+      what: 'a transaction left open',
+    });
   } finally {
     holder.release(true);
   }
@@ -140,7 +153,10 @@ async function askedAgain({ sandbox }: World, route: Route): Promise<void> {
 
 /** The largest ledger: longer than where it stalls. */
 function busiest({ sandbox: { truth } }: World): string {
-  const parties = [...truth.parties()].map(({ id }) => ({ id, entries: truth.party(id).entries }));
+  const parties = [...truth.parties()].map(({ id }) => ({
+    id,
+    entries: truth.party(id).entries,
+  }));
   return parties.toSorted((a, b) => b.entries - a.entries)[0]?.id ?? '';
 }
 
@@ -174,13 +190,17 @@ export function killedCases(redisUrl: string | undefined): void {
     await using world = await openWorld(redisUrl);
     const { home, pool, sandbox } = world;
     const first = home.start(['sync', 'parties', '--json']);
-    await waitFor(async () => (await hasParties(pool)) > 0, { what: 'a sync on its way' });
+    await waitFor(async () => (await hasParties(pool)) > 0, {
+      what: 'a sync on its way',
+    });
     await stopMidCommit(first, world);
     const next = await home.json(['sync', 'parties']);
     expect([next.code, next.document.verdict]).toEqual([0, 'complete']);
     first.signal('SIGCONT');
     expect((await first.end()).code).toBe(0);
-    expect(await listedParties(pool)).toEqual([...sandbox.truth.parties()].map(({ id }) => id));
+    expect(await listedParties(pool)).toEqual(
+      [...sandbox.truth.parties()].map(({ id }) => id),
+    );
     await expectNothingLeft(world);
   });
 
@@ -190,14 +210,18 @@ export function killedCases(redisUrl: string | undefined): void {
     const party = busiest(world);
     stallExports(world);
     const first = home.start(['export', '--party', party]);
-    await waitFor(async () => (await home.spooled()).length > 0, { what: 'a spool file' });
+    await waitFor(async () => (await home.spooled()).length > 0, {
+      what: 'a spool file',
+    });
     await first.end('SIGKILL');
     expect(await home.spooled()).not.toEqual([]);
     sandbox.faults.clear();
     await expectLeasesEndSoon(world);
     const next = await home.json(['export', '--party', party]);
     expect([next.code, next.document.verdict]).toEqual([0, 'complete']);
-    expect(next.document.evidence).toMatchObject({ rows: String(sandbox.truth.party(party).entries) });
+    expect(next.document.evidence).toMatchObject({
+      rows: String(sandbox.truth.party(party).entries),
+    });
     await expectNothingLeft(world);
   });
 
@@ -212,7 +236,9 @@ export function killedCases(redisUrl: string | undefined): void {
     );
     const first = home.start(['nightly']);
     await waitFor(() => sandbox.requests.of('export', 200) > 20, { what: 'exports' });
-    await waitFor(async () => (await home.spooled()).length > 0, { what: 'a spool file' });
+    await waitFor(async () => (await home.spooled()).length > 0, {
+      what: 'a spool file',
+    });
     await first.end('SIGKILL');
     sandbox.faults.clear();
     const next = await home.json(['nightly']);
@@ -257,7 +283,9 @@ export function killedCases(redisUrl: string | undefined): void {
     const worker = home.start(['worker']);
     await waitFor(() => worker.stderr.includes('"Working"'), { what: 'the worker' });
     const command = home.start(['export', '--party', party, '--out', 'ledger.csv']);
-    await waitFor(async () => (await home.spooled()).length > 0, { what: 'a spool file' });
+    await waitFor(async () => (await home.spooled()).length > 0, {
+      what: 'a spool file',
+    });
     sandbox.faults.clear();
     await worker.end('SIGKILL');
     await expectLeasesEndSoon(world);
@@ -270,22 +298,33 @@ export function killedCases(redisUrl: string | undefined): void {
     await using world = await openWorld(redisUrl);
     const { home, pool, sandbox } = world;
     stallExports(world);
-    const first = home.start(['up'], { SCHEDULE: '*/2 * * * * *', NIGHTLY_WINDOW: '1h', API_PORT: '0' });
-    await waitFor(async () => (await hasParties(pool)) > 0 && (await countOf(pool, EXPORTING)) > 0, {
-      what: 'an export on its way',
+    const first = home.start(['up'], {
+      SCHEDULE: '*/2 * * * * *',
+      NIGHTLY_WINDOW: '1h',
+      API_PORT: '0',
     });
+    await waitFor(
+      async () => (await hasParties(pool)) > 0 && (await countOf(pool, EXPORTING)) > 0,
+      {
+        what: 'an export on its way',
+      },
+    );
     await first.end('SIGKILL');
     sandbox.faults.clear();
     await expectLeasesEndSoon(world);
     const next = home.start(['up'], { API_PORT: '0' });
     await askedAgain(world, 'export');
-    await waitFor(async () => (await countOf(pool, OPEN_RUNS)) === 0, { what: 'its end' });
+    await waitFor(async () => (await countOf(pool, OPEN_RUNS)) === 0, {
+      what: 'its end',
+    });
     // The schedule's next time, two seconds on, may have come before the kill as well: that one is a night of its own.
     const nights = await pool.query(
       `select slot is not null as scheduled, verdict, attempts > 1 as resumed from mirror.runs
         where kind = 'nightly' order by queued_at limit 1`,
     );
-    expect(nights.rows).toEqual([{ scheduled: true, verdict: 'complete', resumed: true }]);
+    expect(nights.rows).toEqual([
+      { scheduled: true, verdict: 'complete', resumed: true },
+    ]);
     expect(await next.end('SIGTERM')).toEqual({ code: 0, signal: null });
     await expectLists(pool, sandbox.truth);
     await expectLedgers(pool, sandbox.truth, home.objectsDir);

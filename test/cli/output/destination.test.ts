@@ -18,10 +18,14 @@ describe('the destination of a command', () => {
 
   it('is written beside what a killed process, or somebody, left under the name of the part', async () => {
     await using folder = await scratchFolder(tmpdir());
-    const [path, stranger] = [join(folder.path, 'out.csv'), join(folder.path, 'stranger')];
+    const path = join(folder.path, 'out.csv');
+    const stranger = join(folder.path, 'stranger');
     await writeFile(stranger, 'theirs');
     await symlink(stranger, `${path}.partial-${process.pid}`);
     await writeOutput(path, signal, async (output) => void output.write('ours'));
-    expect([await readFile(path, 'utf8'), await readFile(stranger, 'utf8')]).toEqual(['ours', 'theirs']);
+    expect([await readFile(path, 'utf8'), await readFile(stranger, 'utf8')]).toEqual([
+      'ours',
+      'theirs',
+    ]);
   });
 });

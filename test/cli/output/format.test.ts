@@ -72,7 +72,13 @@ test('printable text cannot steer the terminal', () => {
 });
 
 test('truncate keeps text within the width', () => {
-  fc.assert(fc.property(fc.string(), fc.nat(20), (text, width) => truncate(text, width).length <= width));
+  fc.assert(
+    fc.property(
+      fc.string(),
+      fc.nat(20),
+      (text, width) => truncate(text, width).length <= width,
+    ),
+  );
   expect(truncate('abcdef', 4)).toBe('abc…');
   expect(truncate('abcd', 4)).toBe('abcd');
 });

@@ -28,7 +28,12 @@ describe('readableLog', () => {
   });
 
   test('lets no value steer the terminal or fill it', () => {
-    const line = readable({ level: 'warn', msg: 'Odd', name: 'a\u001B[2J\nb', long: 'x'.repeat(10_000) });
+    const line = readable({
+      level: 'warn',
+      msg: 'Odd',
+      name: 'a\u001B[2J\nb',
+      long: 'x'.repeat(10_000),
+    });
     expect(line).toContain('name=a·[2J·b');
     expect(line.length).toBeLessThan(300);
     expect(line.split('\n')).toHaveLength(2);

@@ -14,7 +14,8 @@ class FakeTerminal {
 
   write(text: string): boolean {
     // oxlint-disable-next-line no-control-regex -- escape sequences are what this reads
-    for (const token of text.match(/\u001B\[[?\d]*[a-zA-Z]|\r|\n|[^\u001B\r\n]+/g) ?? []) this.#apply(token);
+    for (const token of text.match(/\u001B\[[?\d]*[a-zA-Z]|\r|\n|[^\u001B\r\n]+/g) ?? [])
+      this.#apply(token);
     return true;
   }
 
@@ -23,16 +24,20 @@ class FakeTerminal {
   }
 
   #apply(token: string): void {
-    const up = token.endsWith('A') && token.startsWith('\u001B[') ? token.slice(2, -1) : undefined;
+    const up =
+      token.endsWith('A') && token.startsWith('\u001B[') ? token.slice(2, -1) : undefined;
     if (up !== undefined) this.#row -= Number(up);
     else if (token === '\u001B[0J') this.#lines.length = this.#row;
     else if (token === '\n') this.#row += 1;
-    else if (!token.startsWith('\u001B') && token !== '\r') this.#lines[this.#row] = token;
+    else if (!token.startsWith('\u001B') && token !== '\r')
+      this.#lines[this.#row] = token;
     if (this.#row < 0) throw new Error('moved above the window');
   }
 }
 
-beforeEach(() => vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval', 'performance'] }));
+beforeEach(() =>
+  vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval', 'performance'] }),
+);
 afterEach(() => vi.useRealTimers());
 
 describe('on a terminal', () => {
@@ -117,14 +122,17 @@ describe('on a terminal', () => {
   test.each([
     [false, 1],
     [true, 0],
-  ])('draws without a log too, but not where it is to be quiet (%s)', (isQuiet, lines) => {
-    const terminal = new FakeTerminal();
-    const opened = openTerminal(terminal, 'silent', isQuiet);
-    using progress = opened.progress;
-    progress.openView().show([{ label: 'parties', done: '3', unit: 'rows' }]);
-    vi.advanceTimersByTime(500);
-    expect(terminal.shown).toHaveLength(lines);
-  });
+  ])(
+    'draws without a log too, but not where it is to be quiet (%s)',
+    (isQuiet, lines) => {
+      const terminal = new FakeTerminal();
+      const opened = openTerminal(terminal, 'silent', isQuiet);
+      using progress = opened.progress;
+      progress.openView().show([{ label: 'parties', done: '3', unit: 'rows' }]);
+      vi.advanceTimersByTime(500);
+      expect(terminal.shown).toHaveLength(lines);
+    },
+  );
 
   test('never draws more lines or columns than the window has', () => {
     const terminal = new FakeTerminal();
@@ -135,7 +143,9 @@ describe('on a terminal', () => {
     const line = { done: '1', total: '2', unit: 'rows', note: 'x'.repeat(99) } as const;
     progress
       .openView()
-      .show(Array.from({ length: 50 }, (_, index) => ({ ...line, label: `party ${index}` })));
+      .show(
+        Array.from({ length: 50 }, (_, index) => ({ ...line, label: `party ${index}` })),
+      );
     vi.advanceTimersByTime(500);
     expect(terminal.shown).toHaveLength(4);
     expect(terminal.shown.at(-1)).toBe('… and 47 more');
@@ -147,7 +157,8 @@ describe('elsewhere', () => {
   test('logs at the start, every ten seconds and at the end', () => {
     const lines: Record<string, unknown>[] = [];
     const destination = {
-      write: (line: string): number => lines.push(JSON.parse(line) as Record<string, unknown>),
+      write: (line: string): number =>
+        lines.push(JSON.parse(line) as Record<string, unknown>),
     };
     const log = createLog('info', destination);
     using progress = createProgress(log);
@@ -159,8 +170,18 @@ describe('elsewhere', () => {
     view.finish('complete');
     view.show([{ label: 'parties', done: '0', unit: 'rows' }]);
     vi.advanceTimersByTime(60_000);
-    expect(lines.map((line) => line['msg'])).toEqual(['Started', 'Progress', 'Progress', 'Finished']);
-    expect(lines[1]).toMatchObject({ task: 'parties', done: '900', unit: 'rows', perSecond: 100 });
+    expect(lines.map((line) => line['msg'])).toEqual([
+      'Started',
+      'Progress',
+      'Progress',
+      'Finished',
+    ]);
+    expect(lines[1]).toMatchObject({
+      task: 'parties',
+      done: '900',
+      unit: 'rows',
+      perSecond: 100,
+    });
     expect(lines[3]).toMatchObject({ done: '2400', elapsedMs: 25_000 });
   });
 });

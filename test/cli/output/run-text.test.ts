@@ -22,7 +22,10 @@ test('the report of a run has its evidence as it is, the error first, and never 
     },
   });
   const [head, run, ...evidence] = report.split('\n');
-  expect([head, run]).toEqual([`! export ${'ab'.repeat(32)}: incomplete in 12 s`, '  run  0199-run']);
+  expect([head, run]).toEqual([
+    `! export ${'ab'.repeat(32)}: incomplete in 12 s`,
+    '  run  0199-run',
+  ]);
   expect(evidence).toEqual([
     '{',
     String.raw`  error: { code: 'SOURCE_BROKE', message: 'cut\x1B[2J short·' },`,
@@ -35,14 +38,23 @@ test('the report of a run has its evidence as it is, the error first, and never 
 });
 
 test('the report of a run is bounded, whatever its evidence', () => {
-  const problems = Array.from({ length: 10_000 }, (_, nth) => ({ nth, reason: 'x'.repeat(10_000) }));
+  const problems = Array.from({ length: 10_000 }, (_, nth) => ({
+    nth,
+    reason: 'x'.repeat(10_000),
+  }));
   const report = runReport({ ...RUN, verdict: 'incomplete', evidence: { problems } });
   expect(report).toContain('9980 more items');
   expect(report.length).toBeLessThan(30_000);
 });
 
 test('the report of a run under way says what it is doing', () => {
-  const report = runReport({ ...RUN, state: 'running', verdict: null, finishedAt: null, evidence: {} });
+  const report = runReport({
+    ...RUN,
+    state: 'running',
+    verdict: null,
+    finishedAt: null,
+    evidence: {},
+  });
   expect(report).toBe(`! export ${'ab'.repeat(32)}: running\n  run  0199-run\n`);
 });
 
@@ -52,7 +64,13 @@ test('the report of a complete run without evidence is one line and its id', () 
   );
 });
 
-const SYNC = { verdict: 'complete', rows: '1200', newRows: '3', pages: 2, asOfHeight: '99' };
+const SYNC = {
+  verdict: 'complete',
+  rows: '1200',
+  newRows: '3',
+  pages: 2,
+  asOfHeight: '99',
+};
 const VERIFY = {
   verdict: 'complete',
   checked: { segments: 4, objectBytes: '2048', warehouseRows: '9', lakeRows: '12' },
@@ -109,7 +127,13 @@ test('the summary says why a run is not complete, and never steers the terminal'
     subject: 'now',
     verdict: 'incomplete',
     evidence: {
-      lists: { parties: { ...SYNC, verdict: 'incomplete', missing: ['the end\u001B[2J was not reached'] } },
+      lists: {
+        parties: {
+          ...SYNC,
+          verdict: 'incomplete',
+          missing: ['the end\u001B[2J was not reached'],
+        },
+      },
       exports: {
         verdict: 'incomplete',
         parties: 1,
@@ -117,7 +141,10 @@ test('the summary says why a run is not complete, and never steers the terminal'
         newSegments: '0',
         failed: 1,
         failures: [
-          { partyId: 'ab', outcome: { error: { code: 'EXPORT_REFUSED', message: 'Cannot export: 500' } } },
+          {
+            partyId: 'ab',
+            outcome: { error: { code: 'EXPORT_REFUSED', message: 'Cannot export: 500' } },
+          },
         ],
       },
     },
@@ -125,14 +152,24 @@ test('the summary says why a run is not complete, and never steers the terminal'
   expect(summary).toContain('  parties      incomplete: 1,200 rows');
   expect(summary).toContain('  exports      incomplete: 0 new rows, 1 party, 1 failed');
   expect(summary).toContain('  because      the end·[2J was not reached');
-  expect(summary).toContain('  because      party ab: Cannot export: 500 (EXPORT_REFUSED)');
+  expect(summary).toContain(
+    '  because      party ab: Cannot export: 500 (EXPORT_REFUSED)',
+  );
   expect(summary).toContain('  evidence     npx ledger-mirror runs 0199-run');
 });
 
 test('the summary tells an error of a run without other evidence', () => {
-  const evidence = { error: { code: 'SOURCE_UNREACHABLE', message: 'Cannot reach the source' } };
+  const evidence = {
+    error: { code: 'SOURCE_UNREACHABLE', message: 'Cannot reach the source' },
+  };
   expect(
-    runSummary({ ...RUN, kind: 'sync', subject: 'parties', verdict: 'failed', evidence }).split('\n'),
+    runSummary({
+      ...RUN,
+      kind: 'sync',
+      subject: 'parties',
+      verdict: 'failed',
+      evidence,
+    }).split('\n'),
   ).toEqual([
     '! sync parties: failed in 12 s',
     '  because      Cannot reach the source (SOURCE_UNREACHABLE)',
@@ -145,7 +182,9 @@ test('the summary tells in words why something is missing', () => {
   const meta = { message: 'Cannot list parties: the source answers 401', status: 401 };
   const missing = [{ code: 'HEAD', reasons: [{ code: 'SOURCE_UNAUTHORIZED', meta }] }];
   const evidence = { ...SYNC, missing };
-  expect(runSummary({ ...RUN, kind: 'sync', subject: 'parties', verdict: 'failed', evidence })).toContain(
+  expect(
+    runSummary({ ...RUN, kind: 'sync', subject: 'parties', verdict: 'failed', evidence }),
+  ).toContain(
     '  because      Cannot list parties: the source answers 401 (SOURCE_UNAUTHORIZED)\n',
   );
 });

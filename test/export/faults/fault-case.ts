@@ -53,8 +53,14 @@ export async function exportFrom(
   changes: Partial<ExportDeps> & Required<Pick<ExportDeps, 'rowPool'>>,
   signal: AbortSignal,
 ): Promise<ExportOutcome> {
-  await using source = openSource(sourceConfig(given.sourceUrl), { ...localState(), acceptGzip: false });
-  await using warehouse = openWarehouse({ url: given.databaseUrl, onIdleError: () => undefined });
+  await using source = openSource(sourceConfig(given.sourceUrl), {
+    ...localState(),
+    acceptGzip: false,
+  });
+  await using warehouse = openWarehouse({
+    url: given.databaseUrl,
+    onIdleError: () => undefined,
+  });
   const clock = clockAt(BigInt(given.seenTime), MARGIN_MICROS);
   return await exportLedger(
     { partyId: given.partyId, runId: randomUUID(), clock },

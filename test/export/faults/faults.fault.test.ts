@@ -50,7 +50,9 @@ function openRefusingStore(folder: string, when: 'before' | 'after'): ObjectStor
   const store = openFileStore(folder);
   const publishFile: ObjectStore['publishFile'] = async (...args) => {
     if (when === 'after') await store.publishFile(...args);
-    throw new RetryableError('Cannot publish: the store said no', { code: 'OBJECT_STORE_REFUSED' });
+    throw new RetryableError('Cannot publish: the store said no', {
+      code: 'OBJECT_STORE_REFUSED',
+    });
   };
   return { ...store, publishFile };
 }
@@ -77,7 +79,10 @@ interface Scene {
 async function openScene(
   release: ReleaseName,
   seed: number,
-  { segmentBytesMax, whaleEntries } = { segmentBytesMax: SEGMENT_BYTES, whaleEntries: ENTRIES },
+  { segmentBytesMax, whaleEntries } = {
+    segmentBytesMax: SEGMENT_BYTES,
+    whaleEntries: ENTRIES,
+  },
 ): Promise<Scene> {
   const sandbox = await startSandbox({
     release,
@@ -90,7 +95,8 @@ async function openScene(
   sandbox.faults.add(({ route, query }) => {
     const nanos = (name: string): bigint | undefined =>
       query.has(name) ? BigInt(query.get(name) ?? '') / 1000n : undefined;
-    const [from, to] = [nanos('dateRange.startTimestamp'), nanos('dateRange.endTimestamp')];
+    const from = nanos('dateRange.startTimestamp');
+    const to = nanos('dateRange.endTimestamp');
     if (route === 'export') asked.push({ atMs: Date.now(), from, to });
     return undefined;
   });
@@ -148,13 +154,18 @@ type Fault = (scene: Scene) => Promise<unknown>;
 
 const FAULTS: Readonly<Record<string, Fault>> = {
   killed: (scene) => signalled(scene, 'SIGKILL', scene.random() * 4 * SEGMENT_BYTES),
-  'told to stop': (scene) => signalled(scene, 'SIGTERM', scene.random() * 4 * SEGMENT_BYTES),
+  'told to stop': (scene) =>
+    signalled(scene, 'SIGTERM', scene.random() * 4 * SEGMENT_BYTES),
   'error in mid-stream': (scene) => {
-    scene.sandbox.faults.once('export', { errorAfterBytes: Math.floor(scene.random() * SEGMENT_BYTES) });
+    scene.sandbox.faults.once('export', {
+      errorAfterBytes: Math.floor(scene.random() * SEGMENT_BYTES),
+    });
     return attempt(scene);
   },
   'connection broken': (scene) => {
-    scene.sandbox.faults.once('export', { cutAfterBytes: Math.floor(scene.random() * SEGMENT_BYTES) });
+    scene.sandbox.faults.once('export', {
+      cutAfterBytes: Math.floor(scene.random() * SEGMENT_BYTES),
+    });
     return attempt(scene);
   },
   'row thread dies': (scene) => {
@@ -165,11 +176,16 @@ const FAULTS: Readonly<Record<string, Fault>> = {
       },
     });
   },
-  'disk full': (scene) => attempt(scene, { objects: openFullStore(join(scene.given.folder, 'objects')) }),
+  'disk full': (scene) =>
+    attempt(scene, { objects: openFullStore(join(scene.given.folder, 'objects')) }),
   'store refuses': (scene) =>
-    attempt(scene, { objects: openRefusingStore(join(scene.given.folder, 'objects'), 'before') }),
+    attempt(scene, {
+      objects: openRefusingStore(join(scene.given.folder, 'objects'), 'before'),
+    }),
   'store’s answer lost': (scene) =>
-    attempt(scene, { objects: openRefusingStore(join(scene.given.folder, 'objects'), 'after') }),
+    attempt(scene, {
+      objects: openRefusingStore(join(scene.given.folder, 'objects'), 'after'),
+    }),
   'Redis flushed': async (scene) => {
     const redis = new Redis(scene.redis.url);
     await redis.flushall();
@@ -204,12 +220,19 @@ async function expectExact({ world, sandbox, given }: Scene): Promise<void> {
   expect(await world.spooled()).toEqual([]);
   // Whatever lies there is whole: every object has its manifest, and `rows` has read those that count.
   const keys = await world.keys();
-  expect(keys.filter((key) => !key.endsWith('.manifest.json')).length).toBe(keys.length / 2);
+  expect(keys.filter((key) => !key.endsWith('.manifest.json')).length).toBe(
+    keys.length / 2,
+  );
 }
 
 /** Of what is closed, no question after its COMMIT held all of it: only its last hour is asked for again. */
 async function expectNothingTwice({ world, asked }: Scene): Promise<void> {
-  const { rows } = await world.pool.query<{ from: string; to: string; at: string; label: string }>(
+  const { rows } = await world.pool.query<{
+    from: string;
+    to: string;
+    at: string;
+    label: string;
+  }>(
     `select extract(epoch from s.from_time)::bigint * 1000000 as from, extract(epoch from s.to_time)::bigint * 1000000 as to,
        extract(epoch from c.checked_at) * 1000 as at, s.object_key as label
      from mirror.segments s join mirror.coverage c using (segment_id)
@@ -227,32 +250,42 @@ async function expectNothingTwice({ world, asked }: Scene): Promise<void> {
   expect(again).toEqual([]);
 }
 
-test.each(['0.71.4', '0.73'] as const)('any faults in any order, release %s', async (release) => {
-  const scene = await openScene(release, SEED);
-  const names = Object.keys(FAULTS);
-  const met: string[] = [];
-  for (let round = 0; round < 14; round += 1) {
-    const name = round < names.length ? names[round]! : names[Math.floor(scene.random() * names.length)]!;
-    met.push(name);
-    await FAULTS[name]?.(scene);
-  }
-  await attempt(scene);
-  const again = await exportFrom(scene.given, { rowPool: scene.rowPool }, NEVER);
-  expect(again.verdict, `SEED=${SEED} repeats it: ${met.join(', ')}`).toBe('complete');
-  await expectExact(scene);
-  await expectNothingTwice(scene);
-  expect(scene.rowPool.blocks).toBeGreaterThan(0);
-});
+test.each(['0.71.4', '0.73'] as const)(
+  'any faults in any order, release %s',
+  async (release) => {
+    const scene = await openScene(release, SEED);
+    const names = Object.keys(FAULTS);
+    const met: string[] = [];
+    for (let round = 0; round < 14; round += 1) {
+      const name =
+        round < names.length
+          ? names[round]!
+          : names[Math.floor(scene.random() * names.length)]!;
+      met.push(name);
+      await FAULTS[name]?.(scene);
+    }
+    await attempt(scene);
+    const again = await exportFrom(scene.given, { rowPool: scene.rowPool }, NEVER);
+    expect(again.verdict, `SEED=${SEED} repeats it: ${met.join(', ')}`).toBe('complete');
+    await expectExact(scene);
+    await expectNothingTwice(scene);
+    expect(scene.rowPool.blocks).toBeGreaterThan(0);
+  },
+);
 
 test.each(['0.71.4', '0.73'] as const)(
   'killed again and again, and Redis forgets: twice the ledger at most is asked for, and what was in flight, release %s',
   async (release) => {
     const scene = await openScene(release, SEED, COUNTED);
-    let [kills, receivedBytes, blocks] = [0, 0, 0];
+    let kills = 0;
+    let receivedBytes = 0;
+    let blocks = 0;
     let putBack = await olderCopy(scene.redis);
     for (let isKilled = true; isKilled;) {
       const atBytes =
-        kills < KILLS_MAX ? scene.random() * 1.5 * COUNTED.segmentBytesMax : Number.MAX_SAFE_INTEGER;
+        kills < KILLS_MAX
+          ? scene.random() * 1.5 * COUNTED.segmentBytesMax
+          : Number.MAX_SAFE_INTEGER;
       const run = await signalled(scene, 'SIGKILL', atBytes);
       receivedBytes += run.bytes;
       blocks += run.blocks;
@@ -269,7 +302,8 @@ test.each(['0.71.4', '0.73'] as const)(
     expect(kills, `SEED=${SEED}`).toBeGreaterThan(0);
     expect(blocks, `SEED=${SEED}`).toBeGreaterThan(0);
     const bytesMax =
-      2 * segments.reduce((sum, { bytes }) => sum + bytes, 0) + kills * COUNTED.segmentBytesMax;
+      2 * segments.reduce((sum, { bytes }) => sum + bytes, 0) +
+      kills * COUNTED.segmentBytesMax;
     expect(receivedBytes, `SEED=${SEED}, ${kills} kills`).toBeLessThan(bytesMax);
   },
 );

@@ -16,7 +16,14 @@ export async function killAt(
   step: string,
   nth: number,
 ): Promise<void> {
-  await using child = new Child(process.execPath, [WORKER, databaseUrl, world.folder, step, String(nth)]);
+  await using child = new Child(process.execPath, [
+    WORKER,
+    databaseUrl,
+    world.folder,
+    step,
+    String(nth),
+  ]);
   const exit = await child.end();
-  if (exit.signal !== 'SIGKILL') throw new Error(`the worker was not killed: ${child.stderr}`);
+  if (exit.signal !== 'SIGKILL')
+    throw new Error(`the worker was not killed: ${child.stderr}`);
 }

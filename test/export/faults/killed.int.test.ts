@@ -12,7 +12,11 @@ import { freshDatabase } from '../../support/database.ts';
 import { signal, World } from '../export-world.ts';
 import { killAt, LARGE, NOW } from './killed-case.ts';
 import { entries, row12 } from '../ledger-double.ts';
-import { publishedSegments, publishingRuns, recordedExports } from '../../support/mirror-state.ts';
+import {
+  publishedSegments,
+  publishingRuns,
+  recordedExports,
+} from '../../support/mirror-state.ts';
 import {
   addRun,
   changePublications,
@@ -38,20 +42,23 @@ describe('a worker killed with -9', () => {
     ['object', 2],
     ['manifest', 2],
     ['committed', 1],
-  ])('at %s (%d): nothing half is visible, the next one ends with exactly the rows', async (step, nth) => {
-    await using world = await World.open(database);
-    world.source.entries = LARGE;
-    await killAt(world, database.url, step, nth);
-    expect(await visibleSegments(world)).toBe(step === 'committed' ? 2 : 0);
-    await world.expireLeases();
-    const outcome = await world.export(NOW, {}, { segmentBytesMax: 2 ** 28 });
-    expect(outcome.verdict).toBe('complete');
-    expect(await world.rows()).toEqual(LARGE.map(row12).toSorted());
-    expect(await world.spooled()).toEqual([]);
-    // What was intended is finished without asking for it again: only the present is.
-    const isFinished = ['intended', 'object', 'manifest', 'committed'].includes(step);
-    expect(world.source.asked[0]?.from !== undefined).toBe(isFinished);
-  });
+  ])(
+    'at %s (%d): nothing half is visible, the next one ends with exactly the rows',
+    async (step, nth) => {
+      await using world = await World.open(database);
+      world.source.entries = LARGE;
+      await killAt(world, database.url, step, nth);
+      expect(await visibleSegments(world)).toBe(step === 'committed' ? 2 : 0);
+      await world.expireLeases();
+      const outcome = await world.export(NOW, {}, { segmentBytesMax: 2 ** 28 });
+      expect(outcome.verdict).toBe('complete');
+      expect(await world.rows()).toEqual(LARGE.map(row12).toSorted());
+      expect(await world.spooled()).toEqual([]);
+      // What was intended is finished without asking for it again: only the present is.
+      const isFinished = ['intended', 'object', 'manifest', 'committed'].includes(step);
+      expect(world.source.asked[0]?.from !== undefined).toBe(isFinished);
+    },
+  );
 
   test('leaves objects without a manifest row, which the janitor removes and no others', async () => {
     await using world = await World.open(database);
@@ -64,12 +71,17 @@ describe('a worker killed with -9', () => {
     await world.expireLeases();
     await world.export('2023-05-01T14:10:00Z');
     const kept = await world.rows();
-    await using warehouse = openWarehouse({ url: database.url, onIdleError: () => undefined });
+    await using warehouse = openWarehouse({
+      url: database.url,
+      onIdleError: () => undefined,
+    });
     const archive = new ExportArchiveStore(warehouse.db);
     const log = createLog('silent');
     const deps = { objects: world.objects, archive, log };
     expect(await tidyStore(deps, signal)).toMatchObject({ removedObjects: 0 });
-    expect(await tidyStore({ ...deps, graceMs: -1000 }, signal)).toMatchObject({ removedObjects: 2 });
+    expect(await tidyStore({ ...deps, graceMs: -1000 }, signal)).toMatchObject({
+      removedObjects: 2,
+    });
     expect(await world.rows()).toEqual(kept);
     // A database put back to before these publications must not take their objects for rubbish.
     await emptySegments(world.pool);
@@ -89,7 +101,10 @@ test('a process killed amid a manifest leaves nothing behind after the next run'
   const store = openFileStore(join(world.folder, 'objects'));
   const publishBytes: ObjectStore['publishBytes'] = async (key, content, _, prefix) => {
     // As far as it gets before a kill: the bytes lie in the spool, under no key yet.
-    await writeFile(await store.spoolPath(`${prefix}bytes.half`), content.subarray(0, key.length));
+    await writeFile(
+      await store.spoolPath(`${prefix}bytes.half`),
+      content.subarray(0, key.length),
+    );
     throw killed;
   };
   const objects = { ...store, publishBytes };
@@ -192,6 +207,9 @@ describe('the evidence of a run', () => {
     const all = await world.rows();
     expect(all).toEqual(world.source.entries.map(row12).toSorted());
     expect(outcome).toMatchObject({ verdict: 'complete', rows: BigInt(all.length) });
-    expect(outcome.evidence).toMatchObject({ publishedRows: String(all.length), segments: 2 });
+    expect(outcome.evidence).toMatchObject({
+      publishedRows: String(all.length),
+      segments: 2,
+    });
   });
 });

@@ -9,7 +9,11 @@ import { text } from 'node:stream/consumers';
 import { describe, expect, test } from 'vitest';
 import { PermanentError, RetryableError } from '../../../src/core/errors.ts';
 import { formatInstant, type Micros } from '../../../src/core/time.ts';
-import type { ExportAnswer, LedgerSource, WindowRequest } from '../../../src/export/ports.ts';
+import type {
+  ExportAnswer,
+  LedgerSource,
+  WindowRequest,
+} from '../../../src/export/ports.ts';
 import type { Step } from '../../../src/export/publish/publish.ts';
 import { BatchStore } from '../../../src/export/store/batch-store.ts';
 import { ExportStore } from '../../../src/export/store/export-store.ts';
@@ -31,7 +35,15 @@ const PARTIES = ['aa', 'bb'].map((digits) => digits.repeat(32));
 const TRIES_MAX = 4;
 const SECOND = 1_000_000n;
 const DAY = 86_400n * SECOND;
-const STEPS: readonly Step[] = ['claimed', 'asked', 'spooled', 'intended', 'object', 'manifest', 'committed'];
+const STEPS: readonly Step[] = [
+  'claimed',
+  'asked',
+  'spooled',
+  'intended',
+  'object',
+  'manifest',
+  'committed',
+];
 
 interface Booked {
   readonly party: string;
@@ -42,7 +54,13 @@ interface Booked {
 /** What one answer meets on its way. */
 type Fault = 'none' | 'refused' | 'broken' | 'cut' | 'error at the end' | 'killed';
 
-const FAULTS: readonly Fault[] = ['refused', 'broken', 'cut', 'error at the end', 'killed'];
+const FAULTS: readonly Fault[] = [
+  'refused',
+  'broken',
+  'cut',
+  'error at the end',
+  'killed',
+];
 
 /** A source in memory, with the truth that everything is held against. */
 class Network implements LedgerSource {
@@ -71,7 +89,8 @@ class Network implements LedgerSource {
     this.now += BigInt(days) * DAY + BigInt(this.#random.between(0, 80_000)) * SECOND;
     for (const party of PARTIES) {
       if (this.#random.chance(0.3)) continue;
-      for (let left = this.#random.between(1, 120); left > 0; left -= 1) this.#book(party, before);
+      for (let left = this.#random.between(1, 120); left > 0; left -= 1)
+        this.#book(party, before);
     }
     const oldest = this.now - BigInt(this.#keptDays) * DAY;
     this.served = this.served.filter(({ time }) => time >= oldest);
@@ -92,11 +111,19 @@ class Network implements LedgerSource {
       this.served.push(last);
       return;
     }
-    const near = this.#random.chance(0.1) ? this.#random.between(0, 200) : this.#random.between(0, seconds);
+    const near = this.#random.chance(0.1)
+      ? this.#random.between(0, 200)
+      : this.#random.between(0, seconds);
     const time =
-      this.now - BigInt(Math.min(near, seconds - 1)) * SECOND - BigInt(this.#random.between(1, 999_999));
+      this.now -
+      BigInt(Math.min(near, seconds - 1)) * SECOND -
+      BigInt(this.#random.between(1, 999_999));
     const written = formatInstant(time).replace('T', ' ').replace('Z', '+00');
-    const entry = { party, time, row: row13({ time: written, quantity: BigInt(this.#number), from: party }) };
+    const entry = {
+      party,
+      time,
+      row: row13({ time: written, quantity: BigInt(this.#number), from: party }),
+    };
     this.booked.push(entry);
     this.served.push(entry);
   }
@@ -110,11 +137,16 @@ class Network implements LedgerSource {
     }
     const rows = this.served
       .filter(
-        (entry) => entry.party === partyId && entry.time >= from && (to === undefined || entry.time < to),
+        (entry) =>
+          entry.party === partyId &&
+          entry.time >= from &&
+          (to === undefined || entry.time < to),
       )
       .map(({ row }) => row);
     const turn = this.#random.between(0, Math.max(0, rows.length - 1));
-    const lines = [HEADER_13, ...rows.slice(turn), ...rows.slice(0, turn)].map((line) => `${line}\n`);
+    const lines = [HEADER_13, ...rows.slice(turn), ...rows.slice(0, turn)].map(
+      (line) => `${line}\n`,
+    );
     return Promise.resolve({
       form: () => 'csv',
       isFramed: true,
@@ -126,12 +158,15 @@ class Network implements LedgerSource {
   async *#chunks(lines: readonly string[]): AsyncGenerator<Buffer> {
     const { fault } = this;
     if (fault !== 'killed') this.fault = 'none';
-    const stop = fault === 'broken' ? this.#random.between(1, lines.length) : lines.length;
+    const stop =
+      fault === 'broken' ? this.#random.between(1, lines.length) : lines.length;
     for (let at = 0; at < stop; at += 20)
       yield Buffer.from(lines.slice(at, Math.min(at + 20, stop)).join(''));
-    if (fault === 'broken') throw new RetryableError('Cannot export: it broke', { code: 'SOURCE_BROKE' });
+    if (fault === 'broken')
+      throw new RetryableError('Cannot export: it broke', { code: 'SOURCE_BROKE' });
     if (fault === 'cut') yield Buffer.from('2024-01-01 00:00:00+00,1,');
-    if (fault === 'error at the end') yield Buffer.from('{"error":{"code":13,"message":"failed"}}');
+    if (fault === 'error at the end')
+      yield Buffer.from('{"error":{"code":13,"message":"failed"}}');
   }
 }
 
@@ -164,7 +199,10 @@ class Simulation {
     this.#world = world;
     this.#repository = repository;
     this.#db = db;
-    this.#network = new Network(this.#random, this.#random.pick([100_000, 100_000, 200, 30]));
+    this.#network = new Network(
+      this.#random,
+      this.#random.pick([100_000, 100_000, 200, 30]),
+    );
     repository.network = this.#network;
     this.#segmentBytesMax = this.#random.pick([2 ** 28, 2 ** 14]);
   }
@@ -174,14 +212,19 @@ class Simulation {
     this.#nights += 1;
     this.#network.pass(random.chance(0.1) && !isCalm ? random.between(10, 150) : 1);
     if (!isCalm && random.chance(0.04)) this.#network.reset(random.chance(0.7));
-    const verdicts = random.chance(0.5) ? await this.#together(isCalm) : await this.#alone(isCalm);
+    const verdicts = random.chance(0.5)
+      ? await this.#together(isCalm)
+      : await this.#alone(isCalm);
     for (const [party, verdict] of verdicts) {
       await this.#check(party, verdict);
       if (isCalm && verdict === 'failed') this.#tell('a calm night failed');
     }
   }
 
-  async #alone(isCalm: boolean, repository = this.#repository): Promise<Map<string, string>> {
+  async #alone(
+    isCalm: boolean,
+    repository = this.#repository,
+  ): Promise<Map<string, string>> {
     const verdicts = new Map<string, string>();
     for (const party of PARTIES) {
       const before = this.#network.requests;
@@ -208,7 +251,11 @@ class Simulation {
   }
 
   /** Tried as often as the queue would. */
-  async #export(partyId: string, isCalm: boolean, repository: ExportStore): Promise<string> {
+  async #export(
+    partyId: string,
+    isCalm: boolean,
+    repository: ExportStore,
+  ): Promise<string> {
     const runId = randomUUID();
     const seenTime = this.#network.now;
     const request = { partyId, runId, clock: clockAt(seenTime), auditShare: 0.05 };
@@ -226,7 +273,8 @@ class Simulation {
         });
         return verdict;
       } catch (error) {
-        if (!(error instanceof RetryableError) && !(error instanceof PermanentError)) throw error;
+        if (!(error instanceof RetryableError) && !(error instanceof PermanentError))
+          throw error;
         if (error instanceof PermanentError) break;
         await this.#world.expireLeases();
       }
@@ -245,14 +293,18 @@ class Simulation {
     const booked = counted(this.#network.booked.filter((entry) => entry.party === party));
     const served = counted(this.#network.served.filter((entry) => entry.party === party));
     this.#expectNone(lacking(booked, held), 'nobody booked, or too often');
-    this.#expectNone(lacking(held, this.#held.get(party) ?? new Map()), 'were held and are lost');
+    this.#expectNone(
+      lacking(held, this.#held.get(party) ?? new Map()),
+      'were held and are lost',
+    );
     if (verdict === 'complete')
       this.#expectNone(lacking(held, served), 'are served, and lack under complete');
     this.#held.set(party, held);
   }
 
   #expectNone(rows: readonly string[], what: string): void {
-    if (rows.length > 0) this.#tell(`${rows.length} rows ${what}: ${rows[0]?.slice(0, 60)}`);
+    if (rows.length > 0)
+      this.#tell(`${rows.length} rows ${what}: ${rows[0]?.slice(0, 60)}`);
   }
 
   #tell(what: string): void {
@@ -262,18 +314,26 @@ class Simulation {
   /** Nothing that the source still serves is missing, and the last verdict says so. */
   async end(): Promise<void> {
     for (const party of PARTIES) {
-      const served = counted(this.#network.served.filter((entry) => entry.party === party));
-      this.#expectNone(lacking(await this.#rows(party), served), 'are served, and not held at the end');
+      const served = counted(
+        this.#network.served.filter((entry) => entry.party === party),
+      );
+      this.#expectNone(
+        lacking(await this.#rows(party), served),
+        'are served, and not held at the end',
+      );
       const verdict = await this.#export(party, true, this.#repository);
       if (verdict !== 'complete') this.#tell(`the last verdict is ${verdict}`);
     }
   }
 
   async #rows(party: string): Promise<ReadonlyMap<string, number>> {
-    const segments = (await currentSegments(this.#world.pool)).filter(({ partyId }) => partyId === party);
+    const segments = (await currentSegments(this.#world.pool)).filter(
+      ({ partyId }) => partyId === party,
+    );
     const counts = new Map<string, number>();
     for (const { objectKey: key } of segments)
-      for (const row of await this.#object(key)) counts.set(row, (counts.get(row) ?? 0) + 1);
+      for (const row of await this.#object(key))
+        counts.set(row, (counts.get(row) ?? 0) + 1);
     return counts;
   }
 
@@ -281,7 +341,9 @@ class Simulation {
   async #object(key: string): Promise<readonly string[]> {
     const known = this.#objects.get(key);
     if (known !== undefined) return known;
-    const csv = await text(plainStream(await this.#world.objects.read(key, signal), compressionOf(key)));
+    const csv = await text(
+      plainStream(await this.#world.objects.read(key, signal), compressionOf(key)),
+    );
     const lines = csv.split('\n').slice(1, -1);
     this.#objects.set(key, lines);
     return lines;
@@ -295,18 +357,34 @@ function counted(entries: readonly Booked[]): ReadonlyMap<string, number> {
 }
 
 /** Rows of the second multiset that the first has not as often. */
-function lacking(one: ReadonlyMap<string, number>, other: ReadonlyMap<string, number>): string[] {
-  return [...other].filter(([row, count]) => (one.get(row) ?? 0) < count).map(([row]) => row);
+function lacking(
+  one: ReadonlyMap<string, number>,
+  other: ReadonlyMap<string, number>,
+): string[] {
+  return [...other]
+    .filter(([row, count]) => (one.get(row) ?? 0) < count)
+    .map(([row]) => row);
 }
 
 describe('a series of nightly exports', () => {
-  const worlds = Array.from({ length: Math.ceil(NIGHTS / NIGHTS_A_WORLD) }, (_, at) => SEED + at);
+  const worlds = Array.from(
+    { length: Math.ceil(NIGHTS / NIGHTS_A_WORLD) },
+    (_, at) => SEED + at,
+  );
   test.each(worlds)(
     'ends, loses no row that is served, and says complete only where it holds all of them (seed %i)',
     async (seed) => {
       await using world = await World.open(database);
-      await using warehouse = openWarehouse({ url: database.url, onIdleError: () => undefined });
-      const simulation = new Simulation(seed, world, new Epochs(warehouse.db), warehouse.db);
+      await using warehouse = openWarehouse({
+        url: database.url,
+        onIdleError: () => undefined,
+      });
+      const simulation = new Simulation(
+        seed,
+        world,
+        new Epochs(warehouse.db),
+        warehouse.db,
+      );
       for (let night = 1; night <= NIGHTS_A_WORLD; night += 1)
         await simulation.night(night > NIGHTS_A_WORLD - CALM_NIGHTS);
       await simulation.end();

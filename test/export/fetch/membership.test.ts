@@ -36,7 +36,10 @@ const entry = fc
     second: fc.integer({ min: 0, max: SECONDS - 1 }),
     fraction,
     /** How far the time by which it is filtered lies behind. */
-    lag: fc.oneof(fc.constantFrom(0n, 1n, 1_999_999n), fc.integer({ min: 0, max: 1_999_999 }).map(BigInt)),
+    lag: fc.oneof(
+      fc.constantFrom(0n, 1n, 1_999_999n),
+      fc.integer({ min: 0, max: 1_999_999 }).map(BigInt),
+    ),
     quantity: fc.bigInt({ min: 1n, max: 3n }),
   })
   .map(({ second, fraction: micros, lag, quantity }) => {
@@ -50,48 +53,58 @@ const borders = fc
 
 test('every entry is in one range, whatever the borders', async () => {
   await fc.assert(
-    fc.asyncProperty(fc.array(entry, { maxLength: 40 }), borders, async (entries, cuts) => {
-      const sum = new RowDigest();
-      for (const [index, end] of cuts.slice(1).entries()) {
-        const from = START + BigInt(cuts[index] ?? 0) * SECOND_MICROS;
-        const to = START + BigInt(end) * SECOND_MICROS;
-        const plan = planAsk({
-          from,
-          to,
-          closedTo: FAR,
-          isWindow: true,
-          now: 0n,
-          coverage: [],
-          profile: RIGHT,
-        });
-        if (plan === undefined) throw new Error('nothing to ask');
-        const { from: asked = 0n, to: until = 0n } = plan.question;
-        const rows = entries.filter(({ filteredBy }) => filteredBy >= asked && filteredBy < until);
-        const csv = Buffer.from(
-          [HEADER_13, ...rows.map(({ row }) => row)].map((line) => `${line}\n`).join(''),
-        );
-        const received = await receive(
-          answerOf(csv),
-          { scope: { partyId: PARTY }, plan, request: plan.question },
-          {
-            compression: 'none',
-            spoolFile: async () => {
-              files += 1;
-              return { name: `${files}`, path: join(folder, `${files}`) };
+    fc.asyncProperty(
+      fc.array(entry, { maxLength: 40 }),
+      borders,
+      async (entries, cuts) => {
+        const sum = new RowDigest();
+        for (const [index, end] of cuts.slice(1).entries()) {
+          const from = START + BigInt(cuts[index] ?? 0) * SECOND_MICROS;
+          const to = START + BigInt(end) * SECOND_MICROS;
+          const plan = planAsk({
+            from,
+            to,
+            closedTo: FAR,
+            isWindow: true,
+            now: 0n,
+            coverage: [],
+            profile: RIGHT,
+          });
+          if (plan === undefined) throw new Error('nothing to ask');
+          const { from: asked = 0n, to: until = 0n } = plan.question;
+          const rows = entries.filter(
+            ({ filteredBy }) => filteredBy >= asked && filteredBy < until,
+          );
+          const csv = Buffer.from(
+            [HEADER_13, ...rows.map(({ row }) => row)]
+              .map((line) => `${line}\n`)
+              .join(''),
+          );
+          const received = await receive(
+            answerOf(csv),
+            { scope: { partyId: PARTY }, plan, request: plan.question },
+            {
+              compression: 'none',
+              spoolFile: async () => {
+                files += 1;
+                return { name: `${files}`, path: join(folder, `${files}`) };
+              },
+              tailBytesMax: 1000,
+              mayGoOn: () => true,
             },
-            tailBytesMax: 1000,
-            mayGoOn: () => true,
-          },
-        );
-        if (received.state !== 'complete') throw new Error('cancelled');
-        for (const { spooled } of received.segments) {
-          if (spooled !== undefined) sum.merge(RowDigest.fromHex(spooled.digest, spooled.rows));
+          );
+          if (received.state !== 'complete') throw new Error('cancelled');
+          for (const { spooled } of received.segments) {
+            if (spooled !== undefined)
+              sum.merge(RowDigest.fromHex(spooled.digest, spooled.rows));
+          }
         }
-      }
-      const expected = new RowDigest();
-      for (const { row } of entries) expected.add(hashRow(Buffer.from(row), 0, row.length));
-      expect([sum.rows, sum.hex()]).toEqual([expected.rows, expected.hex()]);
-    }),
+        const expected = new RowDigest();
+        for (const { row } of entries)
+          expected.add(hashRow(Buffer.from(row), 0, row.length));
+        expect([sum.rows, sum.hex()]).toEqual([expected.rows, expected.hex()]);
+      },
+    ),
     { numRuns: 60 },
   );
 });

@@ -6,7 +6,11 @@ import { fc } from '../../support/properties.ts';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { RowQuestion } from '../../../src/export/read/block-reader.ts';
 import type { ExportAnswer } from '../../../src/export/ports.ts';
-import { receive, type Received, type ReceiveOptions } from '../../../src/export/fetch/receive.ts';
+import {
+  receive,
+  type Received,
+  type ReceiveOptions,
+} from '../../../src/export/fetch/receive.ts';
 import type { AskPlan } from '../../../src/export/plan/remaining.ts';
 import { RowPool } from '../../../src/export/read/row-pool.ts';
 import { hashRow, RowDigest } from '../../../src/ledger/digest.ts';
@@ -120,7 +124,9 @@ const shape: fc.Arbitrary<Shape> = fc.record({
 function csvOf({ columns, rows, stepSeconds, seed, lineEnd, quirks }: Shape): string[] {
   const second = Number(at(START) / 1_000_000n) + (quirks ? 19_800 : 0);
   const lines = Array.from({ length: rows }, (_, index) => {
-    const text = new Date((second - 900 + ((index * stepSeconds + seed) % 18_000)) * 1000).toISOString();
+    const text = new Date(
+      (second - 900 + ((index * stepSeconds + seed) % 18_000)) * 1000,
+    ).toISOString();
     const time = `${text.slice(0, 10)} ${text.slice(11, 19)}.${(index * 7919) % 1000}${quirks ? '+05:30' : '+00'}`;
     const entry = {
       time,
@@ -129,7 +135,8 @@ function csvOf({ columns, rows, stepSeconds, seed, lineEnd, quirks }: Shape): st
       ...(index % 13 === 5 ? { from: OTHER, to: PARTY } : {}),
     };
     const row = columns === 12 ? row12(entry) : row13(entry);
-    const extra = index % 17 === 0 ? `"a, ""b""${lineEnd}c"` : 'plain, quoted'.slice(0, 5);
+    const extra =
+      index % 17 === 0 ? `"a, ""b""${lineEnd}c"` : 'plain, quoted'.slice(0, 5);
     return quirks ? `${row},${extra}` : row;
   });
   const header = `${columns === 12 ? HEADER_12 : HEADER_13}${quirks ? ',note' : ''}`;
@@ -139,30 +146,49 @@ function csvOf({ columns, rows, stepSeconds, seed, lineEnd, quirks }: Shape): st
 describe('an answer that row threads read', () => {
   test('is read as without threads however its bytes are cut, with the sum of the kept rows', async () => {
     await fc.assert(
-      fc.asyncProperty(shape, fc.array(fc.nat(), { maxLength: 40 }), async (made, places) => {
-        const lines = csvOf(made);
-        const bytes = Buffer.from(lines.join(''));
-        expect(bytes.length).toBeGreaterThan(2 * SMALL.beginningBytes);
-        const threaded = await received(cutAt(bytes, places), small);
-        expect(await facts(threaded)).toEqual(await facts(await received(pieces(bytes, 65_536))));
-        expect(small.started).toBe(2);
-        const csv = await Promise.all(
-          threaded.segments.flatMap(({ spooled }) => (spooled === undefined ? [] : [readFile(spooled.path)])),
-        );
-        const kept = csv.flatMap((object) => object.toString().split(made.lineEnd)).length;
-        expect(kept).toBeGreaterThan(100);
-      }),
+      fc.asyncProperty(
+        shape,
+        fc.array(fc.nat(), { maxLength: 40 }),
+        async (made, places) => {
+          const lines = csvOf(made);
+          const bytes = Buffer.from(lines.join(''));
+          expect(bytes.length).toBeGreaterThan(2 * SMALL.beginningBytes);
+          const threaded = await received(cutAt(bytes, places), small);
+          expect(await facts(threaded)).toEqual(
+            await facts(await received(pieces(bytes, 65_536))),
+          );
+          expect(small.started).toBe(2);
+          const csv = await Promise.all(
+            threaded.segments.flatMap(({ spooled }) =>
+              spooled === undefined ? [] : [readFile(spooled.path)],
+            ),
+          );
+          const kept = csv.flatMap((object) =>
+            object.toString().split(made.lineEnd),
+          ).length;
+          expect(kept).toBeGreaterThan(100);
+        },
+      ),
       { numRuns: 12 },
     );
   });
 
   test('gives every object the digest of its rows', async () => {
     const bytes = Buffer.from(
-      csvOf({ columns: 12, rows: 8000, stepSeconds: 2, seed: 1, lineEnd: '\n', quirks: false }).join(''),
+      csvOf({
+        columns: 12,
+        rows: 8000,
+        stepSeconds: 2,
+        seed: 1,
+        lineEnd: '\n',
+        quirks: false,
+      }).join(''),
     );
     const { segments } = await received(pieces(bytes, 50_000), pool);
     for (const { spooled } of segments) {
-      const [, ...rows] = (await readFile(spooled?.path ?? '', 'utf8')).trimEnd().split('\n');
+      const [, ...rows] = (await readFile(spooled?.path ?? '', 'utf8'))
+        .trimEnd()
+        .split('\n');
       const sum = new RowDigest();
       for (const row of rows) sum.add(hashRow(Buffer.from(row), 0, row.length));
       expect(spooled).toMatchObject({ rows: rows.length, digest: sum.hex() });
@@ -172,12 +198,23 @@ describe('an answer that row threads read', () => {
 });
 
 describe('a late error with and without row threads', () => {
-  const lines = csvOf({ columns: 12, rows: 9000, stepSeconds: 1, seed: 0, lineEnd: '\n', quirks: false });
+  const lines = csvOf({
+    columns: 12,
+    rows: 9000,
+    stepSeconds: 1,
+    seed: 0,
+    lineEnd: '\n',
+    quirks: false,
+  });
   const status = '{"error":{"code":13,"message":"Internal error","details":[]}}';
   const without = (index: number, bad: string): string => lines.with(index, bad).join('');
   const late = lines.length - 1200;
 
-  async function failure(csv: string, rowPool: RowPool | undefined, broken?: Error): Promise<unknown> {
+  async function failure(
+    csv: string,
+    rowPool: RowPool | undefined,
+    broken?: Error,
+  ): Promise<unknown> {
     async function* chunks(): AsyncGenerator<Buffer> {
       yield* pieces(Buffer.from(csv), 65_536);
       if (broken !== undefined) throw broken;
@@ -186,7 +223,12 @@ describe('a late error with and without row threads', () => {
       () => undefined,
       (reason: unknown) => reason as Error & { code: string; meta: unknown },
     );
-    return { name: error?.name, code: error?.code, message: error?.message, meta: error?.meta };
+    return {
+      name: error?.name,
+      code: error?.code,
+      message: error?.message,
+      meta: error?.meta,
+    };
   }
 
   test.each([
@@ -205,8 +247,12 @@ describe('a late error with and without row threads', () => {
 
   test('tells what was wrong before a stream broke off', async () => {
     const bad = without(late, `${(lines[late] ?? '').trimEnd()},1\n`);
-    expect(await failure(bad, pool, new Error('broke'))).toMatchObject({ code: 'ROW_FIELDS' });
-    expect(await failure(lines.join(''), pool, new Error('broke'))).toMatchObject({ message: 'broke' });
+    expect(await failure(bad, pool, new Error('broke'))).toMatchObject({
+      code: 'ROW_FIELDS',
+    });
+    expect(await failure(lines.join(''), pool, new Error('broke'))).toMatchObject({
+      message: 'broke',
+    });
   });
 
   test('is ROW_TOO_LARGE for a row beyond the limit', async () => {
@@ -216,8 +262,13 @@ describe('a late error with and without row threads', () => {
 
   test('is the error of a full disk', async () => {
     const bytes = Buffer.from(lines.join(''));
-    const full = options({ rowPool: pool, spoolFile: async () => ({ name: 'full', path: '/dev/full' }) });
-    await expect(receive(answer(pieces(bytes, 65_536)), QUESTION, full)).rejects.toMatchObject({
+    const full = options({
+      rowPool: pool,
+      spoolFile: async () => ({ name: 'full', path: '/dev/full' }),
+    });
+    await expect(
+      receive(answer(pieces(bytes, 65_536)), QUESTION, full),
+    ).rejects.toMatchObject({
       code: 'SPOOL_ENOSPC',
     });
   });
@@ -225,7 +276,14 @@ describe('a late error with and without row threads', () => {
 
 describe('the pool of row threads', () => {
   const bytes = Buffer.from(
-    csvOf({ columns: 12, rows: 20_000, stepSeconds: 1, seed: 0, lineEnd: '\n', quirks: false }).join(''),
+    csvOf({
+      columns: 12,
+      rows: 20_000,
+      stepSeconds: 1,
+      seed: 0,
+      lineEnd: '\n',
+      quirks: false,
+    }).join(''),
   );
   const poison = { layout: undefined } as unknown as RowQuestion;
 
@@ -236,7 +294,8 @@ describe('the pool of row threads', () => {
 
       override read(...block: Parameters<RowPool['read']>): ReturnType<RowPool['read']> {
         this.blocks += 1;
-        if (this.blocks === 2) super.read(poison, Buffer.alloc(8)).catch(() => (deaths += 1));
+        if (this.blocks === 2)
+          super.read(poison, Buffer.alloc(8)).catch(() => (deaths += 1));
         return super.read(...block);
       }
     }
@@ -274,7 +333,9 @@ describe('the pool of row threads', () => {
   test('is shared by answers that are read at once', async () => {
     const alone = await facts(await received(pieces(bytes, 65_536)));
     const together = await Promise.all(
-      [65_536, 10_000, 1_000_000].map(async (size) => facts(await received(pieces(bytes, size), pool))),
+      [65_536, 10_000, 1_000_000].map(async (size) =>
+        facts(await received(pieces(bytes, size), pool)),
+      ),
     );
     for (const one of together) expect(one).toEqual(alone);
   });

@@ -31,7 +31,8 @@ const EXPORT = '/api/v2/ledgerentry/export';
 
 function find(name: string): HostileCase {
   const one = CASES.find((candidate) => candidate.name === name);
-  if (one === undefined) throw new Error(`Cannot find the case ${name}: it is not declared`);
+  if (one === undefined)
+    throw new Error(`Cannot find the case ${name}: it is not declared`);
   return one;
 }
 
@@ -50,28 +51,37 @@ describe('the cases of the hostile source', () => {
   });
 
   test('say what is right: both whole and broken answers, and rows that must be there', () => {
-    const expected = CASES.flatMap((one) => [one, ...one.followedBy]).map((phase) => phase.expected);
-    expect(expected.filter(({ verdicts }) => verdicts[0] === 'complete').length).toBeGreaterThanOrEqual(40);
-    expect(expected.filter(({ verdicts }) => !verdicts.includes('complete')).length).toBeGreaterThanOrEqual(
-      40,
+    const expected = CASES.flatMap((one) => [one, ...one.followedBy]).map(
+      (phase) => phase.expected,
     );
-    expect(expected.filter(({ mustHold }) => mustHold !== undefined).length).toBeGreaterThanOrEqual(5);
+    expect(
+      expected.filter(({ verdicts }) => verdicts[0] === 'complete').length,
+    ).toBeGreaterThanOrEqual(40);
+    expect(
+      expected.filter(({ verdicts }) => !verdicts.includes('complete')).length,
+    ).toBeGreaterThanOrEqual(40);
+    expect(
+      expected.filter(({ mustHold }) => mustHold !== undefined).length,
+    ).toBeGreaterThanOrEqual(5);
   });
 
-  test.each(CASES.filter(({ isHeavy }) => !isHeavy))('$name answers in each of its phases', async (one) => {
-    const source = await start([one]);
-    const path = `${EXPORT}?partyId=${source.partyOf(one.name)}`;
-    const ends: string[] = [];
-    for (const phase of [one, ...one.followedBy]) {
-      if (phase !== one) source.advance(one.name);
-      expect(source.phase(one.name)).toBe(phase);
-      const { wire, end } = await askRaw(source.url, path, patienceFor(one.name));
-      ends.push(end);
-      expect(wire.length > 0 || end !== 'given-up').toBe(true);
-    }
-    expect(ends.includes('given-up')).toBe(endless.test(one.name));
-    expect(source.requests.length).toBe(ends.length);
-  });
+  test.each(CASES.filter(({ isHeavy }) => !isHeavy))(
+    '$name answers in each of its phases',
+    async (one) => {
+      const source = await start([one]);
+      const path = `${EXPORT}?partyId=${source.partyOf(one.name)}`;
+      const ends: string[] = [];
+      for (const phase of [one, ...one.followedBy]) {
+        if (phase !== one) source.advance(one.name);
+        expect(source.phase(one.name)).toBe(phase);
+        const { wire, end } = await askRaw(source.url, path, patienceFor(one.name));
+        ends.push(end);
+        expect(wire.length > 0 || end !== 'given-up').toBe(true);
+      }
+      expect(ends.includes('given-up')).toBe(endless.test(one.name));
+      expect(source.requests.length).toBe(ends.length);
+    },
+  );
 
   test.each(CASES.filter(({ name }) => endless.test(name)))(
     '$name sends without an end',
@@ -85,7 +95,10 @@ describe('the cases of the hostile source', () => {
     async (one) => {
       const source = await start([one]);
       source.heal(one.name);
-      const { head, text } = await askRaw(source.url, `${EXPORT}?partyId=${source.partyOf(one.name)}`);
+      const { head, text } = await askRaw(
+        source.url,
+        `${EXPORT}?partyId=${source.partyOf(one.name)}`,
+      );
       expect(head).toContain('HTTP/1.1 200');
       const rows = one.truth(source.now, source.partyOf(one.name)).length;
       expect(text.split('\n').length).toBe(rows + 2);
@@ -104,14 +117,23 @@ describe('a hostile answer on the wire', () => {
       'closed-without-length',
       /^HTTP\/1\.1 200 Said\r\nContent-Type: text\/csv\r\nConnection: close\r\n\r\nvega_time/,
     ],
-    ['content-type-twice', /Content-Type: text\/csv\r\nContent-Type: application\/grpc\r\n/],
+    [
+      'content-type-twice',
+      /Content-Type: text\/csv\r\nContent-Type: application\/grpc\r\n/,
+    ],
     ['content-type-missing', /^HTTP\/1\.1 200 Said\r\nTransfer-Encoding/],
-    ['trailer-tells-an-error', /\r\n0\r\nGrpc-Status: 13\r\nGrpc-Message: copying to stdout\r\n\r\n$/],
+    [
+      'trailer-tells-an-error',
+      /\r\n0\r\nGrpc-Status: 13\r\nGrpc-Message: copying to stdout\r\n\r\n$/,
+    ],
     ['early-hints', /^HTTP\/1\.1 103 Early Hints\r\n.*\r\n\r\nHTTP\/1\.1 200/],
     ['not-http', /^SSH-2\.0/],
     ['chunk-size-that-is-no-number', /\r\nZZ\r\nmore/],
     ['status-429-once', /^HTTP\/1\.1 429 .*\r\nRetry-After: 1/s],
-    ['redirect-elsewhere', /^HTTP\/1\.1 307 .*\r\nLocation: http:\/\/127\.0\.0\.1:9\/export/s],
+    [
+      'redirect-elsewhere',
+      /^HTTP\/1\.1 307 .*\r\nLocation: http:\/\/127\.0\.0\.1:9\/export/s,
+    ],
     ['status-204', /^HTTP\/1\.1 204 Said\r\nConnection: close\r\n\r\n$/],
   ] as const)('has the fault it is named after: %s', async (name, bytes) => {
     expect((await ask(name)).wire).toMatch(bytes);
@@ -164,7 +186,9 @@ describe('a hostile answer on the wire', () => {
       ([, json = '""']) => JSON.parse(json) as string,
     );
     const isBase64 = data.every((piece) => /^[A-Za-z0-9+/]*={0,2}$/.test(piece));
-    const csv = data.map((piece) => (isBase64 ? Buffer.from(piece, 'base64').toString() : piece)).join('');
+    const csv = data
+      .map((piece) => (isBase64 ? Buffer.from(piece, 'base64').toString() : piece))
+      .join('');
     expect(csv.startsWith('vega_time,')).toBe(true);
     expect(csv.trimEnd().split('\n').length).toBe(101);
   });
@@ -185,7 +209,10 @@ describe('a hostile answer on the wire', () => {
     ['row-of-9999', /\n9999-12-31/],
     ['quantity-with-an-exponent', /,1\.1e1,/],
     ['ids-with-0x', /,0x[0-9a-f]{64},/],
-    ['twelve-columns', /account_to_account_type,account_from_balance,account_to_balance\n/],
+    [
+      'twelve-columns',
+      /account_to_account_type,account_from_balance,account_to_balance\n/,
+    ],
     ['twelve-columns', /,\\x[0-9a-f]{64},(3|4|9|10|1),/],
     ['header-only', /^[a-z_,]+\n$/],
     ['html', /^<!doctype html>/],
@@ -209,11 +236,25 @@ describe('a hostile source', () => {
     };
     const counts: number[] = [];
     for (const time of ['ns', 'ms', 's', 'rfc3339'] as const) {
-      const names = { path: '/out', party: 'who', asset: 'what', from: 'a', to: 'b', time };
+      const names = {
+        path: '/out',
+        party: 'who',
+        asset: 'what',
+        from: 'a',
+        to: 'b',
+        time,
+      };
       const source = await start([find('raw-csv')], { names });
-      const [from, to] = [spell[time](seconds(source, 400)), spell[time](seconds(source, 200))];
-      const query = new URLSearchParams({ who: source.partyOf('raw-csv'), a: from, b: to });
-      counts.push((await askRaw(source.url, `/out?${query.toString()}`)).text.split('\n').length);
+      const from = spell[time](seconds(source, 400));
+      const to = spell[time](seconds(source, 200));
+      const query = new URLSearchParams({
+        who: source.partyOf('raw-csv'),
+        a: from,
+        b: to,
+      });
+      counts.push(
+        (await askRaw(source.url, `/out?${query.toString()}`)).text.split('\n').length,
+      );
       expect(source.requests[0]?.from).toBe(seconds(source, 400) * 1_000_000n);
     }
     expect(new Set(counts).size).toBe(1);
@@ -226,8 +267,12 @@ describe('a hostile source', () => {
     const parties = await askRaw(source.url, '/api/v2/parties?pagination.first=1');
     expect(parties.text).toContain(source.partyOf('raw-csv'));
     expect(parties.text).toContain('"hasNextPage":true');
-    expect(parties.head).toContain(`X-Block-Timestamp: ${(source.now - 48n * HOUR) * 1000n}`);
-    expect((await askRaw(source.url, '/api/v2/checkpoints')).text).toContain('"edges":[]');
+    expect(parties.head).toContain(
+      `X-Block-Timestamp: ${(source.now - 48n * HOUR) * 1000n}`,
+    );
+    expect((await askRaw(source.url, '/api/v2/checkpoints')).text).toContain(
+      '"edges":[]',
+    );
     const silent = await start([find('no-clock')]);
     expect((await askRaw(silent.url, '/api/v2/parties')).head).not.toContain('X-Block');
   });
@@ -236,14 +281,23 @@ describe('a hostile source', () => {
     const source = await start([find('release-that-mixes-filters')]);
     const party = source.partyOf('release-that-mixes-filters');
     const count = async (query: string): Promise<number> =>
-      (await askRaw(source.url, `${EXPORT}?partyId=${party}${query}`)).text.split('\n').length - 2;
-    const [from, to] = [seconds(source, 300) * 1_000_000_000n, seconds(source, 290) * 1_000_000_000n];
-    const incoming = await count(`&dateRange.startTimestamp=${from}&dateRange.endTimestamp=${to}`);
+      (await askRaw(source.url, `${EXPORT}?partyId=${party}${query}`)).text.split('\n')
+        .length - 2;
+    const from = seconds(source, 300) * 1_000_000_000n;
+    const to = seconds(source, 290) * 1_000_000_000n;
+    const incoming = await count(
+      `&dateRange.startTimestamp=${from}&dateRange.endTimestamp=${to}`,
+    );
     expect(await count('')).toBe(100);
     expect(incoming).toBeGreaterThan(20);
     expect(incoming).toBeLessThan(60);
-    expect((await askRaw(source.url, `${EXPORT}?partyId=${party}&dateRange.endTimestamp=${to}`)).wire).toBe(
-      '',
-    );
+    expect(
+      (
+        await askRaw(
+          source.url,
+          `${EXPORT}?partyId=${party}&dateRange.endTimestamp=${to}`,
+        )
+      ).wire,
+    ).toBe('');
   });
 });

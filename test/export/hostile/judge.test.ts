@@ -9,14 +9,19 @@ const truth = makeLedger(NOW, { seed: 'judge', party: PARTY }).map((entry) =>
   toLedgerRow(entry, PARTY, true),
 );
 const repeated = truth.findIndex(
-  (row, at) => at > 0 && row === truth[at] && JSON.stringify(row) === JSON.stringify(truth[at - 1]),
+  (row, at) =>
+    at > 0 && row === truth[at] && JSON.stringify(row) === JSON.stringify(truth[at - 1]),
 );
 
 function judge(
   verdict: Verdict,
   published: readonly LedgerRow[],
   expected: Expected,
-  rest: { mustHold?: readonly LedgerRow[]; mayStay?: readonly LedgerRow[]; requests?: number } = {},
+  rest: {
+    mustHold?: readonly LedgerRow[];
+    mayStay?: readonly LedgerRow[];
+    requests?: number;
+  } = {},
 ): string[] {
   return judgeOutcome(
     { verdict, published, truth, mustHold: [], mayStay: [], requests: 1, ...rest },
@@ -49,7 +54,9 @@ describe('the judge', () => {
   });
 
   test('rejects `complete` where one row is missing, even a repeated one', () => {
-    expect(judge('complete', truth.slice(1), WHOLE)[0]).toMatch(/^1 rows of the truth are missing/);
+    expect(judge('complete', truth.slice(1), WHOLE)[0]).toMatch(
+      /^1 rows of the truth are missing/,
+    );
     expect(
       judge(
         'complete',
@@ -57,16 +64,26 @@ describe('the judge', () => {
         WHOLE,
       )[0],
     ).toMatch(/^1 rows of the truth/);
-    expect(judge('complete', truth.slice(1), { ...WHOLE, cannotKnow: true, published: 'at-most' })).toEqual(
-      [],
-    );
+    expect(
+      judge('complete', truth.slice(1), {
+        ...WHOLE,
+        cannotKnow: true,
+        published: 'at-most',
+      }),
+    ).toEqual([]);
   });
 
   test('finds rows that are foreign, or come too often, under any verdict', () => {
     const foreign = { ...truth[0], quantity: '1' };
-    expect(judge('incomplete', [...truth, foreign], PARTLY)[0]).toMatch(/^1 rows are not in the truth/);
-    expect(judge('failed', [...truth, truth[0] ?? {}], PARTLY)[0]).toMatch(/^1 rows are not in the truth/);
-    expect(judge('incomplete', [...truth, foreign], PARTLY, { mayStay: [foreign] })).toEqual([]);
+    expect(judge('incomplete', [...truth, foreign], PARTLY)[0]).toMatch(
+      /^1 rows are not in the truth/,
+    );
+    expect(judge('failed', [...truth, truth[0] ?? {}], PARTLY)[0]).toMatch(
+      /^1 rows are not in the truth/,
+    );
+    expect(
+      judge('incomplete', [...truth, foreign], PARTLY, { mayStay: [foreign] }),
+    ).toEqual([]);
   });
 
   test('finds a wrong verdict, rows where none is right, rows that had to be there, and too many requests', () => {
@@ -79,7 +96,9 @@ describe('the judge', () => {
     expect(judge('suspicious', [], PARTLY, { mustHold: truth.slice(0, 2) })[0]).toMatch(
       /^2 rows are not published/,
     );
-    expect(judge('failed', [], PARTLY, { requests: 99 })).toEqual(['99 requests, more than 60']);
+    expect(judge('failed', [], PARTLY, { requests: 99 })).toEqual([
+      '99 requests, more than 60',
+    ]);
   });
 
   test('compares only the columns that both sides have, and takes a missing value for an empty one', () => {

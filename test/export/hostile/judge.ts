@@ -31,7 +31,9 @@ export function judgeOutcome(outcome: Outcome, expected: Expected): string[] {
     ...(mustBeExact && missing.length > 0
       ? [`${missing.length} rows of the truth are missing: ${show(missing)}`]
       : []),
-    ...(expected.published === 'nothing' && outcome.verdict !== 'complete' && outcome.published.length > 0
+    ...(expected.published === 'nothing' &&
+    outcome.verdict !== 'complete' &&
+    outcome.published.length > 0
       ? [`${outcome.published.length} rows are published, where none is right`]
       : []),
     ...(lacking.length > 0
@@ -49,7 +51,8 @@ function subtract(rows: readonly LedgerRow[], taken: readonly LedgerRow[]): Ledg
     [...rows.slice(0, 1), ...taken.slice(0, 1)].every((row) => column in row),
   );
   const left = new Map<string, number>();
-  for (const row of taken) left.set(name(row, columns), (left.get(name(row, columns)) ?? 0) + 1);
+  for (const row of taken)
+    left.set(name(row, columns), (left.get(name(row, columns)) ?? 0) + 1);
   return rows.filter((row) => {
     const key = name(row, columns);
     const count = left.get(key) ?? 0;

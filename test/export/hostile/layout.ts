@@ -4,7 +4,9 @@ import { effectOf, SECOND, writeInstant, type Entry } from './ledger.ts';
 export interface Layout {
   readonly columns: readonly string[];
   /** Fields that differ from the plain spelling, by column. */
-  readonly write: Readonly<Record<string, (entry: Entry, party: string, at: number) => string>>;
+  readonly write: Readonly<
+    Record<string, (entry: Entry, party: string, at: number) => string>
+  >;
   readonly delimiter: string;
   readonly lineEnd: string;
   readonly isQuoted: boolean;
@@ -26,7 +28,8 @@ const ACCOUNT_NUMBERS: Readonly<Record<string, number>> = {
 };
 
 /** As CSV has it: only where it must be. */
-const quote = (text: string): string => (/[",]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
+const quote = (text: string): string =>
+  /[",]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 
 type Write = (entry: Entry, party: string, at: number) => string;
 
@@ -78,14 +81,19 @@ export const TWELVE: Layout = {
 };
 
 /** The layout with other fields or other columns. */
-export function change(layout: Layout, write: Layout['write'], rest: Partial<Layout> = {}): Layout {
+export function change(
+  layout: Layout,
+  write: Layout['write'],
+  rest: Partial<Layout> = {},
+): Layout {
   return { ...layout, ...rest, write: { ...layout.write, ...write } };
 }
 
 /** The same layout, one column under another name. */
 export function rename(layout: Layout, from: string, to: string): Layout {
   const write = layout.write[from];
-  if (write === undefined) throw new Error(`Cannot rename ${from}: there is no such column`);
+  if (write === undefined)
+    throw new Error(`Cannot rename ${from}: there is no such column`);
   return {
     ...layout,
     columns: layout.columns.map((name) => (name === from ? to : name)),
@@ -106,7 +114,9 @@ export function writeHeader(layout: Layout): string {
 }
 
 export function writeRow(layout: Layout, entry: Entry, party: string, at = 0): string {
-  const fields = layout.columns.map((column) => layout.write[column]?.(entry, party, at) ?? '');
+  const fields = layout.columns.map(
+    (column) => layout.write[column]?.(entry, party, at) ?? '',
+  );
   return writeLine(layout, fields);
 }
 
@@ -117,19 +127,32 @@ function writeLine(layout: Layout, fields: readonly string[]): string {
   return shown.join(layout.delimiter) + layout.lineEnd;
 }
 
-export function writeCsv(layout: Layout, entries: readonly Entry[], party: string): string {
-  return writeHeader(layout) + entries.map((entry, at) => writeRow(layout, entry, party, at)).join('');
+export function writeCsv(
+  layout: Layout,
+  entries: readonly Entry[],
+  party: string,
+): string {
+  return (
+    writeHeader(layout) +
+    entries.map((entry, at) => writeRow(layout, entry, party, at)).join('')
+  );
 }
 
 /** As the database writes it: a space, the fraction without trailing zeros, a short zone. */
 function writeTime(time: bigint): string {
   const [day = '', clock = ''] = writeInstant(time).split('T');
-  const fraction = time % SECOND === 0n ? '' : `.${clock.slice(9, 15).replace(/0+$/, '')}`;
+  const fraction =
+    time % SECOND === 0n ? '' : `.${clock.slice(9, 15).replace(/0+$/, '')}`;
   return `${day} ${clock.slice(0, 8)}${fraction}+00`;
 }
 
 /** The same instant on the clock of another zone. */
-export function writeZoned(time: bigint, offsetMinutes: number, zone: string, digits = 6): string {
+export function writeZoned(
+  time: bigint,
+  offsetMinutes: number,
+  zone: string,
+  digits = 6,
+): string {
   const local = writeInstant(time + BigInt(offsetMinutes) * 60n * SECOND);
   const fraction = `${local.slice(20, 26)}000`.slice(0, digits);
   return `${local.slice(0, 10)} ${local.slice(11, 19)}${digits > 0 ? '.' : ''}${fraction}${zone}`;

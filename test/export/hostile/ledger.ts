@@ -52,7 +52,9 @@ export function makeLedger(
     side: 'either',
     ...recipe,
   };
-  const random = new Random([...Buffer.from(seed)].reduce((sum, byte) => (sum * 31 + byte) >>> 0, 7));
+  const random = new Random(
+    [...Buffer.from(seed)].reduce((sum, byte) => (sum * 31 + byte) >>> 0, 7),
+  );
   const begin = now - BigInt(fromHours) * HOUR;
   const step = (BigInt(fromHours - toHours) * HOUR) / BigInt(Math.max(1, rows));
   const entries: Entry[] = [];

@@ -16,7 +16,11 @@ const MOST_BYTES = 8_000_000;
 /** Far beyond what a busy machine needs; answers without an end are given up sooner. */
 const PATIENCE_MS = 60_000;
 
-export function askRaw(url: string, path: string, patienceMs = PATIENCE_MS): Promise<RawAnswer> {
+export function askRaw(
+  url: string,
+  path: string,
+  patienceMs = PATIENCE_MS,
+): Promise<RawAnswer> {
   const { hostname, port } = new URL(url);
   return new Promise((resolve) => {
     const pieces: Buffer[] = [];
@@ -43,10 +47,17 @@ export function askRaw(url: string, path: string, patienceMs = PATIENCE_MS): Pro
 function describe(bytes: Buffer, end: RawAnswer['end']): RawAnswer {
   const wire = bytes.toString('latin1');
   const border =
-    wire.lastIndexOf('HTTP/1.') === -1 ? -1 : wire.indexOf('\r\n\r\n', wire.lastIndexOf('HTTP/1.'));
+    wire.lastIndexOf('HTTP/1.') === -1
+      ? -1
+      : wire.indexOf('\r\n\r\n', wire.lastIndexOf('HTTP/1.'));
   const head = border === -1 ? '' : wire.slice(0, border);
   const body = bytes.subarray(border === -1 ? 0 : border + 4);
-  return { wire, head, text: open(/chunked/i.test(head) ? unframe(body) : body, head), end };
+  return {
+    wire,
+    head,
+    text: open(/chunked/i.test(head) ? unframe(body) : body, head),
+    end,
+  };
 }
 
 function open(body: Buffer, head: string): string {
@@ -64,7 +75,9 @@ function unframe(body: Buffer): Buffer {
   for (;;) {
     const lineEnd = body.indexOf('\r\n', at);
     const size =
-      lineEnd === -1 ? Number.NaN : Number.parseInt(body.subarray(at, lineEnd).toString('latin1'), 16);
+      lineEnd === -1
+        ? Number.NaN
+        : Number.parseInt(body.subarray(at, lineEnd).toString('latin1'), 16);
     if (!(size > 0)) return Buffer.concat(chunks);
     chunks.push(body.subarray(lineEnd + 2, lineEnd + 2 + size));
     at = lineEnd + 2 + size + 2;

@@ -35,8 +35,16 @@ export function reply(body: string | Iterable<Part>, rest: Partial<Reply> = {}):
   };
 }
 
-export function json(value: unknown, status = 200, headers: Reply['headers'] = []): Reply {
-  return reply(JSON.stringify(value), { status, headers: [JSON_TYPE, ...headers], framing: 'length' });
+export function json(
+  value: unknown,
+  status = 200,
+  headers: Reply['headers'] = [],
+): Reply {
+  return reply(JSON.stringify(value), {
+    status,
+    headers: [JSON_TYPE, ...headers],
+    framing: 'length',
+  });
 }
 
 /** The error body of the interface document. */
@@ -44,7 +52,11 @@ export function errorBody(code: number, message: string): object {
   return { code, message, details: [{ '@type': 'type.example/Detail', inner: message }] };
 }
 
-export function refusal(status: number, message: string, headers: Reply['headers'] = []): Reply {
+export function refusal(
+  status: number,
+  message: string,
+  headers: Reply['headers'] = [],
+): Reply {
   return json(errorBody(13, message), status, headers);
 }
 
@@ -71,10 +83,18 @@ export function message(data: string, form: DataForm, rest: object = {}): object
 }
 
 /** A stream of messages, one a line; the first one carries the extensions. */
-export function messages(pieces: readonly string[], form: DataForm, separator = '\n'): Reply {
+export function messages(
+  pieces: readonly string[],
+  form: DataForm,
+  separator = '\n',
+): Reply {
   const texts = pieces.map((piece, at) =>
     JSON.stringify(
-      message(piece, form, at === 0 ? { extensions: [{ '@type': 'type.example/Export' }] } : {}),
+      message(
+        piece,
+        form,
+        at === 0 ? { extensions: [{ '@type': 'type.example/Export' }] } : {},
+      ),
     ),
   );
   return reply(

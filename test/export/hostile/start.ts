@@ -2,7 +2,12 @@
 import { createHash } from 'node:crypto';
 import { createServer, type AddressInfo, type Socket } from 'node:net';
 import { HOUR, toLedgerRow, type Entry, type LedgerRow } from './ledger.ts';
-import { honestAnswer, type ExportRequest, type HostileCase, type Phase } from './cases/case.ts';
+import {
+  honestAnswer,
+  type ExportRequest,
+  type HostileCase,
+  type Phase,
+} from './cases/case.ts';
 import { answerCheckpoints, answerParties } from './lists.ts';
 import { refusal, type Reply } from './reply.ts';
 import { DEFAULT_NAMES, readHead, readTime, type Head, type Names } from './request.ts';
@@ -51,7 +56,9 @@ interface State {
   asked: number;
 }
 
-export async function startHostileSource(options: HostileOptions): Promise<HostileSource> {
+export async function startHostileSource(
+  options: HostileOptions,
+): Promise<HostileSource> {
   const host = new Host(options);
   await host.listen();
   return host;
@@ -94,7 +101,11 @@ class Host implements HostileSource {
 
   mustHold(name: string): readonly LedgerRow[] {
     const { one, party, phase } = this.state(name);
-    return this.describe(one, party, phase.expected.mustHold?.(this.entries(name), this.now) ?? []);
+    return this.describe(
+      one,
+      party,
+      phase.expected.mustHold?.(this.entries(name), this.now) ?? [],
+    );
   }
 
   mayStay(name: string): readonly LedgerRow[] {
@@ -102,7 +113,11 @@ class Host implements HostileSource {
     return this.describe(one, party, phase.mayStay?.(this.now, party) ?? []);
   }
 
-  private describe({ hasEffect, lacks }: HostileCase, party: string, entries: readonly Entry[]): LedgerRow[] {
+  private describe(
+    { hasEffect, lacks }: HostileCase,
+    party: string,
+    entries: readonly Entry[],
+  ): LedgerRow[] {
     const isTold = ([column]: [string, unknown]): boolean => !lacks.includes(column);
     return entries
       .map((entry) => Object.entries(toLedgerRow(entry, party, hasEffect)).filter(isTold))
@@ -112,7 +127,8 @@ class Host implements HostileSource {
   advance(name: string): void {
     const state = this.state(name);
     const [next, ...rest] = state.following;
-    if (next === undefined) throw new Error(`Cannot advance ${name}: it has no further phase`);
+    if (next === undefined)
+      throw new Error(`Cannot advance ${name}: it has no further phase`);
     state.phase = next;
     state.following = rest;
   }
@@ -134,7 +150,8 @@ class Host implements HostileSource {
 
   private state(name: string): State {
     const state = this.states.get(name);
-    if (state === undefined) throw new Error(`Cannot find the case ${name}: this server does not have it`);
+    if (state === undefined)
+      throw new Error(`Cannot find the case ${name}: this server does not have it`);
     return state;
   }
 

@@ -8,7 +8,9 @@ const CRLF = '\r\n';
 
 export async function writeReply(socket: Socket, answer: Reply): Promise<void> {
   const body =
-    answer.framing === 'length' ? Buffer.concat([...answer.body].filter(isContent).map(toBytes)) : undefined;
+    answer.framing === 'length'
+      ? Buffer.concat([...answer.body].filter(isContent).map(toBytes))
+      : undefined;
   await write(socket, answer.prelude + writeHead(answer, body?.length));
   if (body === undefined) await writeParts(socket, answer);
   else await write(socket, body);
@@ -32,7 +34,10 @@ function describeFraming(
   if (framing === 'close') return [];
   if (framing !== 'chunked') return [['Content-Length', String(length ?? framing)]];
   const named = trailers.map(([name]) => name).join(', ');
-  return [['Transfer-Encoding', 'chunked'], ...(named === '' ? [] : [['Trailer', named] as const])];
+  return [
+    ['Transfer-Encoding', 'chunked'],
+    ...(named === '' ? [] : [['Trailer', named] as const]),
+  ];
 }
 
 async function writeParts(socket: Socket, answer: Reply): Promise<void> {
@@ -40,15 +45,22 @@ async function writeParts(socket: Socket, answer: Reply): Promise<void> {
   for (const part of answer.body) {
     if (socket.destroyed) return;
     if (typeof part === 'number') await wait(part);
-    else if (part.length > 0) await write(socket, isChunked ? frame(toBytes(part)) : part);
+    else if (part.length > 0)
+      await write(socket, isChunked ? frame(toBytes(part)) : part);
   }
   if (!isChunked || answer.ending !== 'whole') return;
-  const trailers = answer.trailers.map(([name, value]) => `${name}: ${value}${CRLF}`).join('');
+  const trailers = answer.trailers
+    .map(([name, value]) => `${name}: ${value}${CRLF}`)
+    .join('');
   await write(socket, `0${CRLF}${trailers}${CRLF}`);
 }
 
 function frame(bytes: Buffer): Buffer {
-  return Buffer.concat([Buffer.from(bytes.length.toString(16) + CRLF), bytes, Buffer.from(CRLF)]);
+  return Buffer.concat([
+    Buffer.from(bytes.length.toString(16) + CRLF),
+    bytes,
+    Buffer.from(CRLF),
+  ]);
 }
 
 function isContent(part: Part): part is string | Buffer {
@@ -64,6 +76,9 @@ async function write(socket: Socket, part: string | Buffer): Promise<void> {
   if (socket.destroyed || socket.write(part)) return;
   const gone = new AbortController();
   const close = once(socket, 'close', { signal: gone.signal }).catch(() => undefined);
-  await Promise.race([once(socket, 'drain', { signal: gone.signal }).catch(() => undefined), close]);
+  await Promise.race([
+    once(socket, 'drain', { signal: gone.signal }).catch(() => undefined),
+    close,
+  ]);
   gone.abort();
 }

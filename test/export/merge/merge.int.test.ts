@@ -58,7 +58,9 @@ async function openScene(spoils: World['source']['spoils'] = []): Promise<Scene>
         signal,
       ),
     load: async () => {
-      expect(await loadParty(PARTY, { repository, objects: world.objects }, signal)).toMatchObject({
+      expect(
+        await loadParty(PARTY, { repository, objects: world.objects }, signal),
+      ).toMatchObject({
         quarantined: [],
         heldBack: 0,
       });
@@ -91,24 +93,33 @@ async function sumOfDigests(): Promise<string> {
   const { rows } = await database.pool.query<{ digest: string; rows: string }>(
     `select digest, rows from mirror.segments where status = 'current'`,
   );
-  for (const { digest, rows: count } of rows) sum.merge(RowDigest.fromHex(digest, Number(count)));
+  for (const { digest, rows: count } of rows)
+    sum.merge(RowDigest.fromHex(digest, Number(count)));
   return `${sum.rows} ${sum.hex()}`;
 }
 
 async function startRun(): Promise<string> {
   const runId = randomUUID();
-  await database.pool.query(`insert into mirror.runs (run_id, kind, subject) values ($1, 'nightly', 'now')`, [
-    runId,
-  ]);
+  await database.pool.query(
+    `insert into mirror.runs (run_id, kind, subject) values ($1, 'nightly', 'now')`,
+    [runId],
+  );
   return runId;
 }
 
 /** Merges in a process of its own, which kills itself at that step. */
 async function killMerging(world: World, runId: string, step: Step): Promise<void> {
   const worker = join(import.meta.dirname, 'killed-worker.ts');
-  await using child = new Child(process.execPath, [worker, database.url, world.folder, runId, step]);
+  await using child = new Child(process.execPath, [
+    worker,
+    database.url,
+    world.folder,
+    runId,
+    step,
+  ]);
   const exit = await child.end();
-  if (exit.signal !== 'SIGKILL') throw new Error(`the worker was not killed: ${child.stderr}`);
+  if (exit.signal !== 'SIGKILL')
+    throw new Error(`the worker was not killed: ${child.stderr}`);
 }
 
 describe('closed segments of a month that is over', () => {
@@ -116,7 +127,8 @@ describe('closed segments of a month that is over', () => {
     await using scene = await openScene();
     const { world } = scene;
     await scene.load();
-    const [rows, before] = [await world.rows(), await table()];
+    const rows = await world.rows();
+    const before = await table();
     expect(rows).toEqual(world.source.entries.map(row12).toSorted());
     const report = await scene.merge();
     expect(report).toMatchObject({ ledgers: 1, into: 1, left: 0, failed: 0 });
@@ -135,7 +147,8 @@ describe('closed segments of a month that is over', () => {
   });
 
   test('become one where some end their lines in carriage returns', async () => {
-    const carriageReturns: Spoil = (csv) => pieces(Buffer.from(csv.toString().replaceAll('\n', '\r\n')), 700);
+    const carriageReturns: Spoil = (csv) =>
+      pieces(Buffer.from(csv.toString().replaceAll('\n', '\r\n')), 700);
     const answers = Array.from({ length: NIGHTS * 2 }, (_, index) =>
       index % 3 === 0 ? undefined : carriageReturns,
     );
@@ -162,18 +175,29 @@ describe('closed segments of a month that is over', () => {
       await using scene = await openScene();
       const { world, warehouse } = scene;
       await scene.load();
-      const [rows, before, sum] = [await world.rows(), await table(), await sumOfDigests()];
+      const rows = await world.rows();
+      const before = await table();
+      const sum = await sumOfDigests();
       const runId = await startRun();
       await killMerging(world, runId, step);
       expect(await world.rows()).toEqual(rows);
       expect(await sumOfDigests()).toBe(sum);
-      if (!isSpoolKept) await rm(join(world.folder, 'objects', '.spool'), { recursive: true, force: true });
+      if (!isSpoolKept)
+        await rm(join(world.folder, 'objects', '.spool'), {
+          recursive: true,
+          force: true,
+        });
       await world.expireLeases();
       await scene.merge();
       expect(await world.rows()).toEqual(rows);
       expect(await sumOfDigests()).toBe(sum);
-      const [first, ...later] = (await world.coverage()).filter((line) => line.includes(' closed '));
-      expect([first?.slice(0, 39), later.length]).toEqual(['1970-01-01 00:00:00 2023-05-31 01:58:00', 6]);
+      const [first, ...later] = (await world.coverage()).filter((line) =>
+        line.includes(' closed '),
+      );
+      expect([first?.slice(0, 39), later.length]).toEqual([
+        '1970-01-01 00:00:00 2023-05-31 01:58:00',
+        6,
+      ]);
       await scene.load();
       expect(await table()).toEqual(before);
       expect(await scene.merge()).toMatchObject({ ledgers: 0 });
@@ -181,7 +205,9 @@ describe('closed segments of a month that is over', () => {
       const archive = new ExportArchiveStore(warehouse.db);
       await tidyStore({ objects: world.objects, archive, log, graceMs: -1000 }, signal);
       const owned = (await currentSegments(world.pool)).map(({ objectKey }) => objectKey);
-      expect(await world.keys()).toEqual(owned.flatMap((key) => [key, manifestKey(key)]).toSorted());
+      expect(await world.keys()).toEqual(
+        owned.flatMap((key) => [key, manifestKey(key)]).toSorted(),
+      );
       expect(await world.spooled()).toEqual([]);
       await scene.night(NIGHTS + 1);
       expect(await world.rows()).toEqual(world.source.entries.map(row12).toSorted());
@@ -193,7 +219,11 @@ describe('closed segments of a month that is over', () => {
     const { world, warehouse } = scene;
     const { segments } = await scene.merge();
     await scene.load();
-    const deps = { objects: world.objects, archive: new ExportArchiveStore(warehouse.db), log };
+    const deps = {
+      objects: world.objects,
+      archive: new ExportArchiveStore(warehouse.db),
+      log,
+    };
     const known = await world.objectKeys();
     expect(await tidyStore(deps, signal)).toMatchObject({ removedObjects: 0 });
     const tidied = await tidyStore({ ...deps, graceMs: -1000 }, signal);
@@ -202,9 +232,12 @@ describe('closed segments of a month that is over', () => {
     expect(await world.rows()).toEqual(world.source.entries.map(row12).toSorted());
     // Their rows of the manifest table are kept as long once more, and then go as well.
     const superseded = async (): Promise<number> =>
-      (await publishedSegments(world.pool)).length - (await currentSegments(world.pool)).length;
+      (await publishedSegments(world.pool)).length -
+      (await currentSegments(world.pool)).length;
     expect(await superseded()).toBe(tidied.removedObjects);
-    expect(await tidyStore({ ...deps, graceMs: -1000 }, signal)).toMatchObject({ removedObjects: 0 });
+    expect(await tidyStore({ ...deps, graceMs: -1000 }, signal)).toMatchObject({
+      removedObjects: 0,
+    });
     expect(await superseded()).toBe(0);
   });
 
@@ -217,7 +250,10 @@ describe('closed segments of a month that is over', () => {
     const before = await publishedSegments(world.pool);
     expect(await scene.merge()).toMatchObject({ into: 0, failed: 0 });
     expect(await publishedSegments(world.pool)).toEqual(
-      before.map((one) => ({ ...one, isQuarantined: one.objectKey === closed?.objectKey })),
+      before.map((one) => ({
+        ...one,
+        isQuarantined: one.objectKey === closed?.objectKey,
+      })),
     );
     await scene.night(NIGHTS + 1);
     expect(await world.rows()).toEqual(world.source.entries.map(row12).toSorted());

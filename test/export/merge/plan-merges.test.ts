@@ -26,7 +26,9 @@ function coverage(
       tail: undefined,
       epoch: 1,
       content:
-        rows === 0 ? undefined : { bytes: BigInt(rows) * 100n, digest: '', rowForm: FORM, columns: [] },
+        rows === 0
+          ? undefined
+          : { bytes: BigInt(rows) * 100n, digest: '', rowForm: FORM, columns: [] },
       ...changes,
     };
     last = row.to;
@@ -67,14 +69,24 @@ describe('segments of one month', () => {
   });
 
   test('wait until the month is over', () => {
-    const rows = coverage('2023-05-31T02:00:00Z', ['2023-06-01T00:00:00Z', 5], ['2023-06-01T02:00:00Z', 5]);
+    const rows = coverage(
+      '2023-05-31T02:00:00Z',
+      ['2023-06-01T00:00:00Z', 5],
+      ['2023-06-01T02:00:00Z', 5],
+    );
     expect(ids(rows)).toEqual([]);
     expect(monthStart(at('2023-06-30T23:59:59.999999Z'))).toBe(BEFORE);
   });
 
   test('stay alone where there is one of them', () => {
     expect(
-      ids(coverage('2023-05-01T00:00:00Z', ['2023-05-02T00:00:00Z', 5], ['2023-05-03T00:00:00Z', 0])),
+      ids(
+        coverage(
+          '2023-05-01T00:00:00Z',
+          ['2023-05-02T00:00:00Z', 5],
+          ['2023-05-03T00:00:00Z', 0],
+        ),
+      ),
     ).toEqual([]);
   });
 
@@ -86,9 +98,14 @@ describe('segments of one month', () => {
     ['is of one asset', { assetId: 'a0' }],
     [
       'has other columns',
-      { content: { bytes: 500n, digest: '', rowForm: 'sha256sum-v1/1/+00', columns: [] } },
+      {
+        content: { bytes: 500n, digest: '', rowForm: 'sha256sum-v1/1/+00', columns: [] },
+      },
     ],
-    ['is large', { content: { bytes: 500_001n, digest: '', rowForm: FORM, columns: [] } }],
+    [
+      'is large',
+      { content: { bytes: 500_001n, digest: '', rowForm: FORM, columns: [] } },
+    ],
     ['begins behind a hole', { from: at('2023-05-01T03:00:00Z') }],
   ])('are not merged with one that %s', (_, changes) => {
     const rows = coverage(

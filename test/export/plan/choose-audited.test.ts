@@ -26,7 +26,8 @@ function segment(age: number, changes: Partial<Coverage> = {}): Coverage {
 }
 
 const choice = { share: 1, scope: { partyId: 'aa'.repeat(32) }, epoch: 1, now: NOW };
-const days = (count: number): Coverage[] => Array.from({ length: count }, (_, at) => segment(at + 3));
+const days = (count: number): Coverage[] =>
+  Array.from({ length: count }, (_, at) => segment(at + 3));
 
 describe('the audit of closed segments', () => {
   test('begins with those whose last check lies the longest back', () => {
@@ -38,13 +39,19 @@ describe('the audit of closed segments', () => {
   });
 
   test('asks for the share of a ledger over many nights, however few segments it has', () => {
-    const nights = Array.from({ length: 2_000 }, (_, night) => NOW + BigInt(night) * DAY_MICROS);
+    const nights = Array.from(
+      { length: 2_000 },
+      (_, night) => NOW + BigInt(night) * DAY_MICROS,
+    );
     const chosen = nights.map((now) => {
-      const [row] = chooseAudited([segment(3, { from: now - 3n * DAY_MICROS, checkedAt: 0n })], {
-        ...choice,
-        share: 0.05,
-        now,
-      });
+      const [row] = chooseAudited(
+        [segment(3, { from: now - 3n * DAY_MICROS, checkedAt: 0n })],
+        {
+          ...choice,
+          share: 0.05,
+          now,
+        },
+      );
       return row === undefined ? 0 : 1;
     });
     const asked = chosen.reduce((sum: number, one) => sum + one, 0);
@@ -55,7 +62,9 @@ describe('the audit of closed segments', () => {
   test('asks for all that a source keeps, where it says for how long', () => {
     const years = [segment(100), segment(1_000)];
     expect(chooseAudited(years, choice)).toEqual([]);
-    expect(chooseAudited(years, { ...choice, retentionMicros: 3_650n * DAY_MICROS })).toHaveLength(2);
+    expect(
+      chooseAudited(years, { ...choice, retentionMicros: 3_650n * DAY_MICROS }),
+    ).toHaveLength(2);
   });
 
   test('takes the first segment too, whose range begins before all entries', () => {
@@ -77,7 +86,10 @@ describe('the audit of closed segments', () => {
   test('takes ranges without entries before the newest one, and leaves those behind it to the overlap check', () => {
     const empty = { content: undefined, objectKey: undefined, rows: 0n };
     const rows = [segment(9, empty), segment(5), segment(3, empty)];
-    expect(chooseAudited(rows, choice).map(({ coverageId }) => coverageId)).toEqual([9n, 5n]);
+    expect(chooseAudited(rows, choice).map(({ coverageId }) => coverageId)).toEqual([
+      9n,
+      5n,
+    ]);
   });
 
   test('asks for nothing where the share is none', () => {

@@ -30,7 +30,11 @@ function requestsFor(rows: readonly Micros[], rowsMax: number): number {
   const windows = new WindowPlan(2 ** 30);
   const coverage: Coverage[] = [];
   const published = new Set<Micros>();
-  let profile: SourceProfile = { bounds: 'unproven', sides: 'both', header: 'thirteen columns' };
+  let profile: SourceProfile = {
+    bounds: 'unproven',
+    sides: 'both',
+    header: 'thirteen columns',
+  };
   for (let requests = 1; requests <= 300; requests += 1) {
     const target: Target = { ...wanted, coverage, profile };
     const next = nextWindow(target, windows);
@@ -43,7 +47,9 @@ function requestsFor(rows: readonly Micros[], rowsMax: number): number {
     const { question, isWindow } = next.plan;
     const range = closedRange(next.plan);
     const answer = rows.filter(
-      (time) => time >= (question.from ?? 0n) && (question.to === undefined || time < question.to),
+      (time) =>
+        time >= (question.from ?? 0n) &&
+        (question.to === undefined || time < question.to),
     );
     if (answer.length > rowsMax && range !== undefined) {
       if (planShrunk(next, windows, NOTHING, profile.known !== undefined) === undefined)
@@ -51,10 +57,12 @@ function requestsFor(rows: readonly Micros[], rowsMax: number): number {
       windows.outgrown(NOTHING, range);
       continue;
     }
-    if (answer.length > 0) profile = { ...profile, known: { partyId: 'aa', second: answer[0] ?? 0n } };
+    if (answer.length > 0)
+      profile = { ...profile, known: { partyId: 'aa', second: answer[0] ?? 0n } };
     for (const { from, to } of next.plan.closed) {
       coverage.push(covered(from, to, BigInt(requests * 10 + coverage.length)));
-      for (const time of answer.filter((at) => at >= from && at < to)) published.add(time);
+      for (const time of answer.filter((at) => at >= from && at < to))
+        published.add(time);
     }
     if (range !== undefined) windows.done(range, answer.length, undefined);
     if (isWindow) continue;

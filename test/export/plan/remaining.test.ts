@@ -2,7 +2,12 @@ import { fc } from '../../support/properties.ts';
 import { describe, expect, test } from 'vitest';
 import type { Micros } from '../../../src/core/time.ts';
 import type { Coverage } from '../../../src/export/store/coverage-rows.ts';
-import { overlaps, type Range, subtract, union } from '../../../src/export/plan/ranges.ts';
+import {
+  overlaps,
+  type Range,
+  subtract,
+  union,
+} from '../../../src/export/plan/ranges.ts';
 import { type AskPlan, planAsk } from '../../../src/export/plan/remaining.ts';
 
 const SECOND = 1_000_000n;
@@ -59,7 +64,8 @@ const coverage = fc.array(spec, { maxLength: 6 }).map((specs) => {
   const rows: Coverage[] = [];
   for (const { range: span, assetId, open, hasTail } of specs) {
     const meets = (row: Coverage): boolean =>
-      overlaps(row, span) && (row.assetId === undefined || assetId === undefined || row.assetId === assetId);
+      overlaps(row, span) &&
+      (row.assetId === undefined || assetId === undefined || row.assetId === assetId);
     if (rows.some(meets)) continue;
     const tail = { from: span.from, rows: 1, digest: '0'.repeat(64), rowForm: 'f' };
     rows.push({
@@ -92,11 +98,17 @@ const target = fc
   }));
 
 function scoped(rows: readonly Coverage[], assetId: string | undefined): Coverage[] {
-  return rows.filter((row) => assetId === undefined || row.assetId === undefined || row.assetId === assetId);
+  return rows.filter(
+    (row) =>
+      assetId === undefined || row.assetId === undefined || row.assetId === assetId,
+  );
 }
 
 function partsOf(plan: AskPlan): Range[] {
-  const open = plan.open === undefined ? [] : [{ from: plan.open.from, to: plan.open.to ?? 10n ** 18n }];
+  const open =
+    plan.open === undefined
+      ? []
+      : [{ from: plan.open.from, to: plan.open.to ?? 10n ** 18n }];
   return [...plan.closed, ...open];
 }
 
@@ -114,7 +126,8 @@ describe('planAsk', () => {
           ...overlapping.filter((row) => !superseded.has(row.coverageId)),
           ...trims.flatMap(({ keeps }) => keeps),
         ];
-        for (const part of parts) expect(kept.filter((row) => overlaps(row, part))).toEqual([]);
+        for (const part of parts)
+          expect(kept.filter((row) => overlaps(row, part))).toEqual([]);
         expect(union(parts).length).toBeLessThanOrEqual(parts.length);
         // Behind a clock that went back, what lies before older closed ranges waits for the clock.
         const openFrom = plan?.open?.from ?? wanted.closedTo;
@@ -132,7 +145,11 @@ describe('planAsk', () => {
   test('asks for all of a superseded closed segment', () => {
     fc.assert(
       fc.property(target, coverage, (wanted, rows) => {
-        const plan = planAsk({ ...wanted, coverage: scoped(rows, wanted.assetId), profile: {} });
+        const plan = planAsk({
+          ...wanted,
+          coverage: scoped(rows, wanted.assetId),
+          profile: {},
+        });
         for (const row of plan?.supersedes ?? []) {
           if (row.open) continue;
           expect(subtract(row, plan === undefined ? [] : partsOf(plan))).toEqual([]);
@@ -148,7 +165,11 @@ describe('planAsk', () => {
         coverage,
         fc.constantFrom('right', 'unproven', undefined),
         (wanted, rows, bounds) => {
-          const plan = planAsk({ ...wanted, coverage: scoped(rows, wanted.assetId), profile: { bounds } });
+          const plan = planAsk({
+            ...wanted,
+            coverage: scoped(rows, wanted.assetId),
+            profile: { bounds },
+          });
           const { from, to } = plan?.question ?? {};
           if (to === undefined) return;
           expect(from).toBeDefined();
@@ -161,25 +182,38 @@ describe('planAsk', () => {
 
   test('asks again for the end of the known rows with every continuation', () => {
     fc.assert(
-      fc.property(target, coverage, fc.constantFrom('right', 'unproven'), (wanted, rows, bounds) => {
-        const overlapping = scoped(rows, wanted.assetId);
-        const plan = planAsk({ ...wanted, coverage: overlapping, profile: { bounds } });
-        const first = plan === undefined ? undefined : (plan.closed[0]?.from ?? plan.open?.from);
-        const known = overlapping.find(
-          (row) => !row.open && row.to === first && row.assetId === wanted.assetId && row.tail !== undefined,
-        );
-        if (known?.tail === undefined) return;
-        const { to, tail, sides } = known;
-        expect(plan?.overlap).toEqual({ to, tail, sides, isStartless: false });
-        expect((plan?.question.from ?? 0n) <= known.tail.from).toBe(true);
-        expect(plan?.question.to === undefined || plan.question.to > known.to).toBe(true);
-      }),
+      fc.property(
+        target,
+        coverage,
+        fc.constantFrom('right', 'unproven'),
+        (wanted, rows, bounds) => {
+          const overlapping = scoped(rows, wanted.assetId);
+          const plan = planAsk({ ...wanted, coverage: overlapping, profile: { bounds } });
+          const first =
+            plan === undefined ? undefined : (plan.closed[0]?.from ?? plan.open?.from);
+          const known = overlapping.find(
+            (row) =>
+              !row.open &&
+              row.to === first &&
+              row.assetId === wanted.assetId &&
+              row.tail !== undefined,
+          );
+          if (known?.tail === undefined) return;
+          const { to, tail, sides } = known;
+          expect(plan?.overlap).toEqual({ to, tail, sides, isStartless: false });
+          expect((plan?.question.from ?? 0n) <= known.tail.from).toBe(true);
+          expect(plan?.question.to === undefined || plan.question.to > known.to).toBe(
+            true,
+          );
+        },
+      ),
     );
   });
 
   test('continues from the known tail', () => {
     const tail = { from: 5n * SECOND, rows: 1, digest: '0'.repeat(64), rowForm: 'f' };
-    const [from, to] = [0n, 10n * SECOND];
+    const from = 0n;
+    const to = 10n * SECOND;
     const row = {
       coverageId: 1n,
       assetId: undefined,

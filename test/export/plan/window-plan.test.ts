@@ -26,7 +26,9 @@ const ledger = fc
     return Array.from({ length: rows }, () => {
       const isBurst = random() < 0.7;
       const centre = centres[Math.floor(random() * bursts)] ?? 0;
-      const at = isBurst ? centre + (random() - 0.5) * seconds * 0.02 : random() * seconds;
+      const at = isBurst
+        ? centre + (random() - 0.5) * seconds * 0.02
+        : random() * seconds;
       return Math.max(0, Math.min(seconds - 1, Math.floor(at)));
     }).toSorted((one, other) => one - other);
   });
@@ -39,8 +41,14 @@ function noise(seed: number): () => number {
   };
 }
 
-function served(rows: readonly number[], range: Range, order: Order, call: number): number[] {
-  const [from, to] = [secondOf(range.from), secondOf(range.to)];
+function served(
+  rows: readonly number[],
+  range: Range,
+  order: Order,
+  call: number,
+): number[] {
+  const from = secondOf(range.from);
+  const to = secondOf(range.to);
   const found = rows.filter((second) => second >= from && second < to);
   const random = noise(call);
   if (order === 'backwards') return found.toReversed();
@@ -71,7 +79,11 @@ interface Spent {
 }
 
 /** Exports a ledger to its end. @param kill says at which byte of a stream the process dies, if it does */
-function exportAll(rows: readonly number[], order: Order, kill: (streamBytes: number) => number): Spent {
+function exportAll(
+  rows: readonly number[],
+  order: Order,
+  kill: (streamBytes: number) => number,
+): Spent {
   const end = BigInt(Math.max(...rows) + 1) * SECOND_MICROS;
   const spent: Spent = { askedBytes: 0, killedBytes: 0, doneRows: 0, requests: 0 };
   let kept: unknown;
@@ -80,7 +92,8 @@ function exportAll(rows: readonly number[], order: Order, kill: (streamBytes: nu
     spent.requests += 1;
     if (spent.requests > REQUESTS_MAX) throw new Error('it does not end');
     const cut = plan.cut({ from, to: end });
-    if (cut !== undefined && (cut <= from || cut >= end)) throw new Error('no shorter window');
+    if (cut !== undefined && (cut <= from || cut >= end))
+      throw new Error('no shorter window');
     const asked = { from, to: cut ?? end };
     const answer = served(rows, asked, order, spent.requests);
     const streamBytes = Math.min(answer.length * ROW_BYTES, plan.streamBytesMax);
@@ -110,7 +123,10 @@ function stream(
 ): { bytes: number; seen: Seen; state: 'complete' | 'killed' | 'too large' } {
   const isOneSecond = secondOf(asked.to) - secondOf(asked.from) < 2;
   const histogram = new TimeHistogram();
-  let [bytes, isSorted, last, mustRun] = [0, true, Number.NEGATIVE_INFINITY, false];
+  let bytes = 0;
+  let isSorted = true;
+  let last = Number.NEGATIVE_INFINITY;
+  let mustRun = false;
   const seen = (): Seen => ({
     bytes,
     stretches: histogram.stretches(),
@@ -157,10 +173,16 @@ describe('a window plan', () => {
           kills += 1;
           return Math.max(ROW_BYTES, random() * bytes);
         };
-        const { askedBytes, doneRows, requests, killedBytes } = exportAll(rows, order, kill);
+        const { askedBytes, doneRows, requests, killedBytes } = exportAll(
+          rows,
+          order,
+          kill,
+        );
         expect(doneRows).toBe(rows.length);
         // What was in flight at each kill is at most one segment and the row that ended it.
-        expect(killedBytes).toBeLessThanOrEqual(kills * (SEGMENT_BYTES + busiestBytes(rows)));
+        expect(killedBytes).toBeLessThanOrEqual(
+          kills * (SEGMENT_BYTES + busiestBytes(rows)),
+        );
         const bytes = rows.length * ROW_BYTES;
         // A second is never divided, and its tail comes again with each window.
         const always = requests * (busiestBytes(rows) + ROW_BYTES);
@@ -171,17 +193,20 @@ describe('a window plan', () => {
     );
   });
 
-  test.each(ORDERS)('asks in few requests for a ledger that is served %s without faults', (order) => {
-    const ratios = fc.sample(ledger, { numRuns: 15, seed: 4 }).map((rows) => {
-      const { askedBytes, requests } = exportAll(rows, order, UNKILLED);
-      const bytes = rows.length * ROW_BYTES;
-      // Every request is a scan of the whole table at the source.
-      expect(requests).toBeLessThan(3 + (5 * bytes) / SEGMENT_BYTES);
-      return askedBytes / bytes;
-    });
-    expect(Math.max(...ratios)).toBeLessThan(2.5);
-    expect(ratios.toSorted((a, b) => a - b)[7]).toBeLessThan(2.2);
-  });
+  test.each(ORDERS)(
+    'asks in few requests for a ledger that is served %s without faults',
+    (order) => {
+      const ratios = fc.sample(ledger, { numRuns: 15, seed: 4 }).map((rows) => {
+        const { askedBytes, requests } = exportAll(rows, order, UNKILLED);
+        const bytes = rows.length * ROW_BYTES;
+        // Every request is a scan of the whole table at the source.
+        expect(requests).toBeLessThan(3 + (5 * bytes) / SEGMENT_BYTES);
+        return askedBytes / bytes;
+      });
+      expect(Math.max(...ratios)).toBeLessThan(2.5);
+      expect(ratios.toSorted((a, b) => a - b)[7]).toBeLessThan(2.2);
+    },
+  );
 
   test('asks for a small ledger in one request', () => {
     const rows = Array.from({ length: 200 }, (_, index) => index * 10);
@@ -191,12 +216,19 @@ describe('a window plan', () => {
   test('halves the windows of a stream that broke twice', () => {
     const range = { from: 0n, to: 1000n * SECOND_MICROS };
     const plan = new WindowPlan(SEGMENT_BYTES * 100);
-    const stretches = [...Array(600).keys()].map((from) => ({ from, to: from + 1, bytes: 1000 }));
+    const stretches = [...Array(600).keys()].map((from) => ({
+      from,
+      to: from + 1,
+      bytes: 1000,
+    }));
     plan.broke({ bytes: 600_000, stretches, sortedTo: undefined });
     expect(plan.cut(range)).toBeUndefined();
     plan.broke({ bytes: 600_000, stretches, sortedTo: undefined });
     expect(plan.cut(range)).toBeLessThan(400n * SECOND_MICROS);
-    const remembered = new WindowPlan(SEGMENT_BYTES * 100, structuredClone(plan.toJson()));
+    const remembered = new WindowPlan(
+      SEGMENT_BYTES * 100,
+      structuredClone(plan.toJson()),
+    );
     expect(remembered.cut(range)).toBe(plan.cut(range));
   });
 
@@ -227,7 +259,10 @@ describe('a window plan', () => {
     fc.assert(
       fc.property(fc.anything(), fc.integer({ min: 2, max: 1000 }), (hint, length) => {
         const plan = new WindowPlan(SEGMENT_BYTES, hint);
-        const range = { from: 5n * SECOND_MICROS, to: BigInt(5 + length) * SECOND_MICROS };
+        const range = {
+          from: 5n * SECOND_MICROS,
+          to: BigInt(5 + length) * SECOND_MICROS,
+        };
         expect(plan.cut(range)).toBeUndefined();
       }),
     );

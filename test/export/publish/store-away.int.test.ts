@@ -12,7 +12,9 @@ const database = await freshDatabase({ isMigrated: true });
 
 function openLostStore(folder: string): ObjectStore {
   const head = (): Promise<never> => {
-    throw new UnreachableError('Cannot look up: no connection', { code: 'OBJECT_STORE_UNREACHABLE' });
+    throw new UnreachableError('Cannot look up: no connection', {
+      code: 'OBJECT_STORE_UNREACHABLE',
+    });
   };
   return { ...openFileStore(folder), head };
 }
@@ -23,7 +25,9 @@ describe('publishing an object', () => {
     world.source.entries.push(...entries('2023-05-01T10:00:00Z', 2));
     const range = { from: at('2023-05-01T09:00:00Z'), to: at('2023-05-01T10:30:00Z') };
     const objects = openLostStore(join(world.folder, 'objects'));
-    await expect(world.export('2023-05-01T11:00:00Z', range, { objects })).rejects.toMatchObject({
+    await expect(
+      world.export('2023-05-01T11:00:00Z', range, { objects }),
+    ).rejects.toMatchObject({
       code: 'OBJECT_STORE_UNREACHABLE',
     });
     const asked = world.source.asked.length;

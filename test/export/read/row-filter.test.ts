@@ -6,9 +6,15 @@ import { ASSET, ASSET_2, OTHER, PARTY, row12, row13 } from '../ledger-double.ts'
 
 const time = '2023-05-01 10:00:00.5+00';
 
-function finding(row: string, scope: { partyId?: string; assetId?: string } = {}): RowFinding {
+function finding(
+  row: string,
+  scope: { partyId?: string; assetId?: string } = {},
+): RowFinding {
   const header = row.split(',').length === 13 ? HEADER_13 : HEADER_12;
-  const filter = new RowFilter({ partyId: PARTY, ...scope }, readHeader(Buffer.from(header)));
+  const filter = new RowFilter(
+    { partyId: PARTY, ...scope },
+    readHeader(Buffer.from(header)),
+  );
   const bytes = Buffer.from(row);
   return filter.check(bytes, 0, bytes.length);
 }
@@ -26,8 +32,12 @@ describe('RowFilter', () => {
   });
 
   test('matches ids in every encoding and case', () => {
-    expect(finding(row12({ time, from: PARTY.toUpperCase() }), { assetId: ASSET })).toBe('ok');
-    expect(finding(row12({ time }).replace(`\\x${ASSET}`, `"${ASSET}"`), { assetId: ASSET })).toBe('ok');
+    expect(finding(row12({ time, from: PARTY.toUpperCase() }), { assetId: ASSET })).toBe(
+      'ok',
+    );
+    expect(
+      finding(row12({ time }).replace(`\\x${ASSET}`, `"${ASSET}"`), { assetId: ASSET }),
+    ).toBe('ok');
     expect(finding(row12({ time }), { assetId: ASSET_2 })).toBe('asset');
   });
 

@@ -6,7 +6,10 @@ import { join } from 'node:path';
 import { buffer } from 'node:stream/consumers';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { RangeSpool, type SpoolFile } from '../../../src/export/spool/range-spool.ts';
-import { type Compression, plainStream } from '../../../src/ledger/objects/object-keys.ts';
+import {
+  type Compression,
+  plainStream,
+} from '../../../src/ledger/objects/object-keys.ts';
 
 let folder: string;
 beforeAll(async () => {
@@ -17,7 +20,10 @@ afterAll(() => rm(folder, { recursive: true, force: true }));
 const HEADER = Buffer.from('a,b\n');
 
 function spoolTo(file: SpoolFile, compression: Compression): RangeSpool {
-  return new RangeSpool(-Infinity, Infinity, { compression, spoolFile: async () => file });
+  return new RangeSpool(-Infinity, Infinity, {
+    compression,
+    spoolFile: async () => file,
+  });
 }
 
 async function write(spool: RangeSpool, rows: Buffer): Promise<void> {
@@ -51,20 +57,27 @@ test.each(['zstd', 'gzip', 'none'] as const)(
   },
 );
 
-test.each(['zstd', 'none'] as const)('a full disk is an error that may pass: %s', async (compression) => {
-  await using spool = spoolTo({ name: 'full', path: '/dev/full' }, compression);
-  const fill = async (): Promise<void> => {
-    for (let piece = 0; piece < 50; piece += 1)
-      await write(spool, Buffer.alloc(100_000, Math.random().toString()));
-    await spool.finish();
-  };
-  await expect(fill()).rejects.toThrow(expect.objectContaining({ code: 'SPOOL_ENOSPC' }));
-});
+test.each(['zstd', 'none'] as const)(
+  'a full disk is an error that may pass: %s',
+  async (compression) => {
+    await using spool = spoolTo({ name: 'full', path: '/dev/full' }, compression);
+    const fill = async (): Promise<void> => {
+      for (let piece = 0; piece < 50; piece += 1)
+        await write(spool, Buffer.alloc(100_000, Math.random().toString()));
+      await spool.finish();
+    };
+    await expect(fill()).rejects.toThrow(
+      expect.objectContaining({ code: 'SPOOL_ENOSPC' }),
+    );
+  },
+);
 
 test('a file that cannot be flushed is an error', async () => {
   // It takes everything, and cannot be flushed.
   const nowhere = { name: 'null', path: '/dev/null' };
   await using spool = spoolTo(nowhere, 'none');
   await write(spool, Buffer.alloc(2 ** 20));
-  await expect(spool.finish()).rejects.toThrow(expect.objectContaining({ code: 'SPOOL_EINVAL' }));
+  await expect(spool.finish()).rejects.toThrow(
+    expect.objectContaining({ code: 'SPOOL_EINVAL' }),
+  );
 });

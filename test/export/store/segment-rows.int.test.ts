@@ -14,11 +14,23 @@ describe('insertSegments', () => {
   test('leaves a segment current that was published while a rebuild thought it superseded', async () => {
     const { database, warehouse, objects } = world;
     const rows = [row12({ time: '2023-05-01 12:00:00' })];
-    const { key } = await publish(database.pool, objects, { party: PARTY_A, ...MAY, rows });
-    const manifest = await readManifest(objects, manifestKey(key), new AbortController().signal);
+    const { key } = await publish(database.pool, objects, {
+      party: PARTY_A,
+      ...MAY,
+      rows,
+    });
+    const manifest = await readManifest(
+      objects,
+      manifestKey(key),
+      new AbortController().signal,
+    );
 
-    await insertSegments(warehouse.db, [segmentRow(manifest, { rebuilt: true }, 'superseded')]);
+    await insertSegments(warehouse.db, [
+      segmentRow(manifest, { rebuilt: true }, 'superseded'),
+    ]);
 
-    expect(await publishedSegments(database.pool)).toMatchObject([{ objectKey: key, isCurrent: true }]);
+    expect(await publishedSegments(database.pool)).toMatchObject([
+      { objectKey: key, isCurrent: true },
+    ]);
   });
 });

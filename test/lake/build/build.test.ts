@@ -8,7 +8,17 @@ import { verifyLake } from '../../../src/lake/verify/verify-lake.ts';
 import { commitTable } from '../commit-table.ts';
 import { entry } from '../entries-double.ts';
 import { lakeWorld } from '../lake-world.ts';
-import { A, B, built, codes, ENTRIES, logged, parquetOf, segment, signal } from './built.ts';
+import {
+  A,
+  B,
+  built,
+  codes,
+  ENTRIES,
+  logged,
+  parquetOf,
+  segment,
+  signal,
+} from './built.ts';
 
 describe('a build of the lake', () => {
   it('appends new segments and leaves every file that is there', async () => {
@@ -33,7 +43,9 @@ describe('a build of the lake', () => {
     });
     const world = await built({ segmentId: 1n, rows: [...segment(1, 300).rows, long] });
     expect(
-      await world.rows('select count(*), max(length(account_from_market_id)) from ledger_entries'),
+      await world.rows(
+        'select count(*), max(length(account_from_market_id)) from ledger_entries',
+      ),
     ).toEqual([['301', String(millions * 1e6)]]);
   });
 
@@ -47,7 +59,9 @@ describe('a build of the lake', () => {
     const added = actions.flatMap(({ add }) =>
       add ? [JSON.parse(add.stats) as { numRecords: number }] : [],
     );
-    expect(added.map(({ numRecords }) => numRecords).toSorted((a, b) => a - b)).toEqual([1, 2]);
+    expect(added.map(({ numRecords }) => numRecords).toSorted((a, b) => a - b)).toEqual([
+      1, 2,
+    ]);
     expect(actions.filter(({ remove }) => remove)).toHaveLength(1);
     expect(await verifyLake(world.deps, { deep: true }, signal)).toMatchObject({
       problems: [],
@@ -59,12 +73,14 @@ describe('a build of the lake', () => {
     const world = await built(segment(1, 4), segment(2, 5), segment(3, 6));
     world.warehouse.segments = [segment(1, 4), segment(3, 6)];
     await buildLake(world.deps, signal);
-    expect(await world.rows('select segment_id, count(*) from ledger_entries group by 1 order by 1')).toEqual(
-      [
-        ['1', '4'],
-        ['3', '6'],
-      ],
-    );
+    expect(
+      await world.rows(
+        'select segment_id, count(*) from ledger_entries group by 1 order by 1',
+      ),
+    ).toEqual([
+      ['1', '4'],
+      ['3', '6'],
+    ]);
     expect(await verifyLake(world.deps, { deep: true }, signal)).toMatchObject({
       problems: [],
       segmentsBehind: 0,
@@ -74,15 +90,23 @@ describe('a build of the lake', () => {
   it('puts small files together when they are many, without a change of rows', async () => {
     const world = await built(segment(1));
     for (let night = 2; night <= SMALL_FILES_MAX + 1; night += 1) {
-      world.warehouse.segments = Array.from({ length: night }, (_, index) => segment(index + 1));
+      world.warehouse.segments = Array.from({ length: night }, (_, index) =>
+        segment(index + 1),
+      );
       await buildLake(world.deps, signal);
     }
     const { tables } = await describeLake(world.deps, signal);
     expect(tables).toContainEqual(
-      expect.objectContaining({ table: 'ledger_entries', files: 1, rows: BigInt(SMALL_FILES_MAX + 1) }),
+      expect.objectContaining({
+        table: 'ledger_entries',
+        files: 1,
+        rows: BigInt(SMALL_FILES_MAX + 1),
+      }),
     );
     const compaction = await logged(world, SMALL_FILES_MAX + 1);
-    const changes = compaction.flatMap(({ add, remove }) => [add, remove]).filter((change) => change);
+    const changes = compaction
+      .flatMap(({ add, remove }) => [add, remove])
+      .filter((change) => change);
     expect(changes).toHaveLength(SMALL_FILES_MAX + 2);
     expect(changes.every((change) => change?.dataChange === false)).toBe(true);
     expect(await verifyLake(world.deps, { deep: true }, signal)).toMatchObject({
@@ -98,10 +122,13 @@ describe('a build of the lake', () => {
       { appId: `ledger-mirror:${world.warehouse.mirrorId}`, version: 1 },
     ]);
     const [metaData] = actions.flatMap((action) => action.metaData ?? []);
-    const withStatistics = metaData?.configuration['delta.dataSkippingStatsColumns']?.split(',');
+    const withStatistics =
+      metaData?.configuration['delta.dataSkippingStatsColumns']?.split(',');
     expect(withStatistics).toContain('vega_time');
     expect(withStatistics).not.toContain('quantity');
-    expect(actions.flatMap(({ add }) => add?.stats ?? []).join('')).not.toContain('"quantity"');
+    expect(actions.flatMap(({ add }) => add?.stats ?? []).join('')).not.toContain(
+      '"quantity"',
+    );
   });
 
   it('writes a checkpoint every thirty commits, which reads as the commits do', async () => {
@@ -109,7 +136,13 @@ describe('a build of the lake', () => {
     const { objects } = world.deps;
     for (let version = 1; version < 29; version += 1) {
       const txn = { appId: 'another', version };
-      await commitTable(objects, ENTRIES, version, { operation: 'WRITE', actions: [{ txn }] }, signal);
+      await commitTable(
+        objects,
+        ENTRIES,
+        version,
+        { operation: 'WRITE', actions: [{ txn }] },
+        signal,
+      );
     }
     world.warehouse.segments = [segment(2, 1, true)];
     await buildLake(world.deps, signal);
@@ -130,7 +163,11 @@ describe('a build of the lake', () => {
 
   it('says each day which rows count, by what other parties cover', async () => {
     const world = await lakeWorld();
-    const received = entry({ party_id: B, account_from_party_id: A, account_to_party_id: B });
+    const received = entry({
+      party_id: B,
+      account_from_party_id: A,
+      account_to_party_id: B,
+    });
     world.warehouse.segments = [{ segmentId: 1n, rows: [received] }];
     const flows = (): Promise<readonly unknown[][]> =>
       world.rows(`select (select count(*) from ledger_entries where is_counted),
@@ -141,7 +178,8 @@ describe('a build of the lake', () => {
       ['2023-05-01 00:00:00', '1'],
       ['2023-05-03 00:00:00', '0'],
     ] as const) {
-      world.warehouse.covered = range === undefined ? [] : [[A, '', '2023-04-01 00:00:00', range, true]];
+      world.warehouse.covered =
+        range === undefined ? [] : [[A, '', '2023-04-01 00:00:00', range, true]];
       await buildLake(world.deps, signal);
       expect(await flows()).toEqual([[counted, counted]]);
     }
@@ -152,7 +190,10 @@ describe('a build of the lake', () => {
     const world = await built(segment(1));
     world.warehouse.segments = [segment(1), segment(2)];
     const { objects } = world.deps;
-    const foreign = { operation: 'WRITE', actions: [{ txn: { appId: 'another', version: 1 } }] };
+    const foreign = {
+      operation: 'WRITE',
+      actions: [{ txn: { appId: 'another', version: 1 } }],
+    };
     let isFirst = true;
     const raced = new Proxy(objects, {
       get: (store, name) => {
@@ -168,7 +209,9 @@ describe('a build of the lake', () => {
         };
       },
     });
-    await expect(buildLake({ ...world.deps, objects: raced }, signal)).rejects.toMatchObject({
+    await expect(
+      buildLake({ ...world.deps, objects: raced }, signal),
+    ).rejects.toMatchObject({
       code: 'LAKE_SECOND_WRITER',
     });
     expect(await world.rows('select count(*) from ledger_entries')).toEqual([['1']]);
@@ -203,7 +246,9 @@ describe('a build of the lake', () => {
     await writeFile(path, text.replace(side, ''));
     world.warehouse.segments = [segment(1), segment(2)];
     await buildLake(world.deps, signal);
-    const [metaData] = (await logged(world, 1)).flatMap((action) => action.metaData ?? []);
+    const [metaData] = (await logged(world, 1)).flatMap(
+      (action) => action.metaData ?? [],
+    );
     expect(metaData?.schemaString).toContain('"name":"side"');
     expect(await codes(world.deps, true)).toEqual([]);
   });

@@ -24,20 +24,40 @@ export async function built(...segments: readonly SegmentRows[]): Promise<LakeWo
   return world;
 }
 
-export async function parquetOf({ folder }: LakeWorld, table = ENTRIES): Promise<readonly string[]> {
+export async function parquetOf(
+  { folder }: LakeWorld,
+  table = ENTRIES,
+): Promise<readonly string[]> {
   const names = await readdir(join(folder, table), { recursive: true });
-  return names.filter((name) => name.endsWith('.parquet') && !name.includes('_delta_log')).toSorted();
+  return names
+    .filter((name) => name.endsWith('.parquet') && !name.includes('_delta_log'))
+    .toSorted();
 }
 
 interface LoggedAction {
-  readonly add?: { readonly path: string; readonly dataChange: boolean; readonly stats: string };
+  readonly add?: {
+    readonly path: string;
+    readonly dataChange: boolean;
+    readonly stats: string;
+  };
   readonly remove?: { readonly path: string; readonly dataChange: boolean };
   readonly txn?: { readonly appId: string; readonly version: number };
-  readonly metaData?: { readonly schemaString: string; readonly configuration: Record<string, string> };
+  readonly metaData?: {
+    readonly schemaString: string;
+    readonly configuration: Record<string, string>;
+  };
 }
 
-export async function logged({ folder }: LakeWorld, version: number): Promise<readonly LoggedAction[]> {
-  const path = join(folder, ENTRIES, '_delta_log', `${String(version).padStart(20, '0')}.json`);
+export async function logged(
+  { folder }: LakeWorld,
+  version: number,
+): Promise<readonly LoggedAction[]> {
+  const path = join(
+    folder,
+    ENTRIES,
+    '_delta_log',
+    `${String(version).padStart(20, '0')}.json`,
+  );
   const lines = (await readFile(path, 'utf8')).trim().split('\n');
   return lines.map((line) => JSON.parse(line) as LoggedAction);
 }

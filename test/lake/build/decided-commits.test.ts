@@ -18,7 +18,10 @@ function segment(segmentId: number): SegmentRows {
 }
 
 /** Writes over what lies there, and says that it wrote. */
-function careless({ deps, folder }: LakeWorld, before: (key: string) => Promise<void> | void): LakeDeps {
+function careless(
+  { deps, folder }: LakeWorld,
+  before: (key: string) => Promise<void> | void,
+): LakeDeps {
   const putIfAbsent: Write = async (key, content) => {
     await before(key);
     await mkdir(dirname(join(folder, key)), { recursive: true });
@@ -28,7 +31,11 @@ function careless({ deps, folder }: LakeWorld, before: (key: string) => Promise<
   const objects = new Proxy(deps.objects, {
     get: (store, name) => {
       if (name === 'capabilities')
-        return async () => ({ put: 'ignored', multipart: 'ignored', hasOneWinner: false });
+        return async () => ({
+          put: 'ignored',
+          multipart: 'ignored',
+          hasOneWinner: false,
+        });
       if (name === 'putIfAbsent') return putIfAbsent;
       const own: unknown = Reflect.get(store, name);
       return typeof own === 'function' ? (own.bind(store) as unknown) : own;
@@ -37,11 +44,18 @@ function careless({ deps, folder }: LakeWorld, before: (key: string) => Promise<
   return { ...deps, objects };
 }
 
-async function expectOne(world: LakeWorld, deps: LakeDeps, segments: number): Promise<void> {
+async function expectOne(
+  world: LakeWorld,
+  deps: LakeDeps,
+  segments: number,
+): Promise<void> {
   expect(await world.rows('select segment_id from ledger_entries order by 1')).toEqual(
     Array.from({ length: segments }, (_, index) => [String(index + 1)]),
   );
-  expect(await verifyLake(deps, { deep: true }, signal)).toMatchObject({ problems: [], segmentsBehind: 0 });
+  expect(await verifyLake(deps, { deep: true }, signal)).toMatchObject({
+    problems: [],
+    segmentsBehind: 0,
+  });
 }
 
 describe('a store that lets two writers put one commit', () => {
@@ -50,7 +64,9 @@ describe('a store that lets two writers put one commit', () => {
     const deps = careless(world, () => undefined);
     for (const count of [1, 2]) {
       world.warehouse.segments = [1, 2].slice(0, count).map(segment);
-      expect(await buildLake(deps, signal)).toMatchObject({ commitsDecidedBy: 'database' });
+      expect(await buildLake(deps, signal)).toMatchObject({
+        commitsDecidedBy: 'database',
+      });
     }
     await expectOne(world, deps, 2);
     await restoreLake(deps, 1, signal);
@@ -59,7 +75,8 @@ describe('a store that lets two writers put one commit', () => {
 
   it('keeps every row of a builder that was frozen before its commit while another built', async () => {
     const world = await lakeWorld();
-    const [isReached, isFree] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+    const isReached = Promise.withResolvers<void>();
+    const isFree = Promise.withResolvers<void>();
     const frozen = careless(world, async (key) => {
       if (!key.startsWith(ENTRIES_LOG)) return;
       isReached.resolve();
@@ -86,7 +103,10 @@ describe('a store that lets two writers put one commit', () => {
     const world = await lakeWorld();
     const deps = careless(world, () => undefined);
     world.warehouse.segments = [segment(1), segment(2)];
-    const ends = await Promise.allSettled([buildLake(deps, signal), buildLake(deps, signal)]);
+    const ends = await Promise.allSettled([
+      buildLake(deps, signal),
+      buildLake(deps, signal),
+    ]);
     const codes = ends.flatMap((end) =>
       end.status === 'rejected' ? [(end.reason as { code: string }).code] : [],
     );
@@ -104,6 +124,8 @@ describe('a store that lets two writers put one commit', () => {
     const deps = careless(world, () => undefined);
     await buildLake(deps, signal);
     await expectOne(world, deps, 1);
-    expect(await readdir(join(world.folder, ENTRIES_LOG))).toEqual([`${'0'.repeat(20)}.json`]);
+    expect(await readdir(join(world.folder, ENTRIES_LOG))).toEqual([
+      `${'0'.repeat(20)}.json`,
+    ]);
   });
 });

@@ -24,7 +24,9 @@ describe('a lake that exists', () => {
     expect(await vacuumLake(world.deps, signal)).toBe(1);
 
     await new Promise((resolve) => setTimeout(resolve, 20));
-    expect(await vacuumLake({ ...world.deps, retentionMs: 1 }, signal)).toBeGreaterThan(1);
+    expect(await vacuumLake({ ...world.deps, retentionMs: 1 }, signal)).toBeGreaterThan(
+      1,
+    );
     expect(await parquetOf(world)).not.toContain(old);
     expect(await world.rows('select count(*) from ledger_entries')).toEqual([['3']]);
     expect(await codes(world.deps, true)).toEqual([]);
@@ -34,7 +36,12 @@ describe('a lake that exists', () => {
     const world = await built(segment(1, 2));
     world.warehouse.segments = [segment(1, 2), segment(2, 3)];
     await buildLake(world.deps, signal);
-    const broken = join(world.folder, ENTRIES, '_delta_log', '00000000000000000001.checkpoint.parquet');
+    const broken = join(
+      world.folder,
+      ENTRIES,
+      '_delta_log',
+      '00000000000000000001.checkpoint.parquet',
+    );
     await writeFile(broken, 'PAR1 no more PAR1');
     await utimes(broken, new Date(0), new Date(0));
     await vacuumLake(world.deps, signal);
@@ -48,7 +55,12 @@ describe('a lake that exists', () => {
     world.warehouse.segments = [segment(1, 2), segment(2, 3), segment(3, 4)];
     await buildLake(world.deps, signal);
     await checkpointTable(world.deps, ENTRIES, signal);
-    const broken = join(world.folder, ENTRIES, '_delta_log', '00000000000000000001.checkpoint.parquet');
+    const broken = join(
+      world.folder,
+      ENTRIES,
+      '_delta_log',
+      '00000000000000000001.checkpoint.parquet',
+    );
     await writeFile(broken, 'PAR1 no more PAR1');
     await utimes(broken, new Date(0), new Date(0));
     await vacuumLake(world.deps, signal);
@@ -65,7 +77,11 @@ describe('a lake that exists', () => {
     await buildLake(world.deps, signal);
     await checkpointTable(world.deps, ENTRIES, signal);
     await writeFile(join(log, '_last_checkpoint'), hint);
-    await utimes(join(log, '00000000000000000001.checkpoint.parquet'), new Date(0), new Date(0));
+    await utimes(
+      join(log, '00000000000000000001.checkpoint.parquet'),
+      new Date(0),
+      new Date(0),
+    );
     expect(await vacuumLake(world.deps, signal)).toBe(2);
     expect(await readdir(log)).toEqual([
       '00000000000000000001.checkpoint.parquet',
@@ -87,11 +103,17 @@ describe('a lake that exists', () => {
     });
     await buildLake(world.deps, signal);
     expect(await world.rows('select count(*) from ledger_entries')).toEqual([['5']]);
-    await expect(restoreLake(world.deps, 99, signal)).rejects.toThrow('there is no moment 99');
+    await expect(restoreLake(world.deps, 99, signal)).rejects.toThrow(
+      'there is no moment 99',
+    );
   });
 
   it.each([
-    ['deleted', 'LAKE_MISSING', (world: LakeWorld) => rm(join(world.folder, 'lake'), { recursive: true })],
+    [
+      'deleted',
+      'LAKE_MISSING',
+      (world: LakeWorld) => rm(join(world.folder, 'lake'), { recursive: true }),
+    ],
     [
       'without a table',
       'LAKE_TABLE_MISSING',
@@ -107,13 +129,19 @@ describe('a lake that exists', () => {
       'with a commit that was cut off',
       'LAKE_LOG_BROKEN',
       (world: LakeWorld) =>
-        writeFile(join(world.folder, ENTRIES, '_delta_log', `${'0'.repeat(20)}.json`), '{"add":'),
+        writeFile(
+          join(world.folder, ENTRIES, '_delta_log', `${'0'.repeat(20)}.json`),
+          '{"add":',
+        ),
     ],
     [
       'with a hint to a checkpoint that is not there',
       'LAKE_CHECKPOINT_BROKEN',
       (world: LakeWorld) =>
-        writeFile(join(world.folder, ENTRIES, '_delta_log', '_last_checkpoint'), '{"version":7,"size":1}'),
+        writeFile(
+          join(world.folder, ENTRIES, '_delta_log', '_last_checkpoint'),
+          '{"version":7,"size":1}',
+        ),
     ],
   ])('%s is a fault with a name', async (_name, code, damage) => {
     const world = await built(segment(1, 2));
@@ -129,7 +157,10 @@ describe('a lake that exists', () => {
       verifyLake(world.deps, { deep: false, parts }, signal);
     const first = await nightly(4);
     expect(first).toMatchObject({ filesRead: first.files, problems: [] });
-    expect(await nightly(4)).toMatchObject({ filesRead: Math.ceil(first.files / 4), problems: [] });
+    expect(await nightly(4)).toMatchObject({
+      filesRead: Math.ceil(first.files / 4),
+      problems: [],
+    });
     world.warehouse.segments = [segment(1, 2), segment(2, 3)];
     expect(await nightly(first.files)).toMatchObject({ filesRead: 1, segmentsBehind: 1 });
     await buildLake(world.deps, signal);
@@ -148,7 +179,9 @@ describe('a lake that exists', () => {
       found.push(...(await nightly(later.files)).problems.map(({ code }) => code));
     expect(new Set(found)).toEqual(new Set(['LAKE_FILE_CORRUPT']));
     await rm(path);
-    expect((await nightly(1_000)).problems.map(({ code }) => code)).toEqual(['OBJECT_MISSING']);
+    expect((await nightly(1_000)).problems.map(({ code }) => code)).toEqual([
+      'OBJECT_MISSING',
+    ]);
   });
 
   it.each([
@@ -161,7 +194,9 @@ describe('a lake that exists', () => {
       await verifyLake(world.deps, { deep: false }, signal);
       world.warehouse.segments = loaded;
       const found = await verifyLake(world.deps, { deep: false, parts: 1_000 }, signal);
-      expect(found.problems.map((problem) => problem.code)).toEqual(code === undefined ? [] : [code]);
+      expect(found.problems.map((problem) => problem.code)).toEqual(
+        code === undefined ? [] : [code],
+      );
       expect(found.segmentsBehind).toBe(code === undefined ? 2 : 0);
     },
   );
@@ -169,7 +204,9 @@ describe('a lake that exists', () => {
   it('is refused as a fault where it is of another mirror', async () => {
     const world = await built(segment(1, 2));
     world.warehouse.mirrorId = '00000000-0000-4000-8000-000000000002';
-    await expect(buildLake(world.deps, signal)).rejects.toMatchObject({ code: 'LAKE_FOREIGN' });
+    await expect(buildLake(world.deps, signal)).rejects.toMatchObject({
+      code: 'LAKE_FOREIGN',
+    });
   });
 
   it('is a fault and brought up to date where it is of an older backup', async () => {
@@ -202,17 +239,32 @@ describe('a lake that exists', () => {
       { operation: 'UPGRADE', actions: [{ protocol }] },
       signal,
     );
-    await expect(buildLake(world.deps, signal)).rejects.toMatchObject({ code: 'LAKE_TABLE_RAISED' });
+    await expect(buildLake(world.deps, signal)).rejects.toMatchObject({
+      code: 'LAKE_TABLE_RAISED',
+    });
   });
 
   it('names no file outside of its tables', async () => {
     const world = await built(segment(1, 2));
-    for (const path of ['../../../etc/passwd', '%2e%2e/x.parquet', 'file:///etc/passwd', '/etc/passwd']) {
+    for (const path of [
+      '../../../etc/passwd',
+      '%2e%2e/x.parquet',
+      'file:///etc/passwd',
+      '/etc/passwd',
+    ]) {
       const outside = await built(segment(1, 2));
-      const add = { path, partitionValues: {}, size: 1, modificationTime: 0, dataChange: true };
+      const add = {
+        path,
+        partitionValues: {},
+        size: 1,
+        modificationTime: 0,
+        dataChange: true,
+      };
       const commit = { operation: 'WRITE', actions: [{ add }] };
       await commitTable(outside.deps.objects, ENTRIES, 1, commit, signal);
-      await expect(buildLake(outside.deps, signal)).rejects.toMatchObject({ code: 'LAKE_PATH_REFUSED' });
+      await expect(buildLake(outside.deps, signal)).rejects.toMatchObject({
+        code: 'LAKE_PATH_REFUSED',
+      });
     }
     expect(await codes(world.deps)).toEqual([]);
   });
@@ -220,14 +272,25 @@ describe('a lake that exists', () => {
   it('mends a broken checkpoint, which the commits make needless', async () => {
     const world = await built(segment(1));
     const log = join(world.folder, ENTRIES, '_delta_log');
-    await writeFile(join(log, '00000000000000000000.checkpoint.parquet'), 'PAR1 no more PAR1');
+    await writeFile(
+      join(log, '00000000000000000000.checkpoint.parquet'),
+      'PAR1 no more PAR1',
+    );
     await writeFile(join(log, '_last_checkpoint'), '{"version":0,"size":3}');
-    expect(await codes(world.deps)).toEqual(['LAKE_CHECKPOINT_BROKEN', 'LAKE_CHECKPOINT_BROKEN']);
+    expect(await codes(world.deps)).toEqual([
+      'LAKE_CHECKPOINT_BROKEN',
+      'LAKE_CHECKPOINT_BROKEN',
+    ]);
     const { tables } = await describeLake(world.deps, signal);
-    expect(tables.find(({ table }) => table === 'ledger_entries')).toMatchObject({ mended: 2 });
+    expect(tables.find(({ table }) => table === 'ledger_entries')).toMatchObject({
+      mended: 2,
+    });
     expect(await codes(world.deps)).toEqual([]);
     expect(await readdir(log)).toEqual(['00000000000000000000.json']);
-    await writeFile(join(log, '00000000000000000000.checkpoint.parquet'), 'PAR1 no more PAR1');
+    await writeFile(
+      join(log, '00000000000000000000.checkpoint.parquet'),
+      'PAR1 no more PAR1',
+    );
     await writeFile(join(log, '_last_checkpoint'), '{"version":0,"size":3}');
     await buildLake(world.deps, signal);
     expect(await readdir(log)).toEqual(['00000000000000000000.json']);
@@ -236,9 +299,15 @@ describe('a lake that exists', () => {
   it('mends a broken checkpoint above its last commit at the first look', async () => {
     const world = await built(segment(1));
     const log = join(world.folder, ENTRIES, '_delta_log');
-    await writeFile(join(log, '00000000000000000099.checkpoint.parquet'), 'PAR1 no more PAR1');
+    await writeFile(
+      join(log, '00000000000000000099.checkpoint.parquet'),
+      'PAR1 no more PAR1',
+    );
     const { tables } = await describeLake(world.deps, signal);
-    expect(tables.find(({ table }) => table === 'ledger_entries')).toMatchObject({ mended: 1, version: 0 });
+    expect(tables.find(({ table }) => table === 'ledger_entries')).toMatchObject({
+      mended: 1,
+      version: 0,
+    });
     expect(await readdir(log)).toEqual(['00000000000000000000.json']);
   });
 });

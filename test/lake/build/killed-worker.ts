@@ -31,7 +31,8 @@ function stepped<Target extends object>(target: Target): Target {
       return (...given: readonly unknown[]): unknown => {
         if (!STEPS.includes(String(name))) return Reflect.apply(own, of, given);
         const [first, second] = given;
-        const isCommit = typeof second === 'object' && second !== null && 'table' in second;
+        const isCommit =
+          typeof second === 'object' && second !== null && 'table' in second;
         const step = `${String(name)} ${String(first)} ${String(isCommit ? second.table : second)}`;
         reach(step);
         const result = Reflect.apply(own, of, given) as Promise<unknown>;

@@ -42,7 +42,9 @@ async function openWorld(): Promise<World> {
   onTestFinished(() => rm(scratchDir, { recursive: true, force: true }));
   await using stack = new AsyncDisposableStack();
   const double = stack.use(await S3Double.start());
-  const warehouse = stack.use(openWarehouse({ url: database.url, onIdleError: () => undefined }));
+  const warehouse = stack.use(
+    openWarehouse({ url: database.url, onIdleError: () => undefined }),
+  );
   const objects = stack.use(openDoubleStore(double.endpoint, join(scratchDir, 'spool')));
   const deps = {
     repository: new LakeStore(warehouse.pool),
@@ -53,21 +55,38 @@ async function openWorld(): Promise<World> {
   let month = 0;
   const load = async (): Promise<void> => {
     month += 1;
-    const [from, to] = [`2023-0${month}-01T00:00:00Z`, `2023-0${month + 1}-01T00:00:00Z`];
+    const from = `2023-0${month}-01T00:00:00Z`;
+    const to = `2023-0${month + 1}-01T00:00:00Z`;
     const rows = Array.from({ length: ROWS }, (_, n) =>
-      row13({ time: `2023-0${month}-02 00:00:00.0000${10 + n}+00`, from: PARTY_A }, PARTY_A),
+      row13(
+        { time: `2023-0${month}-02 00:00:00.0000${10 + n}+00`, from: PARTY_A },
+        PARTY_A,
+      ),
     );
-    await publish(database.pool, objects, { party: PARTY_A, from, to, header: HEADER_13, rows });
+    await publish(database.pool, objects, {
+      party: PARTY_A,
+      from,
+      to,
+      header: HEADER_13,
+      rows,
+    });
     await loadAll({ repository: new LoadStore(warehouse), objects }, signal);
   };
   const killAt = async (step: string): Promise<void> => {
-    await using child = runScript(WORKER, [database.url, double.endpoint, scratchDir, step]);
+    await using child = runScript(WORKER, [
+      database.url,
+      double.endpoint,
+      scratchDir,
+      step,
+    ]);
     expect([step, await child.end()]).toEqual([step, { code: null, signal: 'SIGKILL' }]);
   };
   const countRows = async (): Promise<number | undefined> => {
     try {
       await using lake = await openLake({ ...deps, sql: 'ledger_entries' }, signal);
-      const result = await lake.connection.runAndReadAll('select count(*) from ledger_entries');
+      const result = await lake.connection.runAndReadAll(
+        'select count(*) from ledger_entries',
+      );
       return Number(result.getRowsJson()[0]?.[0]);
     } catch (error) {
       if ((error as { code?: string }).code === 'LAKE_MISSING') return undefined;
@@ -75,7 +94,14 @@ async function openWorld(): Promise<World> {
     }
   };
   const owned = stack.move();
-  return { double, deps, load, killAt, countRows, [Symbol.asyncDispose]: () => owned.disposeAsync() };
+  return {
+    double,
+    deps,
+    load,
+    killAt,
+    countRows,
+    [Symbol.asyncDispose]: () => owned.disposeAsync(),
+  };
 }
 
 async function expectWhole(world: World, rows: number): Promise<void> {
@@ -95,7 +121,9 @@ test('a build killed after a file, a commit or its end leaves the earlier lake, 
   ]) {
     await world.killAt(step);
     expect(await world.countRows()).toBeUndefined();
-    expect(await verifyLake(world.deps, { deep: true }, signal)).toMatchObject({ problems: [] });
+    expect(await verifyLake(world.deps, { deep: true }, signal)).toMatchObject({
+      problems: [],
+    });
   }
   // The moment is the lake; that the database was not told of it is no fault.
   await world.killAt('record');
@@ -114,7 +142,10 @@ test('a build killed around a commit that the database decides is completed by t
   await world.load();
   await buildLake(world.deps, signal);
   await world.load();
-  for (const step of ['done decideCommit \\S+ ledger_entries', 'forgetContent \\S+ daily_flows']) {
+  for (const step of [
+    'done decideCommit \\S+ ledger_entries',
+    'forgetContent \\S+ daily_flows',
+  ]) {
     await world.killAt(step);
     expect(await world.countRows()).toBe(ROWS);
   }
@@ -135,11 +166,15 @@ test('a build killed between a checkpoint and its pointer leaves a readable tabl
   ]) {
     await world.killAt(step);
     expect(await world.countRows()).toBe(ROWS);
-    expect(await verifyLake(deps, { deep: true }, signal)).toMatchObject({ problems: [] });
+    expect(await verifyLake(deps, { deep: true }, signal)).toMatchObject({
+      problems: [],
+    });
   }
   await buildLake(deps, signal);
   await expectWhole(world, 2 * ROWS);
-  const checkpoints = [...world.double.objects.keys()].filter((key) => key.endsWith('.checkpoint.parquet'));
+  const checkpoints = [...world.double.objects.keys()].filter((key) =>
+    key.endsWith('.checkpoint.parquet'),
+  );
   expect(checkpoints).toHaveLength(2);
 });
 

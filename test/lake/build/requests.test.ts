@@ -22,14 +22,21 @@ describe('a build on S3', () => {
     onTestFinished(() => rm(scratchDir, { recursive: true, force: true }));
     await using objects = openDoubleStore(double.endpoint, join(scratchDir, 'spool'));
     const warehouse = new WarehouseDouble();
-    const deps = { repository: warehouse, objects, scratchDir, retentionMs: 7 * 86_400_000 };
+    const deps = {
+      repository: warehouse,
+      objects,
+      scratchDir,
+      retentionMs: 7 * 86_400_000,
+    };
     const segments: SegmentRows[] = [];
     warehouse.segments = segments;
     for (let build = 1; build < BUILDS; build += 1) {
       segments.push(segment(build));
       await buildLake(deps, signal);
     }
-    const logs = [...double.objects.keys()].filter((key) => /_delta_log\/\d{20}\.json$/.test(key)).length;
+    const logs = [...double.objects.keys()].filter((key) =>
+      /_delta_log\/\d{20}\.json$/.test(key),
+    ).length;
     const asked = async (): Promise<Readonly<Record<string, number>>> => {
       double.calls.length = 0;
       await buildLake(deps, signal);
@@ -38,8 +45,14 @@ describe('a build on S3', () => {
     };
     // Beside the logs: the last moment. What is written is looked up first: a file and a commit of five tables, a moment.
     segments.push(segment(BUILDS));
-    expect(await asked()).toEqual({ 'GET list-type&prefix': 1, GET: logs + 1 + 11, PUT: 11 });
+    expect(await asked()).toEqual({
+      'GET list-type&prefix': 1,
+      GET: logs + 1 + 11,
+      PUT: 11,
+    });
     expect(await asked()).toEqual({ 'GET list-type&prefix': 1, GET: logs + 5 + 1 });
-    expect(await verifyLake(deps, { deep: true }, signal)).toMatchObject({ problems: [] });
+    expect(await verifyLake(deps, { deep: true }, signal)).toMatchObject({
+      problems: [],
+    });
   });
 });

@@ -99,7 +99,13 @@ describe('the engine of a query, as it is configured', () => {
     await confined.connection.run('set enable_external_access = false');
     await confined.connection.run('set lock_configuration = true');
     const ask = (sql: string): Promise<unknown> =>
-      runQuery(confined, sql, { format: 'csv' }, new Writable(), new AbortController().signal);
+      runQuery(
+        confined,
+        sql,
+        { format: 'csv' },
+        new Writable(),
+        new AbortController().signal,
+      );
     for (const sql of [
       `export database '${target}'`,
       `select * from read_text('${kept}')`,
@@ -116,11 +122,15 @@ describe('the engine of a query, as it is configured', () => {
 describe('a result on a terminal', () => {
   it('carries no escape of what was mirrored, in values or in names', async () => {
     const escape = '\u001b]0;PWNED\u0007\u001b[2J\u009b31m\u202e\u2066';
-    const table = await run(`select '${escape}' as "name${escape}", 'plain é 表' as other`);
+    const table = await run(
+      `select '${escape}' as "name${escape}", 'plain é 表' as other`,
+    );
     expect(table).toContain('PWNED');
     expect(table).toContain('plain é 表');
     // oxlint-disable-next-line no-control-regex -- they are what is looked for
-    expect(table).not.toMatch(/[\u0000-\u0009\u000b-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069]/);
+    expect(table).not.toMatch(
+      /[\u0000-\u0009\u000b-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069]/,
+    );
   });
 
   it('is whole in formats for programs', async () => {

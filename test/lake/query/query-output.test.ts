@@ -11,7 +11,9 @@ it('in JSON, what is neither a list nor a struct is as the engine writes it, nes
   onTestFinished(() => rm(spill, { recursive: true }));
   await using engine = await openDuckDb(spill);
   const chunks: Buffer[] = [];
-  const output = new Writable({ write: (chunk: Buffer, _, done) => (chunks.push(chunk), done()) });
+  const output = new Writable({
+    write: (chunk: Buffer, _, done) => (chunks.push(chunk), done()),
+  });
   await runQuery(
     engine,
     `select interval '1 day' as day, max(vega_time) - min(vega_time) as span, [interval '1 hour'] as list,
@@ -44,7 +46,13 @@ it.each(['table', 'csv', 'ndjson', 'json', 'parquet'] as const)(
     const output = new Writable({ write: (_chunk, _, done) => done() });
     const sql = `select case when range = 500000 then error('boom') else range::varchar end as v from range(1000000)`;
     const ask = (text: string) =>
-      runQuery(engine, text, { format, folder: spill }, output, new AbortController().signal);
+      runQuery(
+        engine,
+        text,
+        { format, folder: spill },
+        output,
+        new AbortController().signal,
+      );
     await expect(ask(sql)).rejects.toMatchObject({
       code: 'DUCKDB',
       message: expect.stringContaining('EXPLAIN ANALYZE'),
@@ -58,9 +66,17 @@ it('a plan is shown in a table as DuckDB draws it, line by line', async () => {
   onTestFinished(() => rm(spill, { recursive: true }));
   await using engine = await openDuckDb(spill);
   const chunks: Buffer[] = [];
-  const output = new Writable({ write: (chunk: Buffer, _, done) => (chunks.push(chunk), done()) });
+  const output = new Writable({
+    write: (chunk: Buffer, _, done) => (chunks.push(chunk), done()),
+  });
   const sql = `explain select '\u001b[31m' as escaped, count(*) from range(5)`;
-  await runQuery(engine, sql, { format: 'table', widthMax: 80 }, output, new AbortController().signal);
+  await runQuery(
+    engine,
+    sql,
+    { format: 'table', widthMax: 80 },
+    output,
+    new AbortController().signal,
+  );
   const lines = Buffer.concat(chunks).toString().split('\n');
   expect(lines.length).toBeGreaterThan(5);
   expect(lines[0]).toMatch(/^┌─+┐$/);

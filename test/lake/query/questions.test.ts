@@ -24,7 +24,8 @@ import { entry, type EntryRow, WarehouseDouble } from '../entries-double.ts';
 import { lakeWorld } from '../lake-world.ts';
 
 const signal = new AbortController().signal;
-const [ASSET_A, ASSET_B] = ['c0'.repeat(32), 'c1'.repeat(32)];
+const ASSET_A = 'c0'.repeat(32);
+const ASSET_B = 'c1'.repeat(32);
 const PARTIES = ['aa'.repeat(32), 'bb'.repeat(32), 'network'];
 const HUGE = '9'.repeat(45);
 /** Few, so that many entries share one; the borders of months among them. */
@@ -52,13 +53,21 @@ function picker(seed: number): <Item>(items: readonly Item[]) => Item {
 function entries(count: number): readonly EntryRow[] {
   const pick = picker(7);
   return Array.from({ length: count }, () => {
-    const [from, to] = [pick(PARTIES), pick(PARTIES)];
-    const balance = (): string => pick(['', '0', '7', '-3', '10', `${10n ** 37n}`, HUGE, `-${HUGE}`]);
+    const from = pick(PARTIES);
+    const to = pick(PARTIES);
+    const balance = (): string =>
+      pick(['', '0', '7', '-3', '10', `${10n ** 37n}`, HUGE, `-${HUGE}`]);
     return {
       party_id: from === 'network' ? to : from,
       vega_time: pick(TIMES),
       quantity: pick(['0', '1', '999', '9'.repeat(38), `${10n ** 38n}`, HUGE]),
-      transfer_type: pick(['DEPOSIT', 'MAKER_FEE_PAY', 'LIQUIDITY_FEE_PAY', 'MAKERXFEE_PAY', 'FEE_PAYER']),
+      transfer_type: pick([
+        'DEPOSIT',
+        'MAKER_FEE_PAY',
+        'LIQUIDITY_FEE_PAY',
+        'MAKERXFEE_PAY',
+        'FEE_PAYER',
+      ]),
       asset_id: pick([ASSET_A, ASSET_B]),
       account_from_market_id: pick(['', 'dd'.repeat(32)]),
       account_from_party_id: from,
@@ -77,7 +86,9 @@ const moved = (which: string): string =>
 
 /** The questions as they read over entries alone, without summaries. */
 const PLAIN: Readonly<Record<string, (isAsked: string) => string>> = {
-  'top-parties': (isAsked) => `with asked as (select * from ledger_entries where ${isAsked}),
+  'top-parties': (
+    isAsked,
+  ) => `with asked as (select * from ledger_entries where ${isAsked}),
     busiest as (select party_id, count(*) as n from asked group by party_id order by n desc, party_id limit 20)
     select party_id, asset_id, count(*) as entries,
       ${moved('account_from_party_id = party_id and account_to_party_id <> party_id')} as sent,
@@ -108,10 +119,18 @@ const PLAIN: Readonly<Record<string, (isAsked: string) => string>> = {
     from ranked where place = 1 group by all order by 1, 2, 3, 4`,
 };
 
-const INSTANTS = [...TIMES, '2023-04-10', '2023-05-20T10:00:00+02:00', '2022-01-01', '2024-01-01', undefined];
+const INSTANTS = [
+  ...TIMES,
+  '2023-04-10',
+  '2023-05-20T10:00:00+02:00',
+  '2022-01-01',
+  '2024-01-01',
+  undefined,
+];
 
 function asked(values: QuestionValues): string {
-  const time = (text: string): string => `timestamptz '${text}${text.length === 10 ? ' 00:00:00Z' : ''}'`;
+  const time = (text: string): string =>
+    `timestamptz '${text}${text.length === 10 ? ' 00:00:00Z' : ''}'`;
   const conditions = [
     'true',
     ...(values.since === undefined ? [] : [`vega_time >= ${time(values.since)}`]),
@@ -122,7 +141,11 @@ function asked(values: QuestionValues): string {
   return conditions.join(' and ');
 }
 
-async function answer(lake: Lake, sql: string, parameters = {}): Promise<Record<string, unknown>> {
+async function answer(
+  lake: Lake,
+  sql: string,
+  parameters = {},
+): Promise<Record<string, unknown>> {
   let text = '';
   const output = new Writable({
     write: (piece: Buffer, _encoding, done) => {
@@ -139,14 +162,21 @@ describe('ready questions', () => {
 
   beforeAll(async () => {
     const folder = await mkdtemp(join(tmpdir(), 'ledger-mirror-questions-'));
-    const [objects, scratchDir] = [openFileStore(join(folder, 'objects')), join(folder, 'scratch')];
+    const objects = openFileStore(join(folder, 'objects'));
+    const scratchDir = join(folder, 'scratch');
     const repository = new WarehouseDouble();
     const rows = entries(600);
     deps = { repository, objects, scratchDir, retentionMs: 86_400_000 };
     // Night by night, so that a summary has parts; what counts changes meanwhile.
     for (const night of [0, 1, 2]) {
-      const parts = [rows.slice(0, 300), rows.slice(300, 500), rows.slice(500)].slice(0, night + 1);
-      repository.segments = parts.map((ofNight, index) => ({ segmentId: BigInt(index + 1), rows: ofNight }));
+      const parts = [rows.slice(0, 300), rows.slice(300, 500), rows.slice(500)].slice(
+        0,
+        night + 1,
+      );
+      repository.segments = parts.map((ofNight, index) => ({
+        segmentId: BigInt(index + 1),
+        rows: ofNight,
+      }));
       repository.covered = PARTIES.slice(0, night + 1).map((party) => [
         party,
         party === 'network' ? ASSET_A : '',
@@ -159,13 +189,19 @@ describe('ready questions', () => {
     return () => rm(folder, { recursive: true, force: true });
   });
 
-  it.each(READY_QUESTIONS.filter(({ name }) => name in PLAIN).map((question) => [question.name, question]))(
+  it.each(
+    READY_QUESTIONS.filter(({ name }) => name in PLAIN).map((question) => [
+      question.name,
+      question,
+    ]),
+  )(
     'answer %s from summaries as from entries, whatever is asked',
     async (name, question) => {
       const pick = picker(11);
       await using everything = await openLake(deps, signal);
       for (let round = 0; round < 12; round += 1) {
-        const [since, until] = [pick(INSTANTS), pick(INSTANTS)];
+        const since = pick(INSTANTS);
+        const until = pick(INSTANTS);
         // An empty range is refused.
         const isEmpty = Date.parse(since ?? '') >= Date.parse(until ?? '');
         const all = {
@@ -182,13 +218,19 @@ describe('ready questions', () => {
         const { sql, range, parameters } = inquiry(question, values);
         await using lake = await openLake({ ...deps, sql, range }, signal);
         const fromEntries = await answer(everything, PLAIN[name]?.(asked(values)) ?? '');
-        expect({ values, ...(await answer(lake, sql, parameters)) }).toEqual({ values, ...fromEntries });
+        expect({ values, ...(await answer(lake, sql, parameters)) }).toEqual({
+          values,
+          ...fromEntries,
+        });
       }
     },
   );
 
   it('rest on summaries that a deep check compares with their entries', async () => {
-    expect(await verifyLake(deps, { deep: true }, signal)).toMatchObject({ problems: [], segmentsBehind: 0 });
+    expect(await verifyLake(deps, { deep: true }, signal)).toMatchObject({
+      problems: [],
+      segmentsBehind: 0,
+    });
     const before = (await readMoment({ ...deps, signal }))!;
     const { version } = before.tables.monthly_fees!;
     const moment = { ...before, moment: before.moment + 1 };
@@ -203,7 +245,9 @@ describe('ready questions', () => {
       'LAKE_TABLE_OLDER lake/monthly_fees',
     );
     expect((await buildLake(deps, signal)).version).toBe(before.moment + 2);
-    expect(await verifyLake(deps, { deep: true }, signal)).toMatchObject({ problems: [] });
+    expect(await verifyLake(deps, { deep: true }, signal)).toMatchObject({
+      problems: [],
+    });
   });
 
   it('do not show what one side cannot tell as if it were known', async () => {
@@ -213,8 +257,16 @@ describe('ready questions', () => {
       {
         segmentId: 1n,
         rows: [
-          entry({ party_id: sent, account_from_party_id: sent, account_to_party_id: received }),
-          entry({ party_id: received, account_from_party_id: sent, account_to_party_id: received }),
+          entry({
+            party_id: sent,
+            account_from_party_id: sent,
+            account_to_party_id: received,
+          }),
+          entry({
+            party_id: received,
+            account_from_party_id: sent,
+            account_to_party_id: received,
+          }),
         ],
       },
     ];
@@ -246,7 +298,13 @@ describe('ready questions', () => {
       await using lake = await openLake({ ...world.deps, sql }, signal);
       return (await answer(lake, sql))['rows'];
     };
-    for (const named of ['entries', '"ENTRIES" e', 'main.entries', '(from entries)', "query('from entries')"])
+    for (const named of [
+      'entries',
+      '"ENTRIES" e',
+      'main.entries',
+      '(from entries)',
+      "query('from entries')",
+    ])
       expect(await count(`select count(*) as n from ${named}`)).toEqual([{ n: 1 }]);
     expect(await count('select count(*) as n from ledger_entries')).toEqual([{ n: 2 }]);
     const summed = 'select sum(entries) as n from daily_flows';
@@ -260,7 +318,9 @@ describe('ready questions', () => {
   it('take the beginning of an id, and refuse one that fits none or several', async () => {
     const world = await lakeWorld();
     const [one = '', other = ''] = PARTIES;
-    const rows = [one, other].map((id) => entry({ party_id: id, account_from_party_id: id }));
+    const rows = [one, other].map((id) =>
+      entry({ party_id: id, account_from_party_id: id }),
+    );
     world.warehouse.segments = [{ segmentId: 1n, rows }];
     world.warehouse.covered = [one, other].map(
       (id) => [id, '', '2023-05-01 00:00:00', '2023-06-01 00:00:00', true] as const,
@@ -271,9 +331,15 @@ describe('ready questions', () => {
     const complete = async (values: QuestionValues): ReturnType<typeof completeIds> =>
       completeIds(inquiry(fees, values), lake.connection);
     expect(await complete({ party: one })).toEqual({ party: one, asset: null });
-    expect(await complete({ party: `${one.slice(0, 8)}…` })).toMatchObject({ party: one });
-    expect(await complete({ party: `${one.slice(0, 8)}…${one.slice(-4)}` })).toMatchObject({ party: one });
-    await expect(complete({ party: `${one.slice(0, 8)}…zz` })).rejects.toThrow('there is no party');
+    expect(await complete({ party: `${one.slice(0, 8)}…` })).toMatchObject({
+      party: one,
+    });
+    expect(
+      await complete({ party: `${one.slice(0, 8)}…${one.slice(-4)}` }),
+    ).toMatchObject({ party: one });
+    await expect(complete({ party: `${one.slice(0, 8)}…zz` })).rejects.toThrow(
+      'there is no party',
+    );
     await expect(complete({ party: 'nobody' })).rejects.toThrow(
       '--party: there is no party "nobody"; give the id of a party in the lake',
     );
@@ -285,37 +351,49 @@ describe('ready questions', () => {
 
   it('are answered under the names that Postgres has, its schema included', async () => {
     await using lake = await openLake(deps, signal);
-    const ask = async (sql: string): Promise<unknown> => (await answer(lake, sql, {}))['rows'];
+    const ask = async (sql: string): Promise<unknown> =>
+      (await answer(lake, sql, {}))['rows'];
     for (const name of ['ledger_entries', 'entries', 'parties']) {
       const counted = (from: string): string => `select count(*) as n from ${from}`;
       expect(await ask(counted(`mirror.${name}`))).toEqual(await ask(counted(name)));
     }
-    await expect(ask('select * from mirror.runs')).rejects.toThrow('Table with name runs does not exist');
+    await expect(ask('select * from mirror.runs')).rejects.toThrow(
+      'Table with name runs does not exist',
+    );
   });
 
-  it.each(LAKE_TABLES)('see of %s the columns that are listed with their meaning', async (table) => {
-    await using lake = await openLake(deps, signal);
-    const reader = await lake.connection.runAndReadAll(`describe ${table}`);
-    const listed = askedColumns(table).map(({ name, type }) => `${name} ${type}`);
-    const seen = reader.getRows().map(([name, type]) => `${String(name)} ${String(type)}`);
-    expect(listed.toSorted()).toEqual(seen.toSorted());
-  });
+  it.each(LAKE_TABLES)(
+    'see of %s the columns that are listed with their meaning',
+    async (table) => {
+      await using lake = await openLake(deps, signal);
+      const reader = await lake.connection.runAndReadAll(`describe ${table}`);
+      const listed = askedColumns(table).map(({ name, type }) => `${name} ${type}`);
+      const seen = reader
+        .getRows()
+        .map(([name, type]) => `${String(name)} ${String(type)}`);
+      expect(listed.toSorted()).toEqual(seen.toSorted());
+    },
+  );
 
   it('refuse an id in SQL that was cut off, which stands in no row', () => {
-    expect(() => refuseCutIds(`select 1 from parties where party_id = '3498d7ac…0033'`)).toThrow(
-      `'3498d7ac…0033' is the beginning of an id`,
-    );
+    expect(() =>
+      refuseCutIds(`select 1 from parties where party_id = '3498d7ac…0033'`),
+    ).toThrow(`'3498d7ac…0033' is the beginning of an id`);
     expect(() => refuseCutIds(`select 'more …' as text`)).not.toThrow();
   });
 
   it('refuse a time that is none', () => {
     const [question] = READY_QUESTIONS;
-    expect(() => inquiry(question!, { since: 'yesterday' })).toThrow('--since: "yesterday" is not accepted');
+    expect(() => inquiry(question!, { since: 'yesterday' })).toThrow(
+      '--since: "yesterday" is not accepted',
+    );
   });
 
   it('refuse a range that ends before it begins', () => {
     const [question] = READY_QUESTIONS;
-    expect(() => inquiry(question!, { since: '2026-02-01', until: '2026-01-01' })).toThrow(
+    expect(() =>
+      inquiry(question!, { since: '2026-02-01', until: '2026-01-01' }),
+    ).toThrow(
       '--since, --until: 2026-02-01T00:00:00.000000Z is not before 2026-01-01T00:00:00.000000Z; give a range that is not empty',
     );
   });
@@ -330,7 +408,9 @@ describe('the cadence of checkpoints', () => {
     const folder = await mkdtemp(join(tmpdir(), 'ledger-mirror cadence '));
     await using engine = await openDuckDb(folder);
     const rows = blocks.map((block) => `(1, ${block})`).join(', ');
-    await engine.connection.run(`create table checkpoints as from (values ${rows}) as t(epoch, at_block)`);
+    await engine.connection.run(
+      `create table checkpoints as from (values ${rows}) as t(epoch, at_block)`,
+    );
     const { sql } = inquiry(readyQuestion('cadence')!);
     for (let asked = 0; asked < 20; asked += 1) {
       const [row] = (await engine.connection.runAndReadAll(sql)).getRowObjects();

@@ -10,9 +10,21 @@ export interface Wire {
   readonly lead: string;
 }
 
-export const RAW: Wire = { form: 'csv', data: 'plain', isPretty: false, between: '', lead: '' };
+export const RAW: Wire = {
+  form: 'csv',
+  data: 'plain',
+  isPretty: false,
+  between: '',
+  lead: '',
+};
 export const MESSAGES: Wire = { ...RAW, form: 'messages', data: 'base64', between: '\n' };
-export const DATA_FORMS: readonly Wire['data'][] = ['base64', 'url-safe', 'unpadded', 'lines', 'plain'];
+export const DATA_FORMS: readonly Wire['data'][] = [
+  'base64',
+  'url-safe',
+  'unpadded',
+  'lines',
+  'plain',
+];
 
 /** @param parts the CSV in the pieces that become messages; plain ones must be whole characters */
 export function onTheWire(parts: readonly Buffer[], wire: Wire): Buffer {
@@ -21,11 +33,15 @@ export function onTheWire(parts: readonly Buffer[], wire: Wire): Buffer {
     const result = {
       contentType: 'text/csv',
       data: dataText(part, wire.data),
-      ...(index === 0 ? { extensions: [{ '@type': 'type.example/first', note: 'a "quoted" } brace' }] } : {}),
+      ...(index === 0
+        ? { extensions: [{ '@type': 'type.example/first', note: 'a "quoted" } brace' }] }
+        : {}),
     };
     return JSON.stringify({ result }, undefined, wire.isPretty ? 2 : undefined);
   });
-  return Buffer.from(wire.lead + messages.map((message) => message + wire.between).join(''));
+  return Buffer.from(
+    wire.lead + messages.map((message) => message + wire.between).join(''),
+  );
 }
 
 function dataText(part: Buffer, data: Wire['data']): string {
@@ -40,7 +56,9 @@ function dataText(part: Buffer, data: Wire['data']): string {
   return texts[data];
 }
 
-export async function* chunksOf(pieces: Iterable<Buffer>): AsyncGenerator<Buffer, void, undefined> {
+export async function* chunksOf(
+  pieces: Iterable<Buffer>,
+): AsyncGenerator<Buffer, void, undefined> {
   for (const piece of pieces) yield await Promise.resolve(piece);
 }
 

@@ -30,7 +30,9 @@ function read(...pieces: Buffer[]): AnswerReader {
   return new AnswerReader(chunksOf(pieces));
 }
 
-async function failureOf(...pieces: (Buffer | string)[]): Promise<RetryableError | PermanentError> {
+async function failureOf(
+  ...pieces: (Buffer | string)[]
+): Promise<RetryableError | PermanentError> {
   const error = await collected(read(...pieces.map((piece) => Buffer.from(piece)))).then(
     () => undefined,
     (reason: unknown) => reason,
@@ -42,36 +44,50 @@ async function failureOf(...pieces: (Buffer | string)[]): Promise<RetryableError
 /** Whole characters, so that a plain form can carry each part. */
 function characterParts(csv: string, places: readonly number[]): Buffer[] {
   const characters = Array.from(csv);
-  const borders = [0, ...places.map((place) => place % (characters.length + 1)), characters.length];
+  const borders = [
+    0,
+    ...places.map((place) => place % (characters.length + 1)),
+    characters.length,
+  ];
   const sorted = borders.toSorted((a, b) => a - b);
   return sorted
     .slice(1)
-    .map((border, index) => Buffer.from(characters.slice(sorted[index], border).join('')));
+    .map((border, index) =>
+      Buffer.from(characters.slice(sorted[index], border).join('')),
+    );
 }
 
 describe('an answer that is cut anywhere', () => {
-  test.each(WIRES.map((wire) => [`${wire.form} ${wire.data} ${JSON.stringify(wire)}`, wire] as const))(
-    'gives the same CSV at every cut: %s',
-    async (_, wire) => {
-      const bytes = onTheWire(
-        wire.data === 'plain' ? characterParts(CSV.toString(), [7, 300]) : cutAt(CSV, [10, 301]),
-        wire,
-      );
-      for (let place = 0; place <= bytes.length; place += 1) {
-        const reader = read(bytes.subarray(0, place), bytes.subarray(place));
-        expect((await collected(reader)).equals(CSV), `cut at ${place}`).toBe(true);
-        expect(reader.form).toBe(wire.form);
-      }
-      const single = read(...Array.from(bytes, (_byte, index) => bytes.subarray(index, index + 1)));
-      expect((await collected(single)).equals(CSV)).toBe(true);
-    },
-  );
+  test.each(
+    WIRES.map(
+      (wire) => [`${wire.form} ${wire.data} ${JSON.stringify(wire)}`, wire] as const,
+    ),
+  )('gives the same CSV at every cut: %s', async (_, wire) => {
+    const bytes = onTheWire(
+      wire.data === 'plain'
+        ? characterParts(CSV.toString(), [7, 300])
+        : cutAt(CSV, [10, 301]),
+      wire,
+    );
+    for (let place = 0; place <= bytes.length; place += 1) {
+      const reader = read(bytes.subarray(0, place), bytes.subarray(place));
+      expect((await collected(reader)).equals(CSV), `cut at ${place}`).toBe(true);
+      expect(reader.form).toBe(wire.form);
+    }
+    const single = read(
+      ...Array.from(bytes, (_byte, index) => bytes.subarray(index, index + 1)),
+    );
+    expect((await collected(single)).equals(CSV)).toBe(true);
+  });
 
   test('gives the same CSV for any rows, messages and cuts', async () => {
     const field = fc
       .string({ unit: 'grapheme', maxLength: 12 })
       .map((text) => `"${text.replaceAll('"', '""')}"`);
-    const row = fc.array(fc.oneof(field, fc.bigInt().map(String)), { minLength: 2, maxLength: 4 });
+    const row = fc.array(fc.oneof(field, fc.bigInt().map(String)), {
+      minLength: 2,
+      maxLength: 4,
+    });
     const csvText = fc
       .array(row, { maxLength: 8 })
       .map((rows) => [HEADER_12, ...rows.map(String)].join('\n') + '\n');
@@ -97,14 +113,18 @@ describe('an answer that is cut anywhere', () => {
   });
 
   test('passes on a raw CSV without a copy', async () => {
-    const [first, second] = [Buffer.from('a,b\n1,2\n'), Buffer.from('3,4\n')];
+    const first = Buffer.from('a,b\n1,2\n');
+    const second = Buffer.from('3,4\n');
     const got = await listed(read(first, second));
     expect(got[0]?.buffer).toBe(first.buffer);
     expect(got[1]).toBe(second);
   });
 
   test('is decoded fully for large data, whatever else the first message says', async () => {
-    const csv = Buffer.concat([Buffer.from('a,b\n'), Buffer.from('12,34567\n'.repeat(300_000))]);
+    const csv = Buffer.concat([
+      Buffer.from('a,b\n'),
+      Buffer.from('12,34567\n'.repeat(300_000)),
+    ]);
     const bytes = onTheWire(cutAt(csv, [1_048_577, 2_000_001]), MESSAGES);
     const reader = read(
       ...cutAt(
@@ -117,7 +137,9 @@ describe('an answer that is cut anywhere', () => {
 
   test('may be a header alone or a message without data', async () => {
     expect((await collected(read(Buffer.from('a,b\n')))).toString()).toBe('a,b\n');
-    const silent = Buffer.from('{"result":{"contentType":"text/csv"}}{"result":{"data":"YSxiCg=="}}');
+    const silent = Buffer.from(
+      '{"result":{"contentType":"text/csv"}}{"result":{"data":"YSxiCg=="}}',
+    );
     expect((await collected(read(silent))).toString()).toBe('a,b\n');
     expect((await collected(read())).length).toBe(0);
   });
@@ -133,8 +155,12 @@ describe('an answer that is cut anywhere', () => {
 
   test('does not take header names of base64 letters for base64', async () => {
     for (const name of ['time', 'vega', 'quantity', 'v']) {
-      const messages = [name, ',b\n1,2\n'].map((data) => JSON.stringify({ result: { data } }));
-      expect((await collected(read(Buffer.from(messages.join(''))))).toString()).toBe(`${name},b\n1,2\n`);
+      const messages = [name, ',b\n1,2\n'].map((data) =>
+        JSON.stringify({ result: { data } }),
+      );
+      expect((await collected(read(Buffer.from(messages.join(''))))).toString()).toBe(
+        `${name},b\n1,2\n`,
+      );
     }
   });
 
@@ -150,8 +176,13 @@ describe('an answer that is cut anywhere', () => {
       { ...MESSAGES, data: 'plain' },
     );
     for (const step of [1, 7, 4096, bytes.length]) {
-      const places = Array.from({ length: Math.ceil(bytes.length / step) }, (_, index) => index * step);
-      expect((await collected(read(...cutAt(bytes, places)))).toString()).toBe(parts.join(''));
+      const places = Array.from(
+        { length: Math.ceil(bytes.length / step) },
+        (_, index) => index * step,
+      );
+      expect((await collected(read(...cutAt(bytes, places)))).toString()).toBe(
+        parts.join(''),
+      );
     }
   });
 });
@@ -160,9 +191,18 @@ describe('an error in the middle of an answer', () => {
   const status = (code: number, message: string) => ({
     code,
     message,
-    details: [{ '@type': 'type.example/vega.ErrorDetail', code: 260_002, message: 'failed', inner: 'boom' }],
+    details: [
+      {
+        '@type': 'type.example/vega.ErrorDetail',
+        code: 260_002,
+        message: 'failed',
+        inner: 'boom',
+      },
+    ],
   });
-  const good = JSON.stringify({ result: { data: Buffer.from('a,b\n1,2\n').toString('base64') } });
+  const good = JSON.stringify({
+    result: { data: Buffer.from('a,b\n1,2\n').toString('base64') },
+  });
 
   test.each([
     ['enveloped', JSON.stringify({ error: status(13, 'Internal error') })],
@@ -186,7 +226,10 @@ describe('an error in the middle of an answer', () => {
 
   test('does not hold back the rows before it', async () => {
     const chunks: Buffer[] = [];
-    const reader = read(Buffer.from(good), Buffer.from(JSON.stringify({ error: status(13, 'x') })));
+    const reader = read(
+      Buffer.from(good),
+      Buffer.from(JSON.stringify({ error: status(13, 'x') })),
+    );
     await expect(
       (async () => {
         for await (const chunk of reader) chunks.push(chunk);
@@ -196,11 +239,21 @@ describe('an error in the middle of an answer', () => {
   });
 
   test('without rows is permanent for a refused question, but not for a failure', async () => {
-    const refused = await failureOf('{"code":3, "message":"parsing field", "details":[]}');
+    const refused = await failureOf(
+      '{"code":3, "message":"parsing field", "details":[]}',
+    );
     expect(refused).toBeInstanceOf(PermanentError);
-    expect(refused).toMatchObject({ code: 'EXPORT_REFUSED', meta: { code: 3, byteOffset: 0 } });
-    const failed = await failureOf(JSON.stringify({ error: status(13, 'Internal error') }));
-    expect(failed).toMatchObject({ code: 'SOURCE_ERROR_IN_STREAM', meta: { byteOffset: 0 } });
+    expect(refused).toMatchObject({
+      code: 'EXPORT_REFUSED',
+      meta: { code: 3, byteOffset: 0 },
+    });
+    const failed = await failureOf(
+      JSON.stringify({ error: status(13, 'Internal error') }),
+    );
+    expect(failed).toMatchObject({
+      code: 'SOURCE_ERROR_IN_STREAM',
+      meta: { byteOffset: 0 },
+    });
   });
 });
 
@@ -213,12 +266,22 @@ describe('an answer that is neither CSV nor messages', () => {
     ['no JSON', '{"result":{"data":"YQ==",}}'],
     ['words between messages', '{"result":{"data":"YSxiCg=="}} oops'],
     ['data that is no text', '{"result":{"data":7}}'],
-    ['base64 that stops being base64', '{"result":{"data":"YSxiCg=="}}{"result":{"data":"YSx*Cg=="}}'],
-    ['base64 that ends inside a byte', '{"result":{"data":"YSxiCg=="}}{"result":{"data":"YSxiC"}}'],
+    [
+      'base64 that stops being base64',
+      '{"result":{"data":"YSxiCg=="}}{"result":{"data":"YSx*Cg=="}}',
+    ],
+    [
+      'base64 that ends inside a byte',
+      '{"result":{"data":"YSxiCg=="}}{"result":{"data":"YSxiC"}}',
+    ],
     ['half a character', '{"result":{"data":"a,b\\n\\ud83d"}}'],
     [
       'a message that is not UTF-8',
-      Buffer.concat([Buffer.from('{"result":{"data":"a,'), Buffer.from([0xff]), Buffer.from('"}}')]),
+      Buffer.concat([
+        Buffer.from('{"result":{"data":"a,'),
+        Buffer.from([0xff]),
+        Buffer.from('"}}'),
+      ]),
     ],
   ])('%s is not understood, and may be another time', async (_, wire) => {
     const failure = await failureOf(wire);
@@ -227,17 +290,20 @@ describe('an answer that is neither CSV nor messages', () => {
   });
 
   test('is reported with a short sample that shows no credential', async () => {
-    const failure = await failureOf(`<p>Authorization: Bearer-abcdef\u0007</p>${'x'.repeat(5000)}`);
+    const failure = await failureOf(
+      `<p>Authorization: Bearer-abcdef\u0007</p>${'x'.repeat(5000)}`,
+    );
     expect(failure.message).not.toContain('abcdef');
     expect(failure.message.length).toBeLessThan(400);
   });
 
-  test.each(['{"result":{"data":"YSx', '{"result":{"data":"YSxiCg=="}', '{"result":{"data":"a\\'])(
-    'an end inside a message breaks the answer: %s',
-    async (wire) => {
-      expect(await failureOf(wire)).toMatchObject({ code: 'SOURCE_BROKE' });
-    },
-  );
+  test.each([
+    '{"result":{"data":"YSx',
+    '{"result":{"data":"YSxiCg=="}',
+    '{"result":{"data":"a\\',
+  ])('an end inside a message breaks the answer: %s', async (wire) => {
+    expect(await failureOf(wire)).toMatchObject({ code: 'SOURCE_BROKE' });
+  });
 
   test('is refused before a message beyond the limit is fully received', async () => {
     const endless = chunksOf([
@@ -250,6 +316,8 @@ describe('an answer that is neither CSV nor messages', () => {
   });
 
   test('is refused where its messages nest too deep', async () => {
-    expect(await failureOf(`{"result":${'['.repeat(100)}`)).toMatchObject({ code: 'ANSWER_NOT_UNDERSTOOD' });
+    expect(await failureOf(`{"result":${'['.repeat(100)}`)).toMatchObject({
+      code: 'ANSWER_NOT_UNDERSTOOD',
+    });
   });
 });

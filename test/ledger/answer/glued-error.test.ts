@@ -21,7 +21,9 @@ describe('gluedError', () => {
   );
 
   test('is found pretty-printed and cut off', () => {
-    expect(gluedError(Buffer.from('x{\n "error" : {"code": 13'), 0n)?.meta).toEqual({ byteOffset: 1n });
+    expect(gluedError(Buffer.from('x{\n "error" : {"code": 13'), 0n)?.meta).toEqual({
+      byteOffset: 1n,
+    });
   });
 
   test('is not seen in plain rows', () => {

@@ -1,5 +1,9 @@
 import { describe, expect, test } from 'vitest';
-import { decodeManifest, encodeManifest, type Manifest } from '../../../src/ledger/objects/manifest.ts';
+import {
+  decodeManifest,
+  encodeManifest,
+  type Manifest,
+} from '../../../src/ledger/objects/manifest.ts';
 
 const SUM = 'ab'.repeat(32);
 const MANIFEST: Manifest = {
@@ -36,7 +40,9 @@ describe('a manifest', () => {
   test.each(['1000000000000000000', '9999999999999999999', '-1', '1.5', '', '1e3'])(
     'with a count that the database cannot hold is refused, and named: %j',
     (count) => {
-      const text = encodeManifest(MANIFEST).toString().replace('"999999999999999999"', JSON.stringify(count));
+      const text = encodeManifest(MANIFEST)
+        .toString()
+        .replace('"999999999999999999"', JSON.stringify(count));
       expect(() => decodeManifest(Buffer.from(text), 'here')).toThrow(
         expect.objectContaining({ code: 'MANIFEST_INVALID', meta: { where: 'here' } }),
       );

@@ -23,7 +23,9 @@ describe('object keys', () => {
       `ledger/party=${'a'.repeat(64)}/asset=all/20230510T000000Z_20230511T000000Z.0123456789ab.csv.zst`,
     );
     expect(manifestKey(key)).toBe(`${key}.manifest.json`);
-    expect(segmentKey({ ...name, assetId: 'fBTC', compression: 'none' })).toMatch(/asset=fBTC\/.*\.csv$/);
+    expect(segmentKey({ ...name, assetId: 'fBTC', compression: 'none' })).toMatch(
+      /asset=fBTC\/.*\.csv$/,
+    );
   });
 
   test.each([
@@ -38,12 +40,20 @@ describe('object keys', () => {
     'a b',
     `a${'b'.repeat(1024)}`,
   ])('refuse %j', (key) => {
-    expect(() => checkKey(key)).toThrow(expect.objectContaining({ code: 'OBJECT_KEY_INVALID' }));
+    expect(() => checkKey(key)).toThrow(
+      expect.objectContaining({ code: 'OBJECT_KEY_INVALID' }),
+    );
   });
 
   test('are listed by prefixes that end anywhere', () => {
-    expect(['', 'ledger/', 'ledger/party=ab'].map(checkPrefix)).toEqual(['', 'ledger/', 'ledger/party=ab']);
-    expect(() => checkPrefix('../../')).toThrow(expect.objectContaining({ code: 'OBJECT_KEY_INVALID' }));
+    expect(['', 'ledger/', 'ledger/party=ab'].map(checkPrefix)).toEqual([
+      '',
+      'ledger/',
+      'ledger/party=ab',
+    ]);
+    expect(() => checkPrefix('../../')).toThrow(
+      expect.objectContaining({ code: 'OBJECT_KEY_INVALID' }),
+    );
   });
 
   test('tell the compression of their object', () => {

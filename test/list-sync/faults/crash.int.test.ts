@@ -3,7 +3,11 @@ import { afterAll, beforeEach, describe, expect, test } from 'vitest';
 import { FencedError } from '../../../src/core/errors.ts';
 import type { Failpoint, SyncDeps } from '../../../src/list-sync/context.ts';
 import { openSession } from '../../../src/list-sync/sync.ts';
-import type { ListName, PageQuestion, ResumePointStore } from '../../../src/list-sync/ports.ts';
+import type {
+  ListName,
+  PageQuestion,
+  ResumePointStore,
+} from '../../../src/list-sync/ports.ts';
 import { ListStore } from '../../../src/list-sync/store/list-store.ts';
 import { openWarehouse } from '../../../src/postgres/database.ts';
 import { freshDatabase, openFreshDatabase } from '../../support/database.ts';
@@ -40,8 +44,11 @@ function full(): ListDouble {
 }
 
 async function expectHeld(double: ListDouble, list: ListName): Promise<void> {
-  const sorted = (keys: readonly string[]): string[] => keys.toSorted((a, b) => (a < b ? -1 : Number(a > b)));
-  expect(sorted(await world.held(list))).toEqual(sorted(double.lists[list].map(({ row }) => row.key)));
+  const sorted = (keys: readonly string[]): string[] =>
+    keys.toSorted((a, b) => (a < b ? -1 : Number(a > b)));
+  expect(sorted(await world.held(list))).toEqual(
+    sorted(double.lists[list].map(({ row }) => row.key)),
+  );
 }
 
 /** Dies at the `nth` passing of a failpoint and lets go of nothing, as a killed process does. */
@@ -74,63 +81,75 @@ function timesAsked(questions: readonly PageQuestion[]): Map<string, number> {
   return times;
 }
 
-describe.each(['parties', 'checkpoints'] as const)('a sync of %s that is killed', (list) => {
-  test.each(STEPS)(
-    'at any "%s" is finished by the next, with a page in flight and one asked again',
-    async (step) => {
-      const calm = full();
-      await world.sync(calm, { list });
-      // Pages with equal checkpoints are asked for twice anyway.
-      const undisturbed = timesAsked(calm.questions);
-      const usual = list === 'parties' ? 1 : 2;
-      for (let nth = 1; nth < 40; nth += nth < 4 ? 1 : 5) {
-        await world.reset();
-        const double = full();
-        const runId = await newRun(world.pool, list);
-        const resumePoints = rememberingStore();
-        if (!(await syncUntilKilled(double, { list, runId }, [step, nth], { resumePoints }))) break;
-        const { verdict, evidence } = await world.resume(double, list, runId, { resumePoints });
-        expect({ verdict, evidence }).toMatchObject({
-          verdict: 'complete',
-          evidence: { missing: [], doubts: [] },
-        });
-        const again = [...timesAsked(double.questions)].map(
-          ([name, times]) => times - (undisturbed.get(name) ?? usual),
-        );
-        // The page in flight and one; where equal checkpoints have pages asked for twice, each of the two.
-        expect(again.reduce((sum, times) => sum + Math.max(0, times), 0)).toBeLessThanOrEqual(2 * usual);
-        await expectHeld(double, list);
-      }
-    },
-  );
+describe.each(['parties', 'checkpoints'] as const)(
+  'a sync of %s that is killed',
+  (list) => {
+    test.each(STEPS)(
+      'at any "%s" is finished by the next, with a page in flight and one asked again',
+      async (step) => {
+        const calm = full();
+        await world.sync(calm, { list });
+        // Pages with equal checkpoints are asked for twice anyway.
+        const undisturbed = timesAsked(calm.questions);
+        const usual = list === 'parties' ? 1 : 2;
+        for (let nth = 1; nth < 40; nth += nth < 4 ? 1 : 5) {
+          await world.reset();
+          const double = full();
+          const runId = await newRun(world.pool, list);
+          const resumePoints = rememberingStore();
+          if (
+            !(await syncUntilKilled(double, { list, runId }, [step, nth], {
+              resumePoints,
+            }))
+          )
+            break;
+          const { verdict, evidence } = await world.resume(double, list, runId, {
+            resumePoints,
+          });
+          expect({ verdict, evidence }).toMatchObject({
+            verdict: 'complete',
+            evidence: { missing: [], doubts: [] },
+          });
+          const again = [...timesAsked(double.questions)].map(
+            ([name, times]) => times - (undisturbed.get(name) ?? usual),
+          );
+          // The page in flight and one; where equal checkpoints have pages asked for twice, each of the two.
+          expect(
+            again.reduce((sum, times) => sum + Math.max(0, times), 0),
+          ).toBeLessThanOrEqual(2 * usual);
+          await expectHeld(double, list);
+        }
+      },
+    );
 
-  test('again and again gets to its end', async () => {
-    const double = full();
-    const runId = await newRun(world.pool, list);
-    let kills = 0;
-    while (await syncUntilKilled(double, { list, runId }, ['committed', 2])) kills += 1;
-    expect(kills).toBeGreaterThan(3);
-    await expectHeld(double, list);
-  });
-
-  test('in an audit goes on with it, and no reader sees the audit before it is complete', async () => {
-    const double = full();
-    await world.sync(double, { list });
-    const before = await world.held(list);
-    double.lists[list].splice(20, 1);
-    for (const nth of [2, 3, 4]) {
+    test('again and again gets to its end', async () => {
+      const double = full();
       const runId = await newRun(world.pool, list);
-      await syncUntilKilled(double, { list, runId, isAudit: true }, ['committed', nth]);
-      expect(await world.held(list)).toEqual(before);
-    }
-    const { verdict, evidence } = await world.sync(double, { list });
-    expect({ verdict, evidence }).toMatchObject({
-      verdict: 'complete',
-      evidence: { kind: 'audit', audit: { gone: '1' } },
+      let kills = 0;
+      while (await syncUntilKilled(double, { list, runId }, ['committed', 2])) kills += 1;
+      expect(kills).toBeGreaterThan(3);
+      await expectHeld(double, list);
     });
-    await expectHeld(double, list);
-  });
-});
+
+    test('in an audit goes on with it, and no reader sees the audit before it is complete', async () => {
+      const double = full();
+      await world.sync(double, { list });
+      const before = await world.held(list);
+      double.lists[list].splice(20, 1);
+      for (const nth of [2, 3, 4]) {
+        const runId = await newRun(world.pool, list);
+        await syncUntilKilled(double, { list, runId, isAudit: true }, ['committed', nth]);
+        expect(await world.held(list)).toEqual(before);
+      }
+      const { verdict, evidence } = await world.sync(double, { list });
+      expect({ verdict, evidence }).toMatchObject({
+        verdict: 'complete',
+        evidence: { kind: 'audit', audit: { gone: '1' } },
+      });
+      await expectHeld(double, list);
+    });
+  },
+);
 
 describe('processes that sync one list', () => {
   test('stop quietly after another took over, and write nothing afterwards', async () => {
@@ -156,7 +175,9 @@ describe('processes that sync one list', () => {
     const overtaken = first.catch((error: unknown) => error);
     await waitFor(() => isStuck, { what: 'the first worker to be stuck' });
     await endListLeases(world.pool);
-    expect((await world.sync(double, { list: 'parties', runId })).verdict).toBe('complete');
+    expect((await world.sync(double, { list: 'parties', runId })).verdict).toBe(
+      'complete',
+    );
     const before = await recordedGenerations(world.pool);
     letGo();
     expect(await overtaken).toBeInstanceOf(FencedError);
@@ -168,7 +189,9 @@ describe('processes that sync one list', () => {
     const runId = await newRun(world.pool, 'parties');
     const store = new ListStore(warehouse.db);
     const { signal } = new AbortController();
-    const sessions = await Promise.all(Array.from({ length: 4 }, () => store.open('parties', runId, signal)));
+    const sessions = await Promise.all(
+      Array.from({ length: 4 }, () => store.open('parties', runId, signal)),
+    );
     expect(sessions.filter((session) => session !== undefined)).toHaveLength(1);
     const waiting = openSession(store, 'parties', runId, signal);
     await sessions.find((session) => session !== undefined)?.release();
@@ -201,10 +224,16 @@ describe('a sync whose database fails', () => {
     await using proxy = await CuttingProxy.before(database.url);
     await using cut = openWarehouse({ url: proxy.url, onIdleError: () => undefined });
     let passed = 0;
-    proxy.loses = (packet) => packet.toLowerCase().includes(text.toLowerCase()) && LOST.has((passed += 1));
+    proxy.loses = (packet) =>
+      packet.toLowerCase().includes(text.toLowerCase()) && LOST.has((passed += 1));
     const double = full();
-    const { verdict, evidence } = await new SyncWorld(cut).sync(double, { list: 'parties' });
-    expect({ verdict, rows: evidence['rows'] }).toEqual({ verdict: 'complete', rows: '90' });
+    const { verdict, evidence } = await new SyncWorld(cut).sync(double, {
+      list: 'parties',
+    });
+    expect({ verdict, rows: evidence['rows'] }).toEqual({
+      verdict: 'complete',
+      rows: '90',
+    });
     expect(proxy.losses).toBeGreaterThan(0);
     await expectHeld(double, 'parties');
   });
@@ -218,9 +247,10 @@ describe('a sync whose database fails', () => {
       await world.pool.query(
         `alter database ${name} set default_transaction_read_only = ${isWritable ? 'off' : 'on'}`,
       );
-      await world.pool.query(`select pg_terminate_backend(pid) from pg_stat_activity where datname = $1`, [
-        name,
-      ]);
+      await world.pool.query(
+        `select pg_terminate_backend(pid) from pg_stat_activity where datname = $1`,
+        [name],
+      );
     };
     const double = full();
     const standbyWorld = new SyncWorld(standby);
@@ -233,10 +263,16 @@ describe('a sync whose database fails', () => {
         setTimeout(() => resolve(takeWrites(true)), 1_000);
       });
     };
-    const { verdict } = await standbyWorld.sync(double, { list: 'parties' }, { deps: { failpoint } });
+    const { verdict } = await standbyWorld.sync(
+      double,
+      { list: 'parties' },
+      { deps: { failpoint } },
+    );
     await promoted;
     expect(verdict).toBe('complete');
-    expect(await standbyWorld.held('parties')).toEqual(double.lists.parties.map(({ row }) => row.key));
+    expect(await standbyWorld.held('parties')).toEqual(
+      double.lists.parties.map(({ row }) => row.key),
+    );
   });
 });
 
@@ -244,7 +280,10 @@ describe('the resume point', () => {
   const KEY = 'list-sync:parties';
 
   /** Kills a sync after some pages. @returns what Redis and Postgres remember of it */
-  async function killAfterPages(double: ListDouble, entries: Map<string, unknown>): Promise<string> {
+  async function killAfterPages(
+    double: ListDouble,
+    entries: Map<string, unknown>,
+  ): Promise<string> {
     const runId = await newRun(world.pool, 'parties');
     await syncUntilKilled(double, { list: 'parties', runId }, ['remembered', 5], {
       resumePoints: rememberingStore(entries),
@@ -252,21 +291,31 @@ describe('the resume point', () => {
     return runId;
   }
 
-  async function storedPoint(): Promise<{ groups: { cursor: string; keys: string[] }[]; sequence: string }> {
-    return (await storedResumePoint(world.pool)) as Awaited<ReturnType<typeof storedPoint>>;
+  async function storedPoint(): Promise<{
+    groups: { cursor: string; keys: string[] }[];
+    sequence: string;
+  }> {
+    return (await storedResumePoint(world.pool)) as Awaited<
+      ReturnType<typeof storedPoint>
+    >;
   }
 
   test('in Redis is used after a kill: its cursor is the first that is sent', async () => {
     const double = full();
     const entries = new Map<string, unknown>();
     const runId = await killAfterPages(double, entries);
-    const point = structuredClone(entries.get(KEY)) as Awaited<ReturnType<typeof storedPoint>>;
+    const point = structuredClone(entries.get(KEY)) as Awaited<
+      ReturnType<typeof storedPoint>
+    >;
     // Another text for the same row: only Redis has it.
     const group = point.groups.at(-2);
     if (group === undefined) throw new Error('no group is remembered');
     const renamed = {
       ...point,
-      groups: point.groups.with(point.groups.length - 2, { ...group, cursor: `from-redis-${group.cursor}` }),
+      groups: point.groups.with(point.groups.length - 2, {
+        ...group,
+        cursor: `from-redis-${group.cursor}`,
+      }),
     };
     entries.set(KEY, renamed);
     const before = double.questions.length;
@@ -277,7 +326,10 @@ describe('the resume point', () => {
       resumePoints: rememberingStore(entries),
     });
     expect(double.questions[before]?.after).toBe(`from-redis-${group.cursor}`);
-    expect({ verdict, from: evidence['resumedFrom'] }).toEqual({ verdict: 'complete', from: 'resume state' });
+    expect({ verdict, from: evidence['resumedFrom'] }).toEqual({
+      verdict: 'complete',
+      from: 'resume state',
+    });
     await expectHeld(double, 'parties');
   });
 
@@ -300,7 +352,10 @@ describe('the resume point', () => {
       resumePoints: rememberingStore(entries),
     });
     expect(double.questions[before]?.after).toBe(point.groups.at(-2)?.cursor);
-    expect({ verdict, from: evidence['resumedFrom'] }).toEqual({ verdict: 'complete', from: 'list row' });
+    expect({ verdict, from: evidence['resumedFrom'] }).toEqual({
+      verdict: 'complete',
+      from: 'list row',
+    });
     await expectHeld(double, 'parties');
   });
 
@@ -313,14 +368,19 @@ describe('the resume point', () => {
       ...remembering,
       set: async (key, value, ttlMs) => {
         await remembering.set(key, value, ttlMs);
-        if ((value as { sequence: string }).sequence === '2') older = structuredClone(value);
+        if ((value as { sequence: string }).sequence === '2')
+          older = structuredClone(value);
       },
     };
     const runId = await newRun(world.pool, 'parties');
-    await syncUntilKilled(double, { list: 'parties', runId }, ['remembered', 5], { resumePoints });
+    await syncUntilKilled(double, { list: 'parties', runId }, ['remembered', 5], {
+      resumePoints,
+    });
     entries.set(KEY, older);
     const before = double.questions.length;
-    const { verdict, evidence } = await world.resume(double, 'parties', runId, { resumePoints: remembering });
+    const { verdict, evidence } = await world.resume(double, 'parties', runId, {
+      resumePoints: remembering,
+    });
     expect({ verdict, from: evidence['resumedFrom'], rows: evidence['rows'] }).toEqual({
       verdict: 'complete',
       from: 'resume state',

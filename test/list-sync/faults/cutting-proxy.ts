@@ -48,7 +48,8 @@ export class CuttingProxy implements AsyncDisposable {
     proxy.#server.listen(0, '127.0.0.1');
     await once(proxy.#server, 'listening');
     const address = proxy.#server.address();
-    if (address === null || typeof address === 'string') throw new Error('The proxy has no port');
+    if (address === null || typeof address === 'string')
+      throw new Error('The proxy has no port');
     const url = new URL(databaseUrl);
     url.hostname = '127.0.0.1';
     url.port = `${address.port}`;

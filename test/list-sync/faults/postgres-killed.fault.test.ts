@@ -48,6 +48,8 @@ test('a sync ends exactly after Postgres was killed at a commit three times', as
   );
   expect(evidence).toMatchObject({ missing: [], doubts: [], rows: '300' });
   expect(verdict).toBe('complete');
-  expect(await world.held('parties')).toEqual(double.lists.parties.map(({ row }) => row.key));
+  expect(await world.held('parties')).toEqual(
+    double.lists.parties.map(({ row }) => row.key),
+  );
   expect(commits).toBeGreaterThan(20);
 });

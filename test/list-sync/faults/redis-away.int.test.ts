@@ -38,7 +38,10 @@ test('a sync goes on while Redis is away for more than a minute', async () => {
     await state.get('list-sync:parties');
     return log.lines.length === 2;
   };
-  await using source = openSource(sourceConfig(sandbox.url), { ...localState(), rate: state });
+  await using source = openSource(sourceConfig(sandbox.url), {
+    ...localState(),
+    rate: state,
+  });
   let pages = 0;
   const { verdict, evidence } = await world.sync(
     source.lists,
@@ -53,7 +56,8 @@ test('a sync goes on while Redis is away for more than a minute', async () => {
           if (pages === AWAY_FROM_PAGE) await redis.kill();
           if (pages === AWAY_TO_PAGE) await redis.start();
           // The client connects again in its own time; there must be pages left for it.
-          if (pages === AWAY_TO_PAGE + 1) await waitFor(isBack, { what: 'Redis in use again' });
+          if (pages === AWAY_TO_PAGE + 1)
+            await waitFor(isBack, { what: 'Redis in use again' });
         },
       },
     },

@@ -21,7 +21,10 @@ import { newRun, openMigrated, SyncWorld } from '../sync-world.ts';
 import { recordedRuns } from '../../support/mirror-state.ts';
 import { endListLeases } from '../../support/mirror-arrange.ts';
 
-const SEEDS = process.env['SEED'] === undefined ? ['storm-1', 'storm-2', 'storm-3'] : [process.env['SEED']];
+const SEEDS =
+  process.env['SEED'] === undefined
+    ? ['storm-1', 'storm-2', 'storm-3']
+    : [process.env['SEED']];
 const ROUNDS_MAX = 60;
 /** A worker gets no further than this. */
 const PAGES_MAX = 25;
@@ -42,7 +45,8 @@ function dice(seed: string): () => number {
   let state = createHash('sha256').update(seed).digest().readInt32BE();
   return () => {
     state =
-      Math.imul(state ^ (state >>> 15), 2_246_822_507) ^ Math.imul(state ^ (state >>> 13), 3_266_489_909);
+      Math.imul(state ^ (state >>> 15), 2_246_822_507) ^
+      Math.imul(state ^ (state >>> 13), 3_266_489_909);
     return ((state ^= state >>> 16) >>> 0) / 2 ** 32;
   };
 }
@@ -51,7 +55,9 @@ function pick<Item>(roll: () => number, items: readonly Item[]): Item {
   return items[Math.floor(roll() * items.length)]!;
 }
 
-type Rewrite = (answer: { [list: string]: { edges: unknown[]; pageInfo: Record<string, unknown> } }) => void;
+type Rewrite = (answer: {
+  [list: string]: { edges: unknown[]; pageInfo: Record<string, unknown> };
+}) => void;
 
 function rewritten(change: Rewrite): Misbehaviour {
   return {
@@ -65,12 +71,16 @@ function rewritten(change: Rewrite): Misbehaviour {
 
 /** What a request may suffer. None of it changes what is true. */
 const SUFFERINGS: readonly Misbehaviour[] = [
-  { answer: { status: 500, body: '{"code":13,"message":"Internal error","details":[]}' } },
+  {
+    answer: { status: 500, body: '{"code":13,"message":"Internal error","details":[]}' },
+  },
   { answer: { status: 502, body: '<html>Bad Gateway</html>' } },
   { answer: { status: 200, body: '<html>maintenance</html>' } },
   { cutAfterBytes: 100 },
   { delayMs: 150 },
-  rewritten((answer) => Object.values(answer).forEach(({ pageInfo }) => (pageInfo['hasNextPage'] = false))),
+  rewritten((answer) =>
+    Object.values(answer).forEach(({ pageInfo }) => (pageInfo['hasNextPage'] = false)),
+  ),
   rewritten((answer) =>
     Object.values(answer).forEach(({ edges, pageInfo }) => {
       edges.length = 0;
@@ -90,7 +100,8 @@ function trouble(sandbox: Sandbox, roll: () => number): void {
 
 async function booked(sandbox: Sandbox, list: ListName): Promise<Set<string>> {
   // The network's own party is listed, too.
-  if (list === 'parties') return new Set(['network', ...Array.from(sandbox.truth.parties(), ({ id }) => id)]);
+  if (list === 'parties')
+    return new Set(['network', ...Array.from(sandbox.truth.parties(), ({ id }) => id)]);
   return new Set(
     Array.from(
       sandbox.truth.checkpoints(),
@@ -107,9 +118,12 @@ async function expectNothingWrong(sandbox: Sandbox, list: ListName): Promise<voi
 
 /** Kills a worker where it has read so many pages, or ended before, and does not wait for its lease. */
 async function killLater(child: Child, pages: number, afterMs: number): Promise<void> {
-  await waitFor(() => !child.isRunning || (child.stdout.match(/pages$/gm)?.length ?? 0) > pages, {
-    what: 'the worker to get on',
-  });
+  await waitFor(
+    () => !child.isRunning || (child.stdout.match(/pages$/gm)?.length ?? 0) > pages,
+    {
+      what: 'the worker to get on',
+    },
+  );
   // And at any moment of the next page.
   await sleep(afterMs);
   if (child.isRunning) await child.end('SIGKILL');
@@ -141,15 +155,35 @@ describe.each(SEEDS)('a sync amid kills, faults and growth, from seed %s,', (see
       for (let round = 0; round < ROUNDS_MAX; round += 1) {
         const runId = await newRun(world.pool, list);
         const pageSize = 5 + Math.floor(roll() * 20);
-        const child = runScript(WORKER, [sandbox.url, database.url, redis.url, list, runId, `${pageSize}`]);
-        await killLater(child, Math.floor(roll() * PAGES_MAX), Math.floor(roll() * PAGE_MS));
+        const child = runScript(WORKER, [
+          sandbox.url,
+          database.url,
+          redis.url,
+          list,
+          runId,
+          `${pageSize}`,
+        ]);
+        await killLater(
+          child,
+          Math.floor(roll() * PAGES_MAX),
+          Math.floor(roll() * PAGE_MS),
+        );
         await expectNothingWrong(sandbox, list);
-        const happens = pick(roll, ['flush', 'remember', 'set back', 'restart', 'nothing'] as const);
+        const happens = pick(roll, [
+          'flush',
+          'remember',
+          'set back',
+          'restart',
+          'nothing',
+        ] as const);
         if (happens === 'flush') await client.flushall().catch(() => undefined);
         if (happens === 'remember')
-          older = new Map([[KEY + list, (await client.get(KEY + list).catch(() => null)) ?? '{}']]);
+          older = new Map([
+            [KEY + list, (await client.get(KEY + list).catch(() => null)) ?? '{}'],
+          ]);
         if (happens === 'set back')
-          for (const [key, value] of older) await client.set(key, value).catch(() => undefined);
+          for (const [key, value] of older)
+            await client.set(key, value).catch(() => undefined);
         if (happens === 'restart') {
           await redis.kill();
           await redis.start();
@@ -162,8 +196,16 @@ describe.each(SEEDS)('a sync amid kills, faults and growth, from seed %s,', (see
       sandbox.faults.clear();
       await using source = openSource(sourceConfig(sandbox.url), localState());
       await world.sync(source.lists, { list, pageSize: 50 });
-      const { verdict, evidence } = await world.sync(source.lists, { list, isAudit: true, pageSize: 50 });
-      expect(evidence).toMatchObject({ missing: [], doubts: [], audit: { missed: '0', gone: '0' } });
+      const { verdict, evidence } = await world.sync(source.lists, {
+        list,
+        isAudit: true,
+        pageSize: 50,
+      });
+      expect(evidence).toMatchObject({
+        missing: [],
+        doubts: [],
+        audit: { missed: '0', gone: '0' },
+      });
       expect(verdict).toBe('complete');
       const held = new Set(await world.held(list));
       expect(held).toEqual(await booked(sandbox, list));

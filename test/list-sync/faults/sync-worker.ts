@@ -8,8 +8,14 @@ import { openWarehouse } from '../../../src/postgres/database.ts';
 import { ListStore } from '../../../src/list-sync/store/list-store.ts';
 import { localState, sourceConfig } from '../../support/source-config.ts';
 
-const [sourceUrl = '', databaseUrl = '', redisUrl = '', list = '', runId = '', pageSize = '10'] =
-  process.argv.slice(2);
+const [
+  sourceUrl = '',
+  databaseUrl = '',
+  redisUrl = '',
+  list = '',
+  runId = '',
+  pageSize = '10',
+] = process.argv.slice(2);
 if (list !== 'parties' && list !== 'checkpoints') throw new Error(`no list: ${list}`);
 const log = createLog('silent');
 await using source = openSource(sourceConfig(sourceUrl), localState());

@@ -67,7 +67,8 @@ export class Cursors {
     const number = Number(name);
     const places: Record<CursorKind, () => Place | undefined> = {
       row: () => this.findSerial(number, order),
-      offset: () => findIndex(order.isNewestFirst ? order.items.length - 1 - number : number),
+      offset: () =>
+        findIndex(order.isNewestFirst ? order.items.length - 1 - number : number),
       'order-offset': () => findIndex(number),
       fresh: () => this.findSerial(this.tokens.get(name), order),
       'age-inclusive': () => {
@@ -84,7 +85,8 @@ export class Cursors {
     const at = order.indexes.get(serial);
     if (at !== undefined) return findIndex(at);
     const age = this.ages.get(serial);
-    if (age === undefined || age === null || this.dialect.goneCursor === 'refused') return undefined;
+    if (age === undefined || age === null || this.dialect.goneCursor === 'refused')
+      return undefined;
     return findAge(age, order);
   }
 }

@@ -31,7 +31,13 @@ export type TieOrder =
   /** At random in each answer. */
   | 'reshuffled';
 
-export type EmptyPage = 'plain' | 'null-cursors' | 'no-page-info' | 'null-edges' | 'no-edges' | 'null-page';
+export type EmptyPage =
+  | 'plain'
+  | 'null-cursors'
+  | 'no-page-info'
+  | 'null-edges'
+  | 'no-edges'
+  | 'null-page';
 
 export interface Dialect {
   readonly cursor: CursorKind;

@@ -6,9 +6,19 @@ import type { Item, ListName } from './rows.ts';
 
 type Member = readonly [name: string, json: string];
 
-export function writePage(list: ListName, page: Page, dialect: Dialect, random: Random): string {
+export function writePage(
+  list: ListName,
+  page: Page,
+  dialect: Dialect,
+  random: Random,
+): string {
   const text = writeObject([
-    [list, page.edges.length === 0 ? writeEmpty(page, dialect, random) : writeFull(page, dialect, random)],
+    [
+      list,
+      page.edges.length === 0
+        ? writeEmpty(page, dialect, random)
+        : writeFull(page, dialect, random),
+    ],
   ]);
   return dialect.hasUnknownFields ? text.replaceAll(',', ',\n  ') : text;
 }
@@ -28,10 +38,14 @@ function writeFull(page: Page, dialect: Dialect, random: Random): string {
 }
 
 function writeEmpty(page: Page, dialect: Dialect, random: Random): string {
-  const pageInfo = dialect.pageInfo === 'never' ? [] : [writePageInfo(page, dialect, random)];
-  const nullCursors = '{"startCursor":null,"endCursor":null,"hasNextPage":false,"hasPreviousPage":null}';
+  const pageInfo =
+    dialect.pageInfo === 'never' ? [] : [writePageInfo(page, dialect, random)];
+  const nullCursors =
+    '{"startCursor":null,"endCursor":null,"hasNextPage":false,"hasPreviousPage":null}';
   const forms: Record<EmptyPage, string> = {
-    plain: writeObject(dialect.json === 'proto3' ? pageInfo : [['edges', '[]'], ...pageInfo]),
+    plain: writeObject(
+      dialect.json === 'proto3' ? pageInfo : [['edges', '[]'], ...pageInfo],
+    ),
     'null-cursors': `{"edges":[],"pageInfo":${nullCursors}}`,
     'no-page-info': '{"edges":[]}',
     'null-edges': writeObject([['edges', 'null'], ...pageInfo]),
@@ -51,13 +65,19 @@ function writePageInfo(page: Page, dialect: Dialect, random: Random): Member {
   const saysNothing = (json: string): boolean => json === 'false' || json === '""';
   return [
     'pageInfo',
-    writeObject(dialect.json === 'proto3' ? members.filter(([, json]) => !saysNothing(json)) : members),
+    writeObject(
+      dialect.json === 'proto3'
+        ? members.filter(([, json]) => !saysNothing(json))
+        : members,
+    ),
   ];
 }
 
 function chooseHasNext(page: Page, dialect: Dialect, random: Random): boolean {
   if (dialect.hasNextPage === 'honest') return page.hasNextPage;
-  return dialect.hasNextPage === 'random' ? random.chance(0.5) : dialect.hasNextPage === 'true';
+  return dialect.hasNextPage === 'random'
+    ? random.chance(0.5)
+    : dialect.hasNextPage === 'true';
 }
 
 function writeNode(item: Item, dialect: Dialect): string {
@@ -66,7 +86,9 @@ function writeNode(item: Item, dialect: Dialect): string {
     return [name, isNumber ? value : JSON.stringify(value)];
   });
   const shown =
-    dialect.json === 'proto3' ? members.filter(([, json]) => json !== '"0"' && json !== '0') : members;
+    dialect.json === 'proto3'
+      ? members.filter(([, json]) => json !== '"0"' && json !== '0')
+      : members;
   if (!dialect.hasUnknownFields) return writeObject(shown);
   return writeObject([
     ['alias', '{"edges":["a",1,null]}'],

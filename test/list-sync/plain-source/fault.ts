@@ -49,7 +49,11 @@ export interface Answer {
 
 export interface Behaviour {
   /** The rows that are served instead, oldest first. Healing brings the true ones back. */
-  readonly view?: (items: readonly Item[], list: ListName, world: Surroundings) => readonly Item[];
+  readonly view?: (
+    items: readonly Item[],
+    list: ListName,
+    world: Surroundings,
+  ) => readonly Item[];
   /** A page of its own, whatever the lists hold; `undefined`: the page as usual. */
   readonly instead?: (call: Call) => Page | undefined;
   /** Changes the lists for good. */
@@ -99,13 +103,18 @@ export function activate(fault: Fault, when?: When): ActiveFault {
 }
 
 /** The number of this call among those that the fault meets; `undefined`: it passes. */
-export function meet(active: ActiveFault, request: ListRequest, promisesMore: boolean): number | undefined {
+export function meet(
+  active: ActiveFault,
+  request: ListRequest,
+  promisesMore: boolean,
+): number | undefined {
   const { when, seen, met } = active;
   const { list } = request;
   if (!matches(when, request, promisesMore)) return undefined;
   const at = seen[list];
   seen[list] += 1;
-  const isTurn = at >= (when.from ?? 0) && (at - (when.from ?? 0)) % (when.every ?? 1) === 0;
+  const isTurn =
+    at >= (when.from ?? 0) && (at - (when.from ?? 0)) % (when.every ?? 1) === 0;
   if (!isTurn || met[list] >= (when.times ?? Number.POSITIVE_INFINITY)) return undefined;
   met[list] += 1;
   return met[list] - 1;
@@ -114,11 +123,16 @@ export function meet(active: ActiveFault, request: ListRequest, promisesMore: bo
 function matches(when: When, request: ListRequest, promisesMore: boolean): boolean {
   if (request.partyId !== undefined) return false;
   if (when.list !== undefined && when.list !== request.list) return false;
-  if (when.order !== undefined && (when.order === 'newest-first') !== request.newestFirst) return false;
+  if (when.order !== undefined && (when.order === 'newest-first') !== request.newestFirst)
+    return false;
   return when.page === undefined || isOfKind(when.page, request, promisesMore);
 }
 
-function isOfKind(kind: NonNullable<When['page']>, request: ListRequest, promisesMore: boolean): boolean {
+function isOfKind(
+  kind: NonNullable<When['page']>,
+  request: ListRequest,
+  promisesMore: boolean,
+): boolean {
   if (kind === 'promising') return promisesMore;
   const hasCursor = request.after !== undefined || request.before !== undefined;
   return kind === 'first' ? !hasCursor : request.after !== undefined;

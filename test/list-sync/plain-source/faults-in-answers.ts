@@ -21,7 +21,8 @@ function declare(
   };
 }
 
-const HTML = '<!doctype html><title>Please wait</title><p>The service is being updated.</p>';
+const HTML =
+  '<!doctype html><title>Please wait</title><p>The service is being updated.</p>';
 const JSON_TYPE = { 'content-type': 'application/json' };
 const NOW_AND_THEN: When = { every: 3 };
 
@@ -35,9 +36,15 @@ interface AnyPage {
 }
 
 function withError(body: string): string {
-  const [[list, page] = ['', {}]] = Object.entries(JSON.parse(body) as Record<string, AnyPage | null>);
+  const [[list, page] = ['', {}]] = Object.entries(
+    JSON.parse(body) as Record<string, AnyPage | null>,
+  );
   const partial = { ...page, edges: page?.edges?.slice(0, -1) ?? [] };
-  const error = { code: 13, message: `shard 3 of 3 timed out${' '.repeat(5_000)}`, details: [] };
+  const error = {
+    code: 13,
+    message: `shard 3 of 3 timed out${' '.repeat(5_000)}`,
+    details: [],
+  };
   return JSON.stringify({ [list]: partial, error });
 }
 
@@ -48,7 +55,12 @@ export const FAULTS_IN_ANSWERS: readonly Fault[] = [
     NOW_AND_THEN,
     (answer) => ({ ...answer, headers: { 'content-type': 'text/html' }, body: HTML }),
   ),
-  declare('answers-500-now-and-then', 'every third answer is a 500', NOW_AND_THEN, refuse(500)),
+  declare(
+    'answers-500-now-and-then',
+    'every third answer is a 500',
+    NOW_AND_THEN,
+    refuse(500),
+  ),
   declare(
     'answers-503-once',
     'one answer is a 503',
@@ -61,16 +73,24 @@ export const FAULTS_IN_ANSWERS: readonly Fault[] = [
     { times: 1, from: 1 },
     refuse(429, { 'retry-after': '1' }),
   ),
-  declare('answers-304-now-and-then', 'every fourth answer is a 304 without a body', { every: 4 }, () => ({
-    status: 304,
-    headers: {},
-    body: '',
-  })),
+  declare(
+    'answers-304-now-and-then',
+    'every fourth answer is a 304 without a body',
+    { every: 4 },
+    () => ({
+      status: 304,
+      headers: {},
+      body: '',
+    }),
+  ),
   declare(
     'answers-an-error-body',
     'every third answer is an error body under status 200',
     NOW_AND_THEN,
-    (answer) => ({ ...answer, body: '{"code":13,"message":"Internal error","details":[]}' }),
+    (answer) => ({
+      ...answer,
+      body: '{"code":13,"message":"Internal error","details":[]}',
+    }),
   ),
   declare(
     'tells-an-error-beside-rows',
@@ -78,20 +98,33 @@ export const FAULTS_IN_ANSWERS: readonly Fault[] = [
     NOW_AND_THEN,
     (answer) => ({ ...answer, body: withError(answer.body) }),
   ),
-  declare('cuts-answers', 'every third answer breaks off with its connection', NOW_AND_THEN, (answer) => ({
-    ...answer,
-    cutAfter: Math.floor(answer.body.length / 2),
-  })),
+  declare(
+    'cuts-answers',
+    'every third answer breaks off with its connection',
+    NOW_AND_THEN,
+    (answer) => ({
+      ...answer,
+      cutAfter: Math.floor(answer.body.length / 2),
+    }),
+  ),
   declare(
     'truncates-json',
     'every third answer is half its JSON, with a length that fits',
     NOW_AND_THEN,
-    (answer) => ({ ...answer, body: answer.body.slice(0, Math.floor(answer.body.length / 2)) }),
+    (answer) => ({
+      ...answer,
+      body: answer.body.slice(0, Math.floor(answer.body.length / 2)),
+    }),
   ),
-  declare('answers-nothing', 'one answer is a 200 without a body', { times: 1 }, (answer) => ({
-    ...answer,
-    body: '',
-  })),
+  declare(
+    'answers-nothing',
+    'one answer is a 200 without a body',
+    { times: 1 },
+    (answer) => ({
+      ...answer,
+      body: '',
+    }),
+  ),
   declare(
     'answers-the-other-list',
     'one answer is a page of the other list',

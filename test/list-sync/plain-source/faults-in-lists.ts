@@ -6,7 +6,8 @@ import type { Item, ListName } from './rows.ts';
 
 type View = NonNullable<Behaviour['view']>;
 
-const share = (items: readonly Item[], part: number): number => Math.max(1, Math.floor(items.length * part));
+const share = (items: readonly Item[], part: number): number =>
+  Math.max(1, Math.floor(items.length * part));
 
 function declare(
   name: string,
@@ -33,7 +34,12 @@ function declare(
 const show = (view: View) => (): Behaviour => ({ view });
 
 /** A row that nobody has seen, of the same age as another. */
-function rowLike(world: Surroundings, list: ListName, beside: Item, n: number): Omit<Item, 'serial'> {
+function rowLike(
+  world: Surroundings,
+  list: ListName,
+  beside: Item,
+  n: number,
+): Omit<Item, 'serial'> {
   const random = new Random(world.dialect.seed + n * 31 + (beside.serial % 1000));
   if (list === 'parties') {
     const id = random.hex(64);
@@ -44,7 +50,11 @@ function rowLike(world: Surroundings, list: ListName, beside: Item, n: number): 
     blockHash: random.hex(64),
     atBlock: beside.fields['atBlock'] ?? '0',
   };
-  return { key: `${fields.atBlock}/${fields.hash}/${fields.blockHash}`, age: beside.age, fields };
+  return {
+    key: `${fields.atBlock}/${fields.hash}/${fields.blockHash}`,
+    age: beside.age,
+    fields,
+  };
 }
 
 /** Inserts a row beside the one at this share of the list. */
@@ -53,17 +63,27 @@ function insertAt(part: number) {
     const { list } = call.request;
     const items = call.world.all(list).filter((item) => item.age !== null);
     const beside = items[Math.floor(items.length * part)];
-    if (beside !== undefined) call.world.insert(list, [rowLike(call.world, list, beside, call.n)]);
+    if (beside !== undefined)
+      call.world.insert(list, [rowLike(call.world, list, beside, call.n)]);
   };
 }
 
 function moveToEnd(call: Call): void {
   const { list } = call.request;
   const items = call.world.all(list).filter((item) => item.age !== null);
-  const [moved, newest] = [items[Math.floor(items.length / 3)], items.at(-1)];
-  if (list !== 'parties' || moved === undefined || newest === undefined || items.length < 3) return;
+  const moved = items[Math.floor(items.length / 3)];
+  const newest = items.at(-1);
+  if (
+    list !== 'parties' ||
+    moved === undefined ||
+    newest === undefined ||
+    items.length < 3
+  )
+    return;
   call.world.remove(list, new Set([moved.serial]));
-  call.world.insert(list, [{ key: moved.key, age: (newest.age ?? 0n) + 1n, fields: moved.fields }]);
+  call.world.insert(list, [
+    { key: moved.key, age: (newest.age ?? 0n) + 1n, fields: moved.fields },
+  ]);
 }
 
 /** A list that goes on for ever: behind its last row, and in front of each newest one, are more. */
@@ -77,15 +97,21 @@ function endless(): Behaviour {
         ? { id: `${model.key.slice(0, 50)}${at}` }
         : { ...model.fields, atBlock: String(age) };
     const key = Object.values(fields).join('/');
-    return { cursor: `endless-${at}`, item: { serial: 10_000_000 + at, age, fields, key } };
+    return {
+      cursor: `endless-${at}`,
+      item: { serial: 10_000_000 + at, age, fields, key },
+    };
   };
   const pageFrom = (call: Call, from: number, rows: number): readonly Edge[] =>
-    Array.from({ length: rows }, (_, at) => makeUp(call.world, call.request.list, from + at));
+    Array.from({ length: rows }, (_, at) =>
+      makeUp(call.world, call.request.list, from + at),
+    );
   return {
     instead: (call) => {
       const { after, first = 20, newestFirst } = call.request;
       newest += 10_000;
-      if (newestFirst) return describePage(pageFrom(call, newest, first).toReversed(), true, false);
+      if (newestFirst)
+        return describePage(pageFrom(call, newest, first).toReversed(), true, false);
       const made = /^endless-(\d+)$/.exec(after ?? '')?.[1];
       return made === undefined
         ? undefined
@@ -99,7 +125,11 @@ function endless(): Behaviour {
       )
         return page;
       const missing = Math.max(1, (call.request.first ?? 20) - page.edges.length);
-      return describePage([...page.edges, ...pageFrom(call, 0, missing)], true, page.hasPreviousPage);
+      return describePage(
+        [...page.edges, ...pageFrom(call, 0, missing)],
+        true,
+        page.hasPreviousPage,
+      );
     },
   };
 }
@@ -114,7 +144,8 @@ const cutNewest =
     items.length < 3 ? items : items.slice(0, -share(items, part));
 const cutMiddle = (items: readonly Item[]): readonly Item[] =>
   items.length < 5 ? items : items.filter((_, at) => at !== Math.floor(items.length / 2));
-const otherNetwork: View = (items, list, world) => world.foreign[list].slice(0, Math.max(1, items.length));
+const otherNetwork: View = (items, list, world) =>
+  world.foreign[list].slice(0, Math.max(1, items.length));
 
 /** Serves only what is newer than the rows of the moment in which the fault began, but for the newest three. */
 function pruneEverythingHeld(): Behaviour {
@@ -302,7 +333,11 @@ export const FAULTS_IN_LISTS: readonly Fault[] = [
     'a row leaves its place and becomes the newest',
     'a row comes twice',
     () => ({ change: moveToEnd }),
-    { when: { ...AT_EACH, times: 1, list: 'parties' }, keepsOrder: false, shownBy: 'audit' },
+    {
+      when: { ...AT_EACH, times: 1, list: 'parties' },
+      keepsOrder: false,
+      shownBy: 'audit',
+    },
   ),
   declare(
     'is-endless',
@@ -323,7 +358,8 @@ export const FAULTS_IN_LISTS: readonly Fault[] = [
 function insertNearEnd(call: Call): void {
   const { list } = call.request;
   const items = call.world.all(list).filter((item) => item.age !== null);
-  const [beside, next] = [items.at(-4), items.at(-3)];
+  const beside = items.at(-4);
+  const next = items.at(-3);
   if (beside === undefined || next === undefined || beside.age === next.age) return;
   const row = rowLike(call.world, list, beside, call.n);
   call.world.insert(list, [row]);

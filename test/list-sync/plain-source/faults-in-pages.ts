@@ -24,7 +24,9 @@ function toForeign(page: Page, call: Call, start: number): Page {
   return withEdges(
     page,
     call.request.newestFirst
-      ? edges.toReversed().map(({ item }, at) => ({ item, cursor: edges[at]?.cursor ?? '' }))
+      ? edges
+          .toReversed()
+          .map(({ item }, at) => ({ item, cursor: edges[at]?.cursor ?? '' }))
       : edges,
   );
 }
@@ -35,7 +37,8 @@ function doubleAt(page: Page, at: number): Page {
 
 function swap(page: Page, at: number): Page {
   const edges = [...page.edges];
-  const [a, b] = [edges[at], edges[at + 1]];
+  const a = edges[at];
+  const b = edges[at + 1];
   if (a === undefined || b === undefined) return page;
   edges.splice(at, 2, b, a);
   return refit(page, edges);
@@ -48,7 +51,11 @@ function firstPage(call: Call): Page {
 }
 
 function lastPage(call: Call): Page {
-  const newest = call.world.honestPage({ list: call.request.list, newestFirst: true, first: 10 });
+  const newest = call.world.honestPage({
+    list: call.request.list,
+    newestFirst: true,
+    first: 10,
+  });
   return describePage(newest.edges.toReversed(), true, true);
 }
 
@@ -67,7 +74,8 @@ function repeatEvery(length: number): () => Behaviour {
     return {
       page: (page, call) => {
         const pages = shown[call.request.list];
-        if (pages.length === length) return { ...(pages[call.n % length] as Page), hasNextPage: true };
+        if (pages.length === length)
+          return { ...(pages[call.n % length] as Page), hasNextPage: true };
         pages.push(page);
         return page;
       },
@@ -167,11 +175,16 @@ export const FAULTS_IN_PAGES: readonly Fault[] = [
     { ...OLDEST, ...ONCE },
     (page) => doubleAt(page, middle(page)),
   ),
-  declare('doubles-every-row', 'each row of each page comes twice', 'rows come twice', {}, (page) =>
-    refit(
-      page,
-      page.edges.flatMap((edge) => [edge, edge]),
-    ),
+  declare(
+    'doubles-every-row',
+    'each row of each page comes twice',
+    'rows come twice',
+    {},
+    (page) =>
+      refit(
+        page,
+        page.edges.flatMap((edge) => [edge, edge]),
+      ),
   ),
   declare(
     'repeats-a-row-in-the-newest-page',
@@ -249,7 +262,9 @@ export const FAULTS_IN_PAGES: readonly Fault[] = [
       const at = middle(page);
       const foreign = call.world.foreign[call.request.list][at];
       const edges = page.edges.map((edge, index) =>
-        index === at && foreign !== undefined ? { ...edge, item: { ...foreign, age: edge.item.age } } : edge,
+        index === at && foreign !== undefined
+          ? { ...edge, item: { ...foreign, age: edge.item.age } }
+          : edge,
       );
       return withEdges(page, edges);
     },
@@ -308,9 +323,16 @@ export const FAULTS_IN_PAGES: readonly Fault[] = [
     (page) => page,
     { make: repeatEvery(1) },
   ),
-  declare('cycle-of-two', 'two pages alternate', 'cursors and rows repeat', OLDEST, (page) => page, {
-    make: repeatEvery(2),
-  }),
+  declare(
+    'cycle-of-two',
+    'two pages alternate',
+    'cursors and rows repeat',
+    OLDEST,
+    (page) => page,
+    {
+      make: repeatEvery(2),
+    },
+  ),
   declare(
     'cycle-of-five',
     'five pages come round and round',
@@ -365,6 +387,7 @@ export const FAULTS_IN_PAGES: readonly Fault[] = [
     'one page has three rows more than were asked for, of another network',
     'the page is longer than asked for',
     { ...PROMISING, ...ONCE },
-    (page, call) => withEdges(page, [...toForeign(page, call, 60).edges.slice(0, 3), ...page.edges]),
+    (page, call) =>
+      withEdges(page, [...toForeign(page, call, 60).edges.slice(0, 3), ...page.edges]),
   ),
 ];

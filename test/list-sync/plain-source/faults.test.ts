@@ -28,8 +28,13 @@ async function look(source: PlainSource): Promise<string[]> {
     const rule = { 'pagination.first': String(PAGE), 'pagination.newestFirst': 'false' };
     let after: string | undefined;
     for (let request = 0; request < 14; request += 1) {
-      const query = { ...rule, ...(after === undefined ? {} : { 'pagination.after': after }) };
-      const page = await ask(source.url, list, query).catch((error: unknown) => error as Error);
+      const query = {
+        ...rule,
+        ...(after === undefined ? {} : { 'pagination.after': after }),
+      };
+      const page = await ask(source.url, list, query).catch(
+        (error: unknown) => error as Error,
+      );
       if (page instanceof Error) seen.push('broken');
       else {
         seen.push(`${page.status} ${page.body}`);
@@ -50,11 +55,14 @@ describe('the faults', () => {
     const names = FAULTS.map(({ name }) => name);
     expect(new Set(names).size).toBe(names.length);
     expect(names.length).toBeGreaterThanOrEqual(25);
-    for (const { meaning, betrayedBy } of FAULTS) expect(meaning && betrayedBy).not.toBe('');
+    for (const { meaning, betrayedBy } of FAULTS)
+      expect(meaning && betrayedBy).not.toBe('');
   });
 
   test.each(FAULTS)('$name shows in what is answered', async ({ name }) => {
-    expect(await look(await startGrown(name))).not.toEqual(await look(await startGrown()));
+    expect(await look(await startGrown(name))).not.toEqual(
+      await look(await startGrown()),
+    );
   });
 
   test.each(FAULTS)('$name leaves nothing behind when it is healed', async ({ name }) => {
@@ -73,15 +81,24 @@ describe('the faults', () => {
 describe('a fault', () => {
   test('meets only the requests that it is told to meet', async () => {
     const source = await startGrown();
-    source.misbehave(findFault('answers-500-now-and-then'), { list: 'parties', every: 2, from: 1, times: 2 });
+    source.misbehave(findFault('answers-500-now-and-then'), {
+      list: 'parties',
+      every: 2,
+      from: 1,
+      times: 2,
+    });
     for (let request = 0; request < 7; request += 1) {
       await ask(source.url, 'parties', {});
       await ask(source.url, 'checkpoints', {});
     }
-    const statuses = source.requests.filter(({ list }) => list === 'parties').map(({ status }) => status);
+    const statuses = source.requests
+      .filter(({ list }) => list === 'parties')
+      .map(({ status }) => status);
     expect(statuses).toEqual([200, 500, 200, 500, 200, 200, 200]);
     expect(
-      source.requests.filter(({ list }) => list === 'checkpoints').every(({ status }) => status === 200),
+      source.requests
+        .filter(({ list }) => list === 'checkpoints')
+        .every(({ status }) => status === 200),
     ).toBe(true);
   });
 
@@ -89,8 +106,12 @@ describe('a fault', () => {
     const source = await startGrown('restarts');
     expect(isConsistent(findFault('restarts'))).toBe(true);
     const served = source.snapshot('checkpoints');
-    expect(await readOldestFirst(source.url, 'checkpoints', PAGE)).toEqual(served.rows.map(({ key }) => key));
-    const [heights, held] = [source.truth.checkpoints, served.rows].map((rows) => rows.length);
+    expect(await readOldestFirst(source.url, 'checkpoints', PAGE)).toEqual(
+      served.rows.map(({ key }) => key),
+    );
+    const [heights, held] = [source.truth.checkpoints, served.rows].map(
+      (rows) => rows.length,
+    );
     expect(held).toBe(heights);
     expect(served.rows.every(({ key }) => !served.ever.has(key))).toBe(true);
   });

@@ -10,7 +10,10 @@ const NOT_PROVEN = {
 } as const;
 
 export const HONEST_FORMS: readonly HonestDialect[] = [
-  honest('heights-as-numbers', 'atBlock is a JSON number', { dialect: { atBlock: 'number' }, isFirm: true }),
+  honest('heights-as-numbers', 'atBlock is a JSON number', {
+    dialect: { atBlock: 'number' },
+    isFirm: true,
+  }),
   honest('heights-to-the-last-as-numbers', 'atBlock is a JSON number up to 2^64-1', {
     dialect: { atBlock: 'number' },
     recipe: { firstHeight: NEAR_THE_TOP, heightStep: 1n },
@@ -22,16 +25,22 @@ export const HONEST_FORMS: readonly HonestDialect[] = [
     dialect: { atBlock: 'number' },
     recipe: { firstHeight: 2n ** 53n - 40n, heightStep: 1n },
   }),
-  honest('heights-from-zero', 'the first height is 0', { recipe: { firstHeight: 0n, heightStep: 1n } }),
+  honest('heights-from-zero', 'the first height is 0', {
+    recipe: { firstHeight: 0n, heightStep: 1n },
+  }),
   honest('proto3-json', 'what is false, empty or zero is left out', {
     dialect: { json: 'proto3' },
     recipe: { firstHeight: 0n, heightStep: 1n },
     isFirm: true,
   }),
-  honest('proto3-json-of-empty-lists', 'what is false, empty or zero is left out; both lists are empty', {
-    dialect: { json: 'proto3' },
-    ...EMPTY,
-  }),
+  honest(
+    'proto3-json-of-empty-lists',
+    'what is false, empty or zero is left out; both lists are empty',
+    {
+      dialect: { json: 'proto3' },
+      ...EMPTY,
+    },
+  ),
   honest('null-cursors-of-empty-lists', 'an empty page has null cursors', {
     dialect: { emptyPage: 'null-cursors' },
     ...EMPTY,
@@ -58,7 +67,10 @@ export const HONEST_FORMS: readonly HonestDialect[] = [
   }),
   honest('no-page-info-at-all', 'cursors come with the edges only', {
     dialect: { pageInfo: 'never' },
-    verdicts: { parties: ['complete', 'incomplete'], checkpoints: ['complete', 'incomplete'] },
+    verdicts: {
+      parties: ['complete', 'incomplete'],
+      checkpoints: ['complete', 'incomplete'],
+    },
     idleRequests: 3,
   }),
   honest('promises-always', 'hasNextPage is always true', {
@@ -106,19 +118,33 @@ export const HONEST_FORMS: readonly HonestDialect[] = [
     dialect: { partyId: 'empty' },
     network: 'middle',
   }),
-  honest('network-first', 'the oldest party is `network`', { network: 'first', isFirm: true }),
-  honest('network-in-the-middle', '`network` is a party among others', { network: 'middle', isFirm: true }),
-  honest('network-without-a-place', '`network` comes first of the newest, and never behind a cursor', {
-    network: 'no-place',
-    idleRequests: 3,
-    unreadable: 'a row without a place is on no page behind a cursor',
+  honest('network-first', 'the oldest party is `network`', {
+    network: 'first',
+    isFirm: true,
   }),
-  honest('network-without-a-place-or-look-up', 'the same, and partyId is answered with 500', {
-    network: 'no-place',
-    dialect: { partyId: 500 },
-    idleRequests: 3,
-    unreadable: 'a row without a place is on no page behind a cursor',
+  honest('network-in-the-middle', '`network` is a party among others', {
+    network: 'middle',
+    isFirm: true,
   }),
+  honest(
+    'network-without-a-place',
+    '`network` comes first of the newest, and never behind a cursor',
+    {
+      network: 'no-place',
+      idleRequests: 3,
+      unreadable: 'a row without a place is on no page behind a cursor',
+    },
+  ),
+  honest(
+    'network-without-a-place-or-look-up',
+    'the same, and partyId is answered with 500',
+    {
+      network: 'no-place',
+      dialect: { partyId: 500 },
+      idleRequests: 3,
+      unreadable: 'a row without a place is on no page behind a cursor',
+    },
+  ),
   honest('network-without-a-place-in-one-page', 'the same, in a list of one page', {
     network: 'no-place',
     parties: 8,
@@ -131,43 +157,81 @@ export const HONEST_FORMS: readonly HonestDialect[] = [
   }),
   honest('always-oldest-first', 'newestFirst is ignored; last shows the end', {
     dialect: { newestFirst: 'always-oldest' },
-    verdicts: { parties: ['complete', 'incomplete'], checkpoints: ['complete', 'incomplete'] },
+    verdicts: {
+      parties: ['complete', 'incomplete'],
+      checkpoints: ['complete', 'incomplete'],
+    },
     idleRequests: 3,
   }),
-  honest('always-oldest-first-only', 'newestFirst is ignored, last is refused: nothing shows the end', {
-    dialect: { newestFirst: 'always-oldest', backward: 'refused' },
-    verdicts: NOT_PROVEN,
-  }),
-  honest('always-newest-first', 'newestFirst is ignored: the oldest row never comes first', {
-    dialect: { newestFirst: 'always-newest' },
-    verdicts: NOT_PROVEN,
-    unreadable: NO_ORDER,
-  }),
+  honest(
+    'always-oldest-first-only',
+    'newestFirst is ignored, last is refused: nothing shows the end',
+    {
+      dialect: { newestFirst: 'always-oldest', backward: 'refused' },
+      verdicts: NOT_PROVEN,
+    },
+  ),
+  honest(
+    'always-newest-first',
+    'newestFirst is ignored: the oldest row never comes first',
+    {
+      dialect: { newestFirst: 'always-newest' },
+      verdicts: NOT_PROVEN,
+      unreadable: NO_ORDER,
+    },
+  ),
   honest('empty-lists', 'both lists are empty', EMPTY),
-  honest('one-row', 'each list has one row', { parties: 1, checkpoints: 1, isFirm: true }),
-  honest('two-rows', 'each list has two rows', { parties: 2, checkpoints: 2, isFirm: true }),
+  honest('one-row', 'each list has one row', {
+    parties: 1,
+    checkpoints: 1,
+    isFirm: true,
+  }),
+  honest('two-rows', 'each list has two rows', {
+    parties: 2,
+    checkpoints: 2,
+    isFirm: true,
+  }),
   honest('one-short-of-a-page', 'each list has 19 rows where a page has 20', {
     parties: 19,
     checkpoints: 19,
     isFirm: true,
   }),
-  honest('one-page', 'each list fills a page', { parties: 20, checkpoints: 20, isFirm: true }),
+  honest('one-page', 'each list fills a page', {
+    parties: 20,
+    checkpoints: 20,
+    isFirm: true,
+  }),
   honest('a-page-and-one', 'each list has a page and one row', {
     parties: 21,
     checkpoints: 21,
     isFirm: true,
   }),
-  honest('many-pages', 'each list has about 30 pages', { parties: 611, checkpoints: 587 }),
+  honest('many-pages', 'each list has about 30 pages', {
+    parties: 611,
+    checkpoints: 587,
+  }),
   honest('uuids', 'ids are UUIDs', { recipe: { ids: 'uuid' }, isFirm: true }),
-  honest('words', 'ids are party-1, party-2, …', { recipe: { ids: 'word' }, isFirm: true }),
-  honest('prefixed-hex', 'ids are 0x and 40 hex digits', { recipe: { ids: '0x-hex' }, isFirm: true }),
-  honest('upper-case-hex', 'ids are 64 upper-case hex digits', { recipe: { ids: 'upper-hex' } }),
+  honest('words', 'ids are party-1, party-2, …', {
+    recipe: { ids: 'word' },
+    isFirm: true,
+  }),
+  honest('prefixed-hex', 'ids are 0x and 40 hex digits', {
+    recipe: { ids: '0x-hex' },
+    isFirm: true,
+  }),
+  honest('upper-case-hex', 'ids are 64 upper-case hex digits', {
+    recipe: { ids: 'upper-hex' },
+  }),
   honest('long-ids', 'ids have 500 characters', { recipe: { ids: 'long' } }),
   honest('odd-ids', 'ids have spaces, slashes, quotes, percent signs and umlauts', {
     recipe: { ids: 'odd' },
   }),
-  honest('long-hashes', 'hashes have 600 characters', { recipe: { hashCharacters: 600 } }),
-  honest('long-cursors', 'cursors have about 9,000 characters', { dialect: { cursorCharacters: 9000 } }),
+  honest('long-hashes', 'hashes have 600 characters', {
+    recipe: { hashCharacters: 600 },
+  }),
+  honest('long-cursors', 'cursors have about 9,000 characters', {
+    dialect: { cursorCharacters: 9000 },
+  }),
   honest('checkpoints-answer-404', 'checkpoints are not served', {
     dialect: { notServed: { list: 'checkpoints', status: 404 } },
     verdicts: { checkpoints: ['incomplete', 'failed'] },

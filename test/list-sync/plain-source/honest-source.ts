@@ -1,6 +1,12 @@
 /** One honest source: a dialect, its rows, and the outcome that is right for it. */
 import { PLAIN, type Dialect } from './dialect.ts';
-import { RowMaker, type ListName, type PartyRow, type RowRecipe, type Rows } from './rows.ts';
+import {
+  RowMaker,
+  type ListName,
+  type PartyRow,
+  type RowRecipe,
+  type Rows,
+} from './rows.ts';
 
 export type Verdict = 'complete' | 'incomplete' | 'suspicious' | 'failed';
 
@@ -42,7 +48,11 @@ export interface Choice {
 const PAGE_SIZE = 20;
 const COMPLETE: readonly Verdict[] = ['complete'];
 
-export function honest(name: string, meaning: string, choice: Choice = {}): HonestDialect {
+export function honest(
+  name: string,
+  meaning: string,
+  choice: Choice = {},
+): HonestDialect {
   const idle = choice.idleRequests ?? 2;
   return {
     name,
@@ -67,7 +77,10 @@ function makeSource(choice: Choice): HonestSource {
   };
 }
 
-function addNetwork(parties: readonly PartyRow[], place: Choice['network']): readonly PartyRow[] {
+function addNetwork(
+  parties: readonly PartyRow[],
+  place: Choice['network'],
+): readonly PartyRow[] {
   if (place === undefined) return parties;
   const beside = parties[Math.floor(parties.length / 2)]?.age ?? 1n;
   const age = { first: 0n, middle: beside, 'no-place': null }[place];

@@ -20,8 +20,14 @@ interface RawEnvelope {
 
 const MAX_REQUESTS = 900;
 
-export async function ask(url: string, list: ListName, query: Record<string, string>): Promise<RawPage> {
-  const answer = await fetch(`${url}/api/v2/${list}?${new URLSearchParams(query).toString()}`);
+export async function ask(
+  url: string,
+  list: ListName,
+  query: Record<string, string>,
+): Promise<RawPage> {
+  const answer = await fetch(
+    `${url}/api/v2/${list}?${new URLSearchParams(query).toString()}`,
+  );
   const body = await answer.text();
   const page = answer.ok ? parse(body)?.[list] : undefined;
   const edges = page?.edges ?? [];
@@ -46,7 +52,11 @@ export function keyOf(node: Readonly<Record<string, string>>): string {
 }
 
 /** Keys in the order of their first appearance, oldest first; ends at a page that shows nothing new. */
-export async function readOldestFirst(url: string, list: ListName, pageSize: number): Promise<string[]> {
+export async function readOldestFirst(
+  url: string,
+  list: ListName,
+  pageSize: number,
+): Promise<string[]> {
   const seen = new Set<string>();
   let size = pageSize;
   let after: string | undefined;
@@ -70,7 +80,11 @@ export async function readOldestFirst(url: string, list: ListName, pageSize: num
 }
 
 /** Keys of the newest-first page. */
-export async function readNewest(url: string, list: ListName, pageSize: number): Promise<string[]> {
+export async function readNewest(
+  url: string,
+  list: ListName,
+  pageSize: number,
+): Promise<string[]> {
   const page = await ask(url, list, { 'pagination.first': String(pageSize) });
   return page.edges.map(({ node }) => keyOf(node));
 }

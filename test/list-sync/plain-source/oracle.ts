@@ -53,7 +53,8 @@ export function describeJudgement(judgement: Judgement): string {
       .map((key) => key.slice(0, 24))
       .join(', ');
   return (
-    said.map(([name, keys]) => `${keys.length} ${name} (${show(keys)})`).join('; ') || 'nothing is wrong'
+    said.map(([name, keys]) => `${keys.length} ${name} (${show(keys)})`).join('; ') ||
+    'nothing is wrong'
   );
 }
 
@@ -62,7 +63,10 @@ export function checkpointKeys(rows: readonly CheckpointRow[]): string[] {
 }
 
 /** Rows without a place, and rows that are served no longer, may stand anywhere. */
-function findMisplaced(held: readonly string[], ages: ReadonlyMap<string, bigint | null>): string[] {
+function findMisplaced(
+  held: readonly string[],
+  ages: ReadonlyMap<string, bigint | null>,
+): string[] {
   let newest: bigint | null = null;
   return held.filter((key) => {
     const age = ages.get(key) ?? null;

@@ -24,12 +24,21 @@ export function putInOrder(
     const byAge = compareAges(a, b);
     return byAge === 0 ? compareTies(a, b) : isNewestFirst ? -byAge : byAge;
   });
-  return { items: sorted, indexes: new Map(sorted.map((item, at) => [item.serial, at])), isNewestFirst };
+  return {
+    items: sorted,
+    indexes: new Map(sorted.map((item, at) => [item.serial, at])),
+    isNewestFirst,
+  };
 }
 
 type Compare = (a: Item, b: Item) => number;
 
-function chooseTies(ties: TieOrder, isNewestFirst: boolean, seed: number, shuffle: number): Compare {
+function chooseTies(
+  ties: TieOrder,
+  isNewestFirst: boolean,
+  seed: number,
+  shuffle: number,
+): Compare {
   const turn = isNewestFirst ? -1 : 1;
   const orders: Record<TieOrder, Compare> = {
     mirrored: (a, b) => turn * (a.serial - b.serial),
@@ -52,6 +61,7 @@ function compareKeys(a: Item, b: Item): number {
 }
 
 function compareAges(a: Item, b: Item): number {
-  const [left, right] = [a.age ?? 0n, b.age ?? 0n];
+  const left = a.age ?? 0n;
+  const right = b.age ?? 0n;
   return left < right ? -1 : left > right ? 1 : 0;
 }

@@ -51,8 +51,10 @@ export function readRequest(list: ListName, query: URLSearchParams): ListRequest
   if (newestFirst !== undefined && newestFirst !== 'true' && newestFirst !== 'false')
     throw new Refusal(400, 'pagination.newestFirst is no boolean');
   const partyId = list === 'parties' ? text('partyId') : undefined;
-  const [first, after] = [count('first'), text('pagination.after')];
-  const [last, before] = [count('last'), text('pagination.before')];
+  const first = count('first');
+  const after = text('pagination.after');
+  const last = count('last');
+  const before = text('pagination.before');
   if (after === '' || before === '') throw new Refusal(400, 'a cursor is empty');
   return {
     list,
@@ -68,7 +70,8 @@ export function readRequest(list: ListName, query: URLSearchParams): ListRequest
 /** The request as a source of this dialect understands it. */
 export function applyDialect(asked: ListRequest, dialect: Dialect): ListRequest {
   const isBackward = asked.last !== undefined || asked.before !== undefined;
-  if (isBackward && dialect.backward === 'refused') throw new Refusal(400, 'paging backwards is not served');
+  if (isBackward && dialect.backward === 'refused')
+    throw new Refusal(400, 'paging backwards is not served');
   const { last: _, before: __, ...forward } = asked;
   const served = isBackward && dialect.backward === 'served' ? asked : forward;
   if (dialect.newestFirst === 'honoured') return served;
@@ -95,7 +98,11 @@ export function cutPage(
   return describePage(edges, end < items.length, from > 0);
 }
 
-export function describePage(edges: readonly Edge[], hasNext: boolean, hasPrevious: boolean): Page {
+export function describePage(
+  edges: readonly Edge[],
+  hasNext: boolean,
+  hasPrevious: boolean,
+): Page {
   return {
     edges,
     startCursor: edges.at(0)?.cursor ?? '',
@@ -106,7 +113,9 @@ export function describePage(edges: readonly Edge[], hasNext: boolean, hasPrevio
 }
 
 function addPlaceless(order: Order, placeless: readonly Item[]): readonly Item[] {
-  return order.isNewestFirst ? [...placeless, ...order.items] : [...order.items, ...placeless];
+  return order.isNewestFirst
+    ? [...placeless, ...order.items]
+    : [...order.items, ...placeless];
 }
 
 function findRange(
@@ -117,16 +126,25 @@ function findRange(
   cursors: Cursors,
 ): readonly [number, number] {
   const isForward =
-    request.first !== undefined || (request.last === undefined && request.before === undefined);
+    request.first !== undefined ||
+    (request.last === undefined && request.before === undefined);
   if (isForward) {
-    const from = request.after === undefined ? 0 : findPlace(request.after, order, cursors).behind;
+    const from =
+      request.after === undefined ? 0 : findPlace(request.after, order, cursors).behind;
     return [Math.min(from, length), Math.min(from + limit, length)];
   }
-  const to = request.before === undefined ? length : findPlace(request.before, order, cursors).inFront;
+  const to =
+    request.before === undefined
+      ? length
+      : findPlace(request.before, order, cursors).inFront;
   return [Math.max(0, to - limit), Math.max(0, to)];
 }
 
-function findPlace(cursor: string, order: Order, cursors: Cursors): { behind: number; inFront: number } {
+function findPlace(
+  cursor: string,
+  order: Order,
+  cursors: Cursors,
+): { behind: number; inFront: number } {
   const place = cursors.find(cursor, order);
   if (place === undefined) throw new Refusal(400, 'the cursor is not known');
   return place;
@@ -143,6 +161,8 @@ function fitCharacters(items: readonly Item[], dialect: Dialect): number {
   const { pageCharacters } = dialect;
   if (pageCharacters === undefined) return items.length;
   let characters = 0;
-  const count = items.findIndex((item) => (characters += item.key.length) > pageCharacters);
+  const count = items.findIndex(
+    (item) => (characters += item.key.length) > pageCharacters,
+  );
   return count === -1 ? items.length : Math.max(1, count);
 }

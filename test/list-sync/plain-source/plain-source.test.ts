@@ -25,7 +25,9 @@ describe('the honest dialects', () => {
     const names = HONEST_DIALECTS.map(({ name }) => name);
     expect(new Set(names).size).toBe(names.length);
     expect(names.length).toBeGreaterThanOrEqual(30);
-    expect(HONEST_DIALECTS.filter(({ isFirm }) => isFirm).length).toBeGreaterThanOrEqual(20);
+    expect(HONEST_DIALECTS.filter(({ isFirm }) => isFirm).length).toBeGreaterThanOrEqual(
+      20,
+    );
   });
 
   test.each(HONEST_DIALECTS.filter(isReadable))(
@@ -46,22 +48,23 @@ describe('the honest dialects', () => {
     },
   );
 
-  test.each(HONEST_DIALECTS.filter(({ name }) => !/^(always.*|clamp-1|uneven-pages|.*twins)$/.test(name)))(
-    '$name shows the newest rows first where no cursor is sent',
-    async (honest) => {
-      const source = await start(...split(honest.make()));
-      for (const list of servedLists(honest)) {
-        const size = honest.make().dialect.most?.rows ?? honest.pageSize;
-        const shown = await readNewest(source.url, list, size);
-        const { rows } = source.snapshot(list);
-        const placeless = rows.filter(({ age }) => age === null);
-        const newest = rows.filter(({ age }) => age !== null).toReversed();
-        const ages = new Map(rows.map(({ key, age }) => [key, age]));
-        const expected = [...placeless, ...newest].slice(0, size).map(({ age }) => age);
-        expect(shown.map((key) => ages.get(key))).toEqual(expected);
-      }
-    },
-  );
+  test.each(
+    HONEST_DIALECTS.filter(
+      ({ name }) => !/^(always.*|clamp-1|uneven-pages|.*twins)$/.test(name),
+    ),
+  )('$name shows the newest rows first where no cursor is sent', async (honest) => {
+    const source = await start(...split(honest.make()));
+    for (const list of servedLists(honest)) {
+      const size = honest.make().dialect.most?.rows ?? honest.pageSize;
+      const shown = await readNewest(source.url, list, size);
+      const { rows } = source.snapshot(list);
+      const placeless = rows.filter(({ age }) => age === null);
+      const newest = rows.filter(({ age }) => age !== null).toReversed();
+      const ages = new Map(rows.map(({ key, age }) => [key, age]));
+      const expected = [...placeless, ...newest].slice(0, size).map(({ age }) => age);
+      expect(shown.map((key) => ages.get(key))).toEqual(expected);
+    }
+  });
 });
 
 function isReadable(honest: HonestDialect): boolean {
@@ -72,19 +75,30 @@ function servedLists(honest: HonestDialect): ListName[] {
   return LISTS.filter((list) => honest.make().dialect.notServed?.list !== list);
 }
 
-async function judge(source: PlainSource, list: ListName, honest: HonestDialect): Promise<string> {
+async function judge(
+  source: PlainSource,
+  list: ListName,
+  honest: HonestDialect,
+): Promise<string> {
   const atStart = source.snapshot(list);
   const held = await readOldestFirst(source.url, list, honest.pageSize);
   return describeJudgement(judgeList({ held, atStart, atEnd: source.snapshot(list) }));
 }
 
-function split({ dialect, parties, checkpoints }: Rows & { dialect: Dialect }): [Dialect, Rows] {
+function split({
+  dialect,
+  parties,
+  checkpoints,
+}: Rows & { dialect: Dialect }): [Dialect, Rows] {
   return [dialect, { parties, checkpoints }];
 }
 
 describe('a plain source', () => {
   const rows = new RowMaker().make(7, 7);
-  const page = async (source: PlainSource, query: Record<string, string>): Promise<string[]> =>
+  const page = async (
+    source: PlainSource,
+    query: Record<string, string>,
+  ): Promise<string[]> =>
     (await ask(source.url, 'parties', query)).edges.map(({ node }) => node['id'] ?? '');
   const ids = rows.parties.map(({ id }) => id);
 
@@ -96,7 +110,9 @@ describe('a plain source', () => {
     });
     const before = head.edges[4]?.cursor ?? '';
     const query = { 'pagination.last': '2', 'pagination.newestFirst': 'false' };
-    expect(await page(source, { ...query, 'pagination.before': before })).toEqual(ids.slice(2, 4));
+    expect(await page(source, { ...query, 'pagination.before': before })).toEqual(
+      ids.slice(2, 4),
+    );
     expect(await page(source, query)).toEqual(ids.slice(5));
   });
 
@@ -117,10 +133,15 @@ describe('a plain source', () => {
   test('writes other random cursors each time, and takes both', async () => {
     const source = await start({ cursor: 'fresh' }, rows);
     const query = { 'pagination.first': '2', 'pagination.newestFirst': 'false' };
-    const cursors = [await ask(source.url, 'parties', query), await ask(source.url, 'parties', query)];
+    const cursors = [
+      await ask(source.url, 'parties', query),
+      await ask(source.url, 'parties', query),
+    ];
     expect(cursors[0]?.endCursor).not.toBe(cursors[1]?.endCursor);
     for (const { endCursor } of cursors) {
-      expect(await page(source, { ...query, 'pagination.after': endCursor ?? '' })).toEqual(ids.slice(2, 4));
+      expect(
+        await page(source, { ...query, 'pagination.after': endCursor ?? '' }),
+      ).toEqual(ids.slice(2, 4));
     }
   });
 
@@ -132,22 +153,35 @@ describe('a plain source', () => {
       { 'pagination.after': 'forged' },
       { 'pagination.newestFirst': 'perhaps' },
     ];
-    for (const query of queries) expect((await ask(source.url, 'parties', query)).status).toBe(400);
+    for (const query of queries)
+      expect((await ask(source.url, 'parties', query)).status).toBe(400);
     expect(source.requests.map(({ status }) => status)).toEqual([400, 400, 400, 400]);
   });
 
   test('clamps, refuses, and leaves nothing to the last height', async () => {
     const clamped = await start({ most: { rows: 3, answer: 'clamp' } }, rows);
-    expect(await page(clamped, { 'pagination.first': '5' })).toEqual(ids.toReversed().slice(0, 3));
+    expect(await page(clamped, { 'pagination.first': '5' })).toEqual(
+      ids.toReversed().slice(0, 3),
+    );
     const refusing = await start({ most: { rows: 3, answer: 422 } }, rows);
-    expect((await ask(refusing.url, 'parties', { 'pagination.first': '4' })).status).toBe(422);
-    const { checkpoints } = new RowMaker({ firstHeight: 2n ** 64n - 2n, heightStep: 1n }).make(0, 2);
+    expect((await ask(refusing.url, 'parties', { 'pagination.first': '4' })).status).toBe(
+      422,
+    );
+    const { checkpoints } = new RowMaker({
+      firstHeight: 2n ** 64n - 2n,
+      heightStep: 1n,
+    }).make(0, 2);
     const high = await start({ atBlock: 'number' }, { parties: [], checkpoints });
-    expect((await ask(high.url, 'checkpoints', {})).body).toContain('"atBlock":18446744073709551615}');
+    expect((await ask(high.url, 'checkpoints', {})).body).toContain(
+      '"atBlock":18446744073709551615}',
+    );
   });
 
   test.each([
-    ['null-cursors', '{"parties":{"edges":[],"pageInfo":{"startCursor":null,"endCursor":null,'],
+    [
+      'null-cursors',
+      '{"parties":{"edges":[],"pageInfo":{"startCursor":null,"endCursor":null,',
+    ],
     ['no-page-info', '{"parties":{"edges":[]}}'],
     ['null-edges', '{"parties":{"edges":null,"pageInfo":{"startCursor":"",'],
     ['no-edges', '{"parties":{"pageInfo":{"startCursor":"",'],
@@ -162,7 +196,9 @@ describe('a plain source', () => {
     const source = await start({ json: 'proto3' }, { parties: [], checkpoints });
     const { body } = await ask(source.url, 'checkpoints', {});
     expect(body).not.toMatch(/atBlock|hasNextPage|hasPreviousPage/);
-    expect((await ask(source.url, 'parties', {})).body).toBe('{"parties":{"pageInfo":{}}}');
+    expect((await ask(source.url, 'parties', {})).body).toBe(
+      '{"parties":{"pageInfo":{}}}',
+    );
   });
 
   test('looks a party up as its dialect does', async () => {
@@ -183,7 +219,9 @@ describe('a plain source', () => {
     const source = await start({ cursor: 'order-offset' }, maker.make(5, 5));
     source.append(maker.make(40, 40));
     expect(source.truth.parties).toHaveLength(45);
-    expect(await readOldestFirst(source.url, 'parties', 20)).toEqual(source.truth.parties);
+    expect(await readOldestFirst(source.url, 'parties', 20)).toEqual(
+      source.truth.parties,
+    );
     const heights = checkpointKeys(source.truth.checkpoints);
     expect(await readOldestFirst(source.url, 'checkpoints', 20)).toEqual(heights);
   });

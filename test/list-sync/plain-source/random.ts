@@ -31,13 +31,16 @@ export class Random {
   }
 
   hex(characters: number): string {
-    return Array.from({ length: characters }, () => this.between(0, 15).toString(16)).join('');
+    return Array.from({ length: characters }, () =>
+      this.between(0, 15).toString(16),
+    ).join('');
   }
 }
 
 /** One number for a text and a seed: an order that looks random and stays. */
 export function scatter(text: string, seed: number): number {
   let mixed = seed ^ 0x811c9dc5;
-  for (let at = 0; at < text.length; at += 1) mixed = Math.imul(mixed ^ text.charCodeAt(at), 0x01000193);
+  for (let at = 0; at < text.length; at += 1)
+    mixed = Math.imul(mixed ^ text.charCodeAt(at), 0x01000193);
   return new Random(mixed).next();
 }

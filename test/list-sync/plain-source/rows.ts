@@ -40,7 +40,12 @@ export function partyItem(row: PartyRow, serial: number): Item {
 
 export function checkpointItem(row: CheckpointRow, serial: number): Item {
   const { hash, blockHash, atBlock } = row;
-  return { serial, key: checkpointKey(row), age: BigInt(atBlock), fields: { hash, blockHash, atBlock } };
+  return {
+    serial,
+    key: checkpointKey(row),
+    age: BigInt(atBlock),
+    fields: { hash, blockHash, atBlock },
+  };
 }
 
 export type IdForm = 'hex' | 'upper-hex' | '0x-hex' | 'uuid' | 'word' | 'long' | 'odd';
@@ -74,7 +79,8 @@ const WRITE_ID: Readonly<Record<IdForm, (random: Random, count: number) => strin
   hex: (random) => random.hex(64),
   'upper-hex': (random) => random.hex(64).toUpperCase(),
   '0x-hex': (random) => `0x${random.hex(40)}`,
-  uuid: (random) => [8, 4, 4, 4, 12].map((characters) => random.hex(characters)).join('-'),
+  uuid: (random) =>
+    [8, 4, 4, 4, 12].map((characters) => random.hex(characters)).join('-'),
   word: (_, count) => `party-${count}`,
   long: (random) => random.hex(500),
   odd: (random, count) => `Zoë & Söhne/${count} "50%" +${random.hex(4)} #a?b=c`,

@@ -10,7 +10,9 @@ const faultsOf = (steps: readonly Step[]): string[] =>
 describe('a drawn scenario', () => {
   test('is the same for the same seed, and another for another', () => {
     const shapes = SEEDS.slice(0, 50).map((seed) => JSON.stringify(drawScenario(seed)));
-    expect(shapes).toEqual(SEEDS.slice(0, 50).map((seed) => JSON.stringify(drawScenario(seed))));
+    expect(shapes).toEqual(
+      SEEDS.slice(0, 50).map((seed) => JSON.stringify(drawScenario(seed))),
+    );
     expect(new Set(shapes).size).toBe(shapes.length);
   });
 
@@ -33,10 +35,13 @@ describe('a drawn scenario', () => {
 
   test('demands nothing of syncs that cannot know, until an audit after healing', () => {
     for (const { steps } of scenarios) {
-      let [isBlind, isActive] = [false, false];
+      let isBlind = false;
+      let isActive = false;
       for (const step of steps) {
-        if (step.kind === 'misbehave')
-          [isBlind, isActive] = [isBlind || step.fault.shownBy === 'audit', true];
+        if (step.kind === 'misbehave') {
+          isBlind = isBlind || step.fault.shownBy === 'audit';
+          isActive = true;
+        }
         if (step.kind === 'heal') isActive = false;
         if (step.kind !== 'sync') continue;
         if (step.isAudit && !isActive) isBlind = false;
@@ -50,13 +55,18 @@ describe('a drawn scenario', () => {
       steps.some((step) => step.kind === 'misbehave' && step.fault.since === 'held'),
     );
     const first = held.map(
-      ({ steps }) => steps.find((step) => step.kind === 'sync' || step.kind === 'misbehave')?.kind,
+      ({ steps }) =>
+        steps.find((step) => step.kind === 'sync' || step.kind === 'misbehave')?.kind,
     );
     expect(new Set(first)).toEqual(new Set(['sync']));
   });
 
   test('draws most faults and dialects within a few hundred seeds', () => {
-    expect(new Set(scenarios.flatMap(({ steps }) => faultsOf(steps))).size).toBeGreaterThanOrEqual(40);
-    expect(new Set(scenarios.map(({ dialect }) => dialect.name)).size).toBeGreaterThanOrEqual(20);
+    expect(
+      new Set(scenarios.flatMap(({ steps }) => faultsOf(steps))).size,
+    ).toBeGreaterThanOrEqual(40);
+    expect(
+      new Set(scenarios.map(({ dialect }) => dialect.name)).size,
+    ).toBeGreaterThanOrEqual(20);
   });
 });

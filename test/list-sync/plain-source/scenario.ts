@@ -82,7 +82,8 @@ class Plan {
   sync(isAudit: boolean, mustBeComplete = false): void {
     if (isAudit && this.active === undefined) this.proof = 'rows-and-order';
     this.steps.push({ kind: 'sync', isAudit, proves: this.proof, mustBeComplete });
-    this.isHeld ||= this.active === undefined && this.proof === 'rows-and-order' && isCalm(this.steps);
+    this.isHeld ||=
+      this.active === undefined && this.proof === 'rows-and-order' && isCalm(this.steps);
   }
 
   private append(parties: number, checkpoints: number): void {
@@ -97,7 +98,9 @@ class Plan {
   private misbehave(): void {
     const { random } = this;
     const fault = random.pick(
-      this.isHeld ? this.faults : this.faults.filter(({ since }) => since === 'first-sync'),
+      this.isHeld
+        ? this.faults
+        : this.faults.filter(({ since }) => since === 'first-sync'),
     );
     const list = random.chance(0.5) ? random.pick(LISTS) : undefined;
     const isOnce = fault.when.times === 1 && fault.when.from !== undefined;
@@ -110,7 +113,8 @@ class Plan {
     if (fault.shownBy === 'audit') this.proof = 'nothing';
     else if (!fault.keepsOrder && this.proof === 'rows-and-order') this.proof = 'rows';
     this.steps.push({ kind: 'misbehave', fault, when });
-    if (fault.name === 'prunes-everything-held') this.append(random.between(8, 40), random.between(8, 40));
+    if (fault.name === 'prunes-everything-held')
+      this.append(random.between(8, 40), random.between(8, 40));
   }
 }
 

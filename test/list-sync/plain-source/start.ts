@@ -1,12 +1,31 @@
 /** A plain source of lists on a port of its own. Written from the interface document alone. */
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import {
+  createServer,
+  type IncomingMessage,
+  type Server,
+  type ServerResponse,
+} from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { gzipSync } from 'node:zlib';
 import type { Dialect } from './dialect.ts';
 import { writePage } from './envelope.ts';
-import { activate, meet, type Answer, type Call, type Fault, type When } from './fault.ts';
+import {
+  activate,
+  meet,
+  type Answer,
+  type Call,
+  type Fault,
+  type When,
+} from './fault.ts';
 import { readRequest, Refusal, type ListRequest, type Page } from './page.ts';
-import { LISTS, RowMaker, type CheckpointRow, type Item, type ListName, type Rows } from './rows.ts';
+import {
+  LISTS,
+  RowMaker,
+  type CheckpointRow,
+  type Item,
+  type ListName,
+  type Rows,
+} from './rows.ts';
 import { World } from './world.ts';
 
 export interface Asked {
@@ -24,7 +43,10 @@ export interface ListTruth {
 export interface PlainSource {
   readonly url: string;
   /** What a healthy source has, oldest first. Rows that are alike in every field count once. */
-  readonly truth: { readonly parties: readonly string[]; readonly checkpoints: readonly CheckpointRow[] };
+  readonly truth: {
+    readonly parties: readonly string[];
+    readonly checkpoints: readonly CheckpointRow[];
+  };
   /** A copy of what every request sees at present; for the oracle. */
   snapshot(list: ListName): ListTruth;
   readonly requests: readonly Asked[];
@@ -42,35 +64,51 @@ const JSON_TYPE = 'application/json';
 /** Cursors of 9,000 characters travel in the address. */
 const MAX_HEADER_BYTES = 256 * 1024;
 
-export async function startPlainSource(options: PlainSourceOptions): Promise<PlainSource> {
+export async function startPlainSource(
+  options: PlainSourceOptions,
+): Promise<PlainSource> {
   const world = new World(options.dialect, options);
   const requests: Asked[] = [];
   const grow = growAtFirst(world, options);
-  const server = createServer({ maxHeaderSize: MAX_HEADER_BYTES }, (request, response) => {
-    const url = new URL(request.url ?? '/', 'http://plain');
-    const list = LISTS.find((name) => url.pathname === `/api/v2/${name}`);
-    if (list === undefined || request.method !== 'GET') {
-      send(request, response, refuse(404, 'there is nothing here'), false);
-      return;
-    }
-    grow(requests.length);
-    const answer = answerList(world, list, url.searchParams);
-    requests.push({ list, query: Object.fromEntries(url.searchParams), status: answer.status });
-    send(request, response, answer, options.dialect.isGzip);
-  });
+  const server = createServer(
+    { maxHeaderSize: MAX_HEADER_BYTES },
+    (request, response) => {
+      const url = new URL(request.url ?? '/', 'http://plain');
+      const list = LISTS.find((name) => url.pathname === `/api/v2/${name}`);
+      if (list === undefined || request.method !== 'GET') {
+        send(request, response, refuse(404, 'there is nothing here'), false);
+        return;
+      }
+      grow(requests.length);
+      const answer = answerList(world, list, url.searchParams);
+      requests.push({
+        list,
+        query: Object.fromEntries(url.searchParams),
+        status: answer.status,
+      });
+      send(request, response, answer, options.dialect.isGzip);
+    },
+  );
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   const { port } = server.address() as AddressInfo;
   return describeSource(`http://127.0.0.1:${port}`, world, requests, server);
 }
 
-function describeSource(url: string, world: World, requests: Asked[], server: Server): PlainSource {
+function describeSource(
+  url: string,
+  world: World,
+  requests: Asked[],
+  server: Server,
+): PlainSource {
   return {
     url,
     requests,
     get truth() {
       return {
         parties: world.all('parties').map((item) => item.key),
-        checkpoints: dropTwins(world.all('checkpoints')).map((item) => item.fields as never as CheckpointRow),
+        checkpoints: dropTwins(world.all('checkpoints')).map(
+          (item) => item.fields as never as CheckpointRow,
+        ),
       };
     },
     snapshot: (list) => ({
@@ -106,7 +144,10 @@ function growAtFirst(
   if (growth === undefined) return () => undefined;
   const newest = BigInt(checkpoints.at(-1)?.atBlock ?? '0');
   const maker = new RowMaker({ seed: dialect.seed + 99, firstHeight: newest + 1n });
-  const oldest = parties.reduce((age, row) => (row.age !== null && row.age > age ? row.age : age), 0n);
+  const oldest = parties.reduce(
+    (age, row) => (row.age !== null && row.age > age ? row.age : age),
+    0n,
+  );
   return (request) => {
     if (request >= growth.requests) return;
     const rows = maker.make(growth.rows, growth.rows);
@@ -119,7 +160,8 @@ function growAtFirst(
 
 function answerList(world: World, list: ListName, query: URLSearchParams): Answer {
   const { notServed } = world.dialect;
-  if (notServed?.list === list) return refuse(notServed.status, 'this list is not served');
+  if (notServed?.list === list)
+    return refuse(notServed.status, 'this list is not served');
   try {
     return answerRequest(world, readRequest(list, query));
   } catch (error) {
@@ -130,8 +172,10 @@ function answerList(world: World, list: ListName, query: URLSearchParams): Answe
 
 function answerRequest(world: World, request: ListRequest): Answer {
   const { fault } = world;
-  const n = fault === undefined ? undefined : meet(fault, request, promisesMore(world, request));
-  if (fault === undefined || n === undefined) return writeAnswer(world, request, world.honestPage(request));
+  const n =
+    fault === undefined ? undefined : meet(fault, request, promisesMore(world, request));
+  if (fault === undefined || n === undefined)
+    return writeAnswer(world, request, world.honestPage(request));
   const call: Call = { n, request, world };
   const { change, instead, page: bend, answer: spoil } = fault.behaviour;
   change?.(call);
@@ -159,7 +203,12 @@ function refuse(status: number, message: string): Answer {
   return { status, headers: { 'content-type': JSON_TYPE }, body };
 }
 
-function send(request: IncomingMessage, response: ServerResponse, answer: Answer, isGzip: boolean): void {
+function send(
+  request: IncomingMessage,
+  response: ServerResponse,
+  answer: Answer,
+  isGzip: boolean,
+): void {
   request.resume();
   const bytes = isGzip ? gzipSync(answer.body) : Buffer.from(answer.body);
   const encoding = isGzip ? { 'content-encoding': 'gzip' } : {};

@@ -3,9 +3,23 @@ import { Cursors } from './cursors.ts';
 import type { Dialect } from './dialect.ts';
 import { isConsistent, type ActiveFault, type Surroundings } from './fault.ts';
 import { putInOrder, type Order } from './order.ts';
-import { applyDialect, cutPage, describePage, Refusal, type ListRequest, type Page } from './page.ts';
+import {
+  applyDialect,
+  cutPage,
+  describePage,
+  Refusal,
+  type ListRequest,
+  type Page,
+} from './page.ts';
 import { Random } from './random.ts';
-import { checkpointItem, makeForeignRows, partyItem, type Item, type ListName, type Rows } from './rows.ts';
+import {
+  checkpointItem,
+  makeForeignRows,
+  partyItem,
+  type Item,
+  type ListName,
+  type Rows,
+} from './rows.ts';
 
 /** Foreign rows have serials of their own, far above. */
 const FOREIGN_SERIAL = 1_000_000;
@@ -16,7 +30,10 @@ export class World implements Surroundings {
   readonly random: Random;
   private readonly cursors: Readonly<Record<ListName, Cursors>>;
   readonly foreign: Readonly<Record<ListName, readonly Item[]>>;
-  readonly ever: Readonly<Record<ListName, Set<string>>> = { parties: new Set(), checkpoints: new Set() };
+  readonly ever: Readonly<Record<ListName, Set<string>>> = {
+    parties: new Set(),
+    checkpoints: new Set(),
+  };
   fault: ActiveFault | undefined;
   private readonly items: Record<ListName, Item[]> = { parties: [], checkpoints: [] };
   private readonly orders = new Map<string, Order>();
@@ -35,8 +52,10 @@ export class World implements Surroundings {
   }
 
   append(rows: Partial<Rows>): void {
-    for (const row of rows.parties ?? []) this.add('parties', partyItem(row, this.nextSerial));
-    for (const row of rows.checkpoints ?? []) this.add('checkpoints', checkpointItem(row, this.nextSerial));
+    for (const row of rows.parties ?? [])
+      this.add('parties', partyItem(row, this.nextSerial));
+    for (const row of rows.checkpoints ?? [])
+      this.add('checkpoints', checkpointItem(row, this.nextSerial));
   }
 
   /** Adds rows at places of their own age, wherever that is. */
@@ -77,7 +96,8 @@ export class World implements Surroundings {
   /** What every request sees at present: the rows of a fault that meets all of them, else the true ones. */
   served(list: ListName): readonly Item[] {
     const { fault } = this;
-    const isSeen = fault !== undefined && isConsistent(fault) && (fault.when.list ?? list) === list;
+    const isSeen =
+      fault !== undefined && isConsistent(fault) && (fault.when.list ?? list) === list;
     return this.rows(list, isSeen);
   }
 
@@ -89,7 +109,8 @@ export class World implements Surroundings {
   /** The page that an honest source of this dialect answers; `isMet`: with the rows that the fault shows. */
   honestPage(asked: ListRequest, isMet = false): Page {
     const request = applyDialect(asked, this.dialect);
-    if (request.partyId !== undefined) return this.lookUp(request, request.partyId, isMet);
+    if (request.partyId !== undefined)
+      return this.lookUp(request, request.partyId, isMet);
     const placeless = this.rows(request.list, isMet).filter((item) => item.age === null);
     const order = this.order(request.list, request.newestFirst, isMet);
     return cutPage(request, order, placeless, this.cursors[request.list], this.dialect);
@@ -97,16 +118,24 @@ export class World implements Surroundings {
 
   private lookUp(request: ListRequest, partyId: string, isMet: boolean): Page {
     const { partyId: behaviour } = this.dialect;
-    if (typeof behaviour === 'number') throw new Refusal(behaviour, 'the party is not looked up here');
+    if (typeof behaviour === 'number')
+      throw new Refusal(behaviour, 'the party is not looked up here');
     if (behaviour === 'ignored') {
       const { partyId: _, ...rest } = request;
       return this.honestPage(rest, isMet);
     }
     const order = this.order('parties', true, isMet);
-    const found = behaviour === 'empty' ? [] : this.served('parties').filter((item) => item.key === partyId);
+    const found =
+      behaviour === 'empty'
+        ? []
+        : this.served('parties').filter((item) => item.key === partyId);
     const edges = found.map((item) => ({
       item,
-      cursor: this.cursors.parties.write(item, order.indexes.get(item.serial) ?? 0, order),
+      cursor: this.cursors.parties.write(
+        item,
+        order.indexes.get(item.serial) ?? 0,
+        order,
+      ),
     }));
     return describePage(edges, false, false);
   }
@@ -114,11 +143,18 @@ export class World implements Surroundings {
   private order(list: ListName, isNewestFirst: boolean, isMet: boolean): Order {
     this.answers += 1;
     const { ties, seed } = this.dialect;
-    const isFixed = ties !== 'reshuffled' && !(isMet && this.fault?.behaviour.view !== undefined);
+    const isFixed =
+      ties !== 'reshuffled' && !(isMet && this.fault?.behaviour.view !== undefined);
     const name = `${list} ${isNewestFirst}`;
     const known = isFixed ? this.orders.get(name) : undefined;
     if (known !== undefined) return known;
-    const order = putInOrder(this.rows(list, isMet), isNewestFirst, ties, seed, this.answers);
+    const order = putInOrder(
+      this.rows(list, isMet),
+      isNewestFirst,
+      ties,
+      seed,
+      this.answers,
+    );
     if (isFixed) this.orders.set(name, order);
     return order;
   }
@@ -129,6 +165,8 @@ function makeForeignItems(seed: number, rows: Rows): Record<ListName, readonly I
   const foreign = makeForeignRows(seed, FOREIGN_ROWS, BigInt(first));
   return {
     parties: foreign.parties.map((row, at) => partyItem(row, FOREIGN_SERIAL + at)),
-    checkpoints: foreign.checkpoints.map((row, at) => checkpointItem(row, 2 * FOREIGN_SERIAL + at)),
+    checkpoints: foreign.checkpoints.map((row, at) =>
+      checkpointItem(row, 2 * FOREIGN_SERIAL + at),
+    ),
   };
 }

@@ -42,34 +42,63 @@ function flipping(
   return flipped as ObjectStore & { readings: number };
 }
 
-describe.each(['none', 'zstd'] as const)('a bit flipped on the way, %s', (compression) => {
-  async function published(): Promise<string> {
-    const rows = ['2023-05-01 12:00:00.1+00', '2023-05-02 12:00:00.1+00'].map((time) =>
-      row12({ time, from: PARTY_A, to: 'network' }),
-    );
-    await publish(database.pool, world.objects, { party: PARTY_A, ...MAY, rows, compression });
-    return (await publishedSegments(database.pool))[0]?.objectKey ?? '';
-  }
+describe.each(['none', 'zstd'] as const)(
+  'a bit flipped on the way, %s',
+  (compression) => {
+    async function published(): Promise<string> {
+      const rows = ['2023-05-01 12:00:00.1+00', '2023-05-02 12:00:00.1+00'].map((time) =>
+        row12({ time, from: PARTY_A, to: 'network' }),
+      );
+      await publish(database.pool, world.objects, {
+        party: PARTY_A,
+        ...MAY,
+        rows,
+        compression,
+      });
+      return (await publishedSegments(database.pool))[0]?.objectKey ?? '';
+    }
 
-  it('once is repaired by a second reading of the segment', async () => {
-    const objects = flipping(world.objects, await published(), 1);
-    const outcome = await loadAll({ repository: new LoadStore(warehouse), objects }, signal);
-    expect(outcome).toMatchObject({ verdict: 'complete', rows: 2n, quarantinedCount: 0 });
-    expect(objects.readings).toBe(2);
-  });
+    it('once is repaired by a second reading of the segment', async () => {
+      const objects = flipping(world.objects, await published(), 1);
+      const outcome = await loadAll(
+        { repository: new LoadStore(warehouse), objects },
+        signal,
+      );
+      expect(outcome).toMatchObject({
+        verdict: 'complete',
+        rows: 2n,
+        quarantinedCount: 0,
+      });
+      expect(objects.readings).toBe(2);
+    });
 
-  it('each time quarantines the segment', async () => {
-    const objects = flipping(world.objects, await published(), 2);
-    const outcome = await loadAll({ repository: new LoadStore(warehouse), objects }, signal);
-    expect(outcome).toMatchObject({ verdict: 'incomplete', rows: 0n, quarantinedCount: 1 });
-  });
+    it('each time quarantines the segment', async () => {
+      const objects = flipping(world.objects, await published(), 2);
+      const outcome = await loadAll(
+        { repository: new LoadStore(warehouse), objects },
+        signal,
+      );
+      expect(outcome).toMatchObject({
+        verdict: 'incomplete',
+        rows: 0n,
+        quarantinedCount: 1,
+      });
+    });
 
-  it('once is no finding of verify', async () => {
-    const key = await published();
-    await loadAll({ repository: new LoadStore(warehouse), objects: world.objects }, signal);
-    const objects = flipping(world.objects, key, 1);
-    const report = await verify({ repository: new VerifyStore(warehouse), objects }, signal, { deep: true });
-    expect(report).toMatchObject({ verdict: 'complete', problemCount: 0 });
-    expect(objects.readings).toBe(2);
-  });
-});
+    it('once is no finding of verify', async () => {
+      const key = await published();
+      await loadAll(
+        { repository: new LoadStore(warehouse), objects: world.objects },
+        signal,
+      );
+      const objects = flipping(world.objects, key, 1);
+      const report = await verify(
+        { repository: new VerifyStore(warehouse), objects },
+        signal,
+        { deep: true },
+      );
+      expect(report).toMatchObject({ verdict: 'complete', problemCount: 0 });
+      expect(objects.readings).toBe(2);
+    });
+  },
+);

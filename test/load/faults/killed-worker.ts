@@ -24,7 +24,8 @@ const counted = new Proxy(objects, {
     const own: unknown = Reflect.get(store, name);
     if (typeof own !== 'function') return own;
     return (...given: readonly unknown[]): unknown => {
-      if (['publishFile', 'publishBytes', 'putIfAbsent', 'remove'].includes(String(name))) step();
+      if (['publishFile', 'publishBytes', 'putIfAbsent', 'remove'].includes(String(name)))
+        step();
       return Reflect.apply(own, store, given);
     };
   },
@@ -32,7 +33,9 @@ const counted = new Proxy(objects, {
 
 /** Each month of each piece of rows that the warehouse was sent is a step. */
 class CountedStore extends LoadStore {
-  override replace(...given: Parameters<LoadStore['replace']>): ReturnType<LoadStore['replace']> {
+  override replace(
+    ...given: Parameters<LoadStore['replace']>
+  ): ReturnType<LoadStore['replace']> {
     const [partyId, replacement, write, ...rest] = given;
     const counted: typeof write = (segment, sink) =>
       write(segment, {
@@ -51,6 +54,9 @@ if (stage === 'load') {
 } else {
   const scratchDir = join(folder, 'scratch');
   const repository = new LakeStore(warehouse.pool);
-  await buildLake({ repository, objects: counted, scratchDir, retentionMs: 7 * 86_400_000 }, signal);
+  await buildLake(
+    { repository, objects: counted, scratchDir, retentionMs: 7 * 86_400_000 },
+    signal,
+  );
 }
 await warehouse[Symbol.asyncDispose]();

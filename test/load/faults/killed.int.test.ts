@@ -25,7 +25,11 @@ const MONTHS = 4;
 const signal = new AbortController().signal;
 const database = await freshDatabase({ isMigrated: true });
 
-async function killAt(stage: 'load' | 'lake', folder: string, nth: number): Promise<void> {
+async function killAt(
+  stage: 'load' | 'lake',
+  folder: string,
+  nth: number,
+): Promise<void> {
   await using child = runScript(WORKER, [stage, database.url, folder, `${nth}`]);
   expect(await child.end()).toEqual({ code: null, signal: 'SIGKILL' });
 }
@@ -37,7 +41,10 @@ async function countRows(): Promise<number> {
 function rowsOf(party: string): string[] {
   return Array.from({ length: ROWS }, (_, n) =>
     row13(
-      { time: `2023-0${1 + (n % MONTHS)}-01 00:00:00.${String(n).padStart(6, '0')}+00`, from: party },
+      {
+        time: `2023-0${1 + (n % MONTHS)}-01 00:00:00.${String(n).padStart(6, '0')}+00`,
+        from: party,
+      },
       party,
     ),
   );
@@ -46,7 +53,11 @@ function rowsOf(party: string): string[] {
 test('a process killed amid COPY or a build leaves nothing half visible, and the next one completes it', async () => {
   const objects = await temporaryStore();
   const folder = fileURLToPath(objects.url);
-  const range = { from: '2023-01-01T00:00:00Z', to: '2024-01-01T00:00:00Z', header: HEADER_13 };
+  const range = {
+    from: '2023-01-01T00:00:00Z',
+    to: '2024-01-01T00:00:00Z',
+    header: HEADER_13,
+  };
   for (const party of [PARTY_A, PARTY_B])
     await publish(database.pool, objects, { ...range, party, rows: rowsOf(party) });
   const warehouse = openWarehouse({ url: database.url, onIdleError: () => undefined });
@@ -72,7 +83,10 @@ test('a process killed amid COPY or a build leaves nothing half visible, and the
       expect((await countRows()) % ROWS).toBe(0);
       expect(await verifyAll()).toMatchObject({ verdict: 'complete', problems: [] });
     }
-    const loaded = await loadAll({ repository: new LoadStore(warehouse), objects }, signal);
+    const loaded = await loadAll(
+      { repository: new LoadStore(warehouse), objects },
+      signal,
+    );
     expect(loaded.verdict).toBe('complete');
     expect(await countRows()).toBe(2 * ROWS);
 
@@ -88,7 +102,12 @@ test('a process killed amid COPY or a build leaves nothing half visible, and the
     expect(await readdir(join(folder, '.spool')).catch(() => [])).toEqual([]);
     const { tables } = await describeLake(lake, signal);
     expect(tables).toContainEqual(
-      expect.objectContaining({ table: 'ledger_entries', version: 0, files: MONTHS, rows: BigInt(2 * ROWS) }),
+      expect.objectContaining({
+        table: 'ledger_entries',
+        version: 0,
+        files: MONTHS,
+        rows: BigInt(2 * ROWS),
+      }),
     );
   } finally {
     await warehouse[Symbol.asyncDispose]();

@@ -7,7 +7,11 @@ import { describe, expect, onTestFinished, test } from 'vitest';
 import { exportParty } from '../../../src/export/export-party.ts';
 import { createLog } from '../../../src/core/log.ts';
 import { tidyStore } from '../../../src/export/publish/janitor.ts';
-import { catchUpWithStore, rebuildIfEmpty, type RebuildResult } from '../../../src/load/store/rebuild.ts';
+import {
+  catchUpWithStore,
+  rebuildIfEmpty,
+  type RebuildResult,
+} from '../../../src/load/store/rebuild.ts';
 import { ExportArchiveStore } from '../../../src/export/store/export-archive.ts';
 import { openWarehouse } from '../../../src/postgres/database.ts';
 import type { ReleaseName } from '../../../src/sandbox/options.ts';
@@ -16,7 +20,11 @@ import { clockAt } from '../../export/ledger-double.ts';
 import { expectTruth, type Night, openNights } from '../../export/sandbox-nightly.ts';
 import { testSource } from '../../source/test-source.ts';
 import { freshDatabase, openFreshDatabase } from '../../support/database.ts';
-import { coveredRanges, currentSegments, publicationSeq } from '../../support/mirror-state.ts';
+import {
+  coveredRanges,
+  currentSegments,
+  publicationSeq,
+} from '../../support/mirror-state.ts';
 import { emptyLedgers, setPublicationSeq } from '../../support/mirror-arrange.ts';
 
 const database = await freshDatabase({ isMigrated: true });
@@ -26,7 +34,11 @@ interface Scene extends Night {
   /** Every party's export. @returns what the source was asked meanwhile */
   night(): Promise<readonly string[]>;
   /** A second mirror: an empty database, and a copy of the store. */
-  rebuilt(): Promise<{ world: World; result: RebuildResult | undefined; night: Scene['night'] }>;
+  rebuilt(): Promise<{
+    world: World;
+    result: RebuildResult | undefined;
+    night: Scene['night'];
+  }>;
 }
 
 async function openScene(release: ReleaseName): Promise<Scene> {
@@ -59,15 +71,23 @@ async function openScene(release: ReleaseName): Promise<Scene> {
     rebuilt: async () => {
       const empty = await openFreshDatabase({ isMigrated: true });
       const folder = await mkdtemp(join(tmpdir(), 'ledger-mirror-lost-'));
-      await cp(join(world.folder, 'objects'), join(folder, 'objects'), { recursive: true });
+      await cp(join(world.folder, 'objects'), join(folder, 'objects'), {
+        recursive: true,
+      });
       const other = new World(empty.url, empty.pool, folder);
       onTestFinished(async () => {
         await other[Symbol.asyncDispose]();
         await empty[Symbol.asyncDispose]();
         await rm(folder, { recursive: true, force: true });
       });
-      await using warehouse = openWarehouse({ url: empty.url, onIdleError: () => undefined });
-      const result = await rebuildIfEmpty({ db: warehouse.db, objects: other.objects }, signal);
+      await using warehouse = openWarehouse({
+        url: empty.url,
+        onIdleError: () => undefined,
+      });
+      const result = await rebuildIfEmpty(
+        { db: warehouse.db, objects: other.objects },
+        signal,
+      );
       return { world: other, result, night: () => nightOf(other) };
     },
   };
@@ -94,11 +114,15 @@ describe.each(['0.71.4', '0.73'] as const)('release %s', (release) => {
       scene.sandbox.advance(passed);
       await scene.night();
     }
-    expect((await coveredRanges(scene.world.pool)).filter(({ isEmpty }) => isEmpty)).not.toEqual([]);
+    expect(
+      (await coveredRanges(scene.world.pool)).filter(({ isEmpty }) => isEmpty),
+    ).not.toEqual([]);
     const lost = await scene.rebuilt();
     expect(lost.result).toMatchObject({ problemCount: 0 });
     expect(await keysOf(lost.world)).toEqual(await keysOf(scene.world));
-    expect((await coveredRanges(lost.world.pool)).filter(({ isEmpty }) => isEmpty)).toEqual([]);
+    expect(
+      (await coveredRanges(lost.world.pool)).filter(({ isEmpty }) => isEmpty),
+    ).toEqual([]);
 
     scene.sandbox.advance(7_200_000);
     await scene.night();
@@ -112,12 +136,15 @@ describe.each(['0.71.4', '0.73'] as const)('release %s', (release) => {
 async function backUp({ pool }: World): Promise<() => Promise<void>> {
   const tables = ['exports', 'segments', 'coverage'];
   await pool.query('drop schema if exists backup cascade; create schema backup');
-  for (const name of tables) await pool.query(`create table backup.${name} as table mirror.${name}`);
+  for (const name of tables)
+    await pool.query(`create table backup.${name} as table mirror.${name}`);
   const seq = await publicationSeq(pool);
   return async () => {
     await emptyLedgers(pool);
     for (const name of tables)
-      await pool.query(`insert into mirror.${name} overriding system value table backup.${name}`);
+      await pool.query(
+        `insert into mirror.${name} overriding system value table backup.${name}`,
+      );
     await setPublicationSeq(pool, seq);
   };
 }
@@ -136,12 +163,18 @@ test('a database that went back to a backup takes over what was published since,
   await goOn();
   const before = await keysOf(world);
   await restore();
-  await using warehouse = openWarehouse({ url: database.url, onIdleError: () => undefined });
+  await using warehouse = openWarehouse({
+    url: database.url,
+    onIdleError: () => undefined,
+  });
   const deps = { db: warehouse.db, objects: world.objects };
   expect(await catchUpWithStore(deps, signal)).toMatchObject({ problemCount: 0 });
   expect(await keysOf(world)).toEqual(before);
   const archive = new ExportArchiveStore(warehouse.db);
-  await tidyStore({ objects: world.objects, archive, log: createLog('silent'), graceMs: -1000 }, signal);
+  await tidyStore(
+    { objects: world.objects, archive, log: createLog('silent'), graceMs: -1000 },
+    signal,
+  );
   expect(await world.keys()).toEqual(expect.arrayContaining(before));
   expect(await catchUpWithStore(deps, signal)).toBeUndefined();
   sandbox.advance(7_200_000);
@@ -162,19 +195,26 @@ test('an order of a party learns first what was published of it after the backup
     await restore();
     return currentSegments(world.pool);
   })();
-  await using warehouse = openWarehouse({ url: database.url, onIdleError: () => undefined });
+  await using warehouse = openWarehouse({
+    url: database.url,
+    onIdleError: () => undefined,
+  });
   const deps = { db: warehouse.db, objects: world.objects };
   expect(await catchUpWithStore(deps, signal, party)).toMatchObject({ problemCount: 0 });
   const now = await currentSegments(world.pool);
   const ofParty = (isMeant: boolean, segments: typeof now): string[] =>
-    segments.flatMap((one) => ((one.partyId === party) === isMeant ? one.objectKey : [])).toSorted();
+    segments
+      .flatMap((one) => ((one.partyId === party) === isMeant ? one.objectKey : []))
+      .toSorted();
   expect(ofParty(true, now)).toEqual(ofParty(true, published));
   expect(ofParty(false, now)).toEqual(ofParty(false, before));
   expect(ofParty(false, now)).not.toEqual(ofParty(false, published));
   // What is learned of the others later is not taken for older than what was published meanwhile.
   await scene.run(party);
   await catchUpWithStore(deps, signal);
-  expect(ofParty(false, await currentSegments(world.pool))).toEqual(ofParty(false, published));
+  expect(ofParty(false, await currentSegments(world.pool))).toEqual(
+    ofParty(false, published),
+  );
   await scene.night();
   await expectTruth(scene);
 });

@@ -6,7 +6,12 @@ import { existsSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import { filesBelow, openHome } from '../../cli/mirror-home.ts';
 import { HOUR, makeLedger, type Entry } from '../../export/hostile/ledger.ts';
-import { declare, honestAnswer, type Phase, WHOLE } from '../../export/hostile/cases/case.ts';
+import {
+  declare,
+  honestAnswer,
+  type Phase,
+  WHOLE,
+} from '../../export/hostile/cases/case.ts';
 import { startHostileSource } from '../../export/hostile/start.ts';
 import { waitFor } from '../../support/wait-for.ts';
 
@@ -28,15 +33,24 @@ function phase(clock: number): Pick<Phase, 'clock' | 'truth' | 'answer' | 'expec
 
 test('a database restored from a backup knows after the next nightly run what was published since', async () => {
   const [first, ...others] = NIGHTS.map(phase);
-  const one = { ...declare('backup', 'a ledger that grows', honestAnswer, WHOLE, first), followedBy: others };
+  const one = {
+    ...declare('backup', 'a ledger that grows', honestAnswer, WHOLE, first),
+    followedBy: others,
+  };
   const host = await startHostileSource({ cases: [one] });
   await using home = await openHome({ SOURCE_URL: host.url, DATABASE_URL: undefined });
   const cluster = join(home.dataDir, 'postgres');
   const stopped = (): Promise<unknown> =>
-    waitFor(() => !existsSync(join(cluster, 'cluster', 'postmaster.pid')), { what: 'Postgres to stop' });
+    waitFor(() => !existsSync(join(cluster, 'cluster', 'postmaster.pid')), {
+      what: 'Postgres to stop',
+    });
   const night = async (): Promise<void> => {
     const { code, document, stderr } = await home.json(['nightly']);
-    expect([code, document.verdict, code === 0 ? '' : stderr]).toEqual([0, 'complete', '']);
+    expect([code, document.verdict, code === 0 ? '' : stderr]).toEqual([
+      0,
+      'complete',
+      '',
+    ]);
     await stopped();
   };
   const objects = async (): Promise<string[]> =>
@@ -56,10 +70,17 @@ test('a database restored from a backup knows after the next nightly run what wa
     const asked = host.requests.length;
     await night();
     // What the lost night had published is neither asked for again, nor removed.
-    expect(host.requests.slice(asked).map(({ from }) => from !== undefined)).toEqual([true]);
+    expect(host.requests.slice(asked).map(({ from }) => from !== undefined)).toEqual([
+      true,
+    ]);
     expect(await objects()).toEqual(expect.arrayContaining(published));
-    const counted = await home.json(['query', 'select count(*)::varchar as rows from ledger_entries']);
-    expect(counted.document['rows']).toEqual([{ rows: `${host.truth('backup').length}` }]);
+    const counted = await home.json([
+      'query',
+      'select count(*)::varchar as rows from ledger_entries',
+    ]);
+    expect(counted.document['rows']).toEqual([
+      { rows: `${host.truth('backup').length}` },
+    ]);
     expect((await home.run(['verify', '--deep'])).code).toBe(0);
   } finally {
     await host.close();

@@ -7,7 +7,11 @@ import type { JobDeps } from '../../../src/runs/job.ts';
 import { exportLedgers } from '../../../src/runs/nightly/export-ledgers.ts';
 import type { SettledLedger } from '../../../src/runs/store/nightly/nightly-store.ts';
 
-const CLOCK = { seen: '2033-05-18T03:33:20Z', closedTo: '2033-05-18T03:31:20Z', from: 'source' };
+const CLOCK = {
+  seen: '2033-05-18T03:33:20Z',
+  closedTo: '2033-05-18T03:31:20Z',
+  from: 'source',
+};
 const RUN = {
   runId: 'run',
   state: 'running',
@@ -45,14 +49,17 @@ it.each([
       }),
       export: exportOne,
     },
-    costs: { charge: (_runId: string, work: () => unknown) => work(), flush: async () => undefined },
+    costs: {
+      charge: (_runId: string, work: () => unknown) => work(),
+      flush: async () => undefined,
+    },
     progress: { report: () => undefined },
     log: createLog('silent'),
   } as unknown as JobDeps;
   const context = { signal: new AbortController().signal, attempt: 1, dueMs: 0 };
-  await expect(exportLedgers({ runId: 'run', partyIds: ids }, deps, context)).rejects.toThrow(
-    'Cannot settle',
-  );
+  await expect(
+    exportLedgers({ runId: 'run', partyIds: ids }, deps, context),
+  ).rejects.toThrow('Cannot settle');
   expect(exported).toEqual(ids.slice(0, asked));
   expect(written.filter(({ state }) => state === 'failed')).toEqual([]);
 });
@@ -64,7 +71,8 @@ it('tries ledgers again that others had taken over, and fails them at its last t
     runs: { get: async () => RUN, keep: async () => undefined },
     nightly: {
       unsettled: async () => ids,
-      settle: async (_runId: string, settled: readonly SettledLedger[]) => void written.push(...settled),
+      settle: async (_runId: string, settled: readonly SettledLedger[]) =>
+        void written.push(...settled),
     },
     stages: {
       leaseLedgers: async () => ({
@@ -74,7 +82,10 @@ it('tries ledgers again that others had taken over, and fails them at its last t
         [Symbol.asyncDispose]: async () => undefined,
       }),
     },
-    costs: { charge: (_runId: string, work: () => unknown) => work(), flush: async () => undefined },
+    costs: {
+      charge: (_runId: string, work: () => unknown) => work(),
+      flush: async () => undefined,
+    },
     progress: { report: () => undefined },
     log: createLog('silent'),
   } as unknown as JobDeps;
@@ -84,7 +95,8 @@ it('tries ledgers again that others had taken over, and fails them at its last t
       attempt,
       dueMs: 0,
     });
-  const failed = () => written.filter(({ state }) => state === 'failed').map(({ partyId }) => partyId);
+  const failed = () =>
+    written.filter(({ state }) => state === 'failed').map(({ partyId }) => partyId);
   await expect(tryIt(1)).rejects.toMatchObject({ code: 'LEASE_LOST' });
   expect(failed()).toEqual([]);
   await tryIt(4);

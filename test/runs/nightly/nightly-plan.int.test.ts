@@ -35,7 +35,12 @@ describe('the plan of a nightly run', () => {
 
   it('puts active parties first and leaves out idle ones that are not due', async () => {
     await addParties(pool, ['1', '2', '3', '4', '5'].map(id));
-    const asked = { last_asked_at: daysAgo(1), last_entry_at: null, idle_nights: 0, quarantined_at: null };
+    const asked = {
+      last_asked_at: daysAgo(1),
+      last_entry_at: null,
+      idle_nights: 0,
+      quarantined_at: null,
+    };
     const idle = { ...asked, last_entry_at: daysAgo(90) };
     await addExports(pool, [
       { ...asked, party_id: id('1'), last_entry_at: daysAgo(1) },
@@ -53,7 +58,10 @@ describe('the plan of a nightly run', () => {
       idleNightsMax: 28,
     };
     expect(await countDue(world.deps.db, request)).toEqual({ parties: 5, due: 4 });
-    expect(await world.deps.nightly.counts(run.runId, 0)).toMatchObject({ due: 0, queued: 0 });
+    expect(await world.deps.nightly.counts(run.runId, 0)).toMatchObject({
+      due: 0,
+      queued: 0,
+    });
     expect(await planNightly(world.deps.db, request)).toMatchObject({
       parties: 5,
       notDue: 1,
@@ -70,13 +78,28 @@ describe('the plan of a nightly run', () => {
 
   it('goes by all assets together where the source demands one, and otherwise by none', async () => {
     const parties = ['1', '2', '3'].map(id);
-    const never = { asset_id: null, last_asked_at: null, last_entry_at: null, idle_nights: 0 };
-    const idle = { last_asked_at: daysAgo(1), last_entry_at: daysAgo(90), idle_nights: 5 };
+    const never = {
+      asset_id: null,
+      last_asked_at: null,
+      last_entry_at: null,
+      idle_nights: 0,
+    };
+    const idle = {
+      last_asked_at: daysAgo(1),
+      last_entry_at: daysAgo(90),
+      idle_nights: 5,
+    };
     await addExports(pool, [
       { ...never, party_id: id('1') },
       { ...idle, party_id: id('1'), asset_id: id('a') },
       { ...idle, party_id: id('1'), asset_id: id('b') },
-      { ...idle, party_id: id('2'), asset_id: id('a'), last_entry_at: daysAgo(1), idle_nights: 0 },
+      {
+        ...idle,
+        party_id: id('2'),
+        asset_id: id('a'),
+        last_entry_at: daysAgo(1),
+        idle_nights: 0,
+      },
     ]);
     await using world = await openWorld();
     const order = async (): Promise<unknown> => {
@@ -103,12 +126,19 @@ describe('the plan of a nightly run', () => {
   it.each([1_000, 8_000])(
     'hands out exactly as many as are wanted of %i, without reading the rest',
     async (due) => {
-      const ids = Array.from({ length: due }, (_, index) => (index + 1).toString(16).padStart(64, '0'));
+      const ids = Array.from({ length: due }, (_, index) =>
+        (index + 1).toString(16).padStart(64, '0'),
+      );
       await addParties(pool, ids, 1);
       await using world = await openWorld();
       const plan = async (): Promise<string> => {
         const run = await world.deps.runs.create({ kind: 'nightly', subject: 'now' });
-        const all = { partyIds: undefined, exportsMax: undefined, everyParty: true, idleNightsMax: 28 };
+        const all = {
+          partyIds: undefined,
+          exportsMax: undefined,
+          everyParty: true,
+          idleNightsMax: 28,
+        };
         await planNightly(world.deps.db, { ...all, runId: run.runId });
         await world.deps.runs.finish(run.runId, 'incomplete', {});
         return run.runId;
@@ -122,7 +152,10 @@ describe('the plan of a nightly run', () => {
       const taken = await counted.nightly.take(second, 200);
       const buffers = (await counted.buffers()) - before;
       expect([taken.length, taken[0]?.partyId]).toEqual([200, '1'.padStart(64, '0')]);
-      expect(await world.deps.nightly.counts(second, due)).toMatchObject({ due: due - 200, queued: 200 });
+      expect(await world.deps.nightly.counts(second, due)).toMatchObject({
+        due: due - 200,
+        queued: 200,
+      });
       // Some ten for each row that is changed, whatever waits behind them.
       expect(buffers).toBeLessThan(6_000);
     },
@@ -164,8 +197,13 @@ describe('the plan of a nightly run', () => {
     });
     const idle = { partyId: id('1'), state: 'done', outcome: { rows: '0' } } as const;
     await world.deps.nightly.settle(run.runId, [idle]);
-    await world.deps.nightly.settle(run.runId, [idle, { ...idle, partyId: id('2'), outcome: { rows: '9' } }]);
-    expect((await recordedExports(pool)).map(({ idleNights }) => idleNights)).toEqual([4, 0]);
+    await world.deps.nightly.settle(run.runId, [
+      idle,
+      { ...idle, partyId: id('2'), outcome: { rows: '9' } },
+    ]);
+    expect((await recordedExports(pool)).map(({ idleNights }) => idleNights)).toEqual([
+      4, 0,
+    ]);
   });
 
   it('asks every party while the window is long enough', () => {
@@ -175,7 +213,10 @@ describe('the plan of a nightly run', () => {
   });
 });
 
-function countedStore(): AsyncDisposable & { nightly: NightlyStore; buffers: () => Promise<number> } {
+function countedStore(): AsyncDisposable & {
+  nightly: NightlyStore;
+  buffers: () => Promise<number>;
+} {
   const pool = new Pool({ connectionString: database.url, max: 1 });
   const db = new Kysely<unknown>({ dialect: new PostgresDialect({ pool }) });
   return {

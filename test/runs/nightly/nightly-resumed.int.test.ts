@@ -46,7 +46,12 @@ describe('an interrupted nightly run', () => {
 
   it('is one run for each scheduled time, however often the schedule delivers it', async () => {
     await using world = await openWorld({});
-    const job = { name: 'nightly', data: { scheduled: true }, dueMs: 1_700_000_000_000, attempt: 1 };
+    const job = {
+      name: 'nightly',
+      data: { scheduled: true },
+      dueMs: 1_700_000_000_000,
+      attempt: 1,
+    };
     world.work();
     const signal = new AbortController().signal;
     await handleJob({ ...job, id: 'a' }, world.deps, signal);
@@ -65,7 +70,10 @@ describe('an interrupted nightly run', () => {
     await using world = await openWorld({
       sync: async ({ full }) => {
         if ((busy -= 1) >= 0)
-          throw new RetryableError('Cannot sync yet', { code: 'LIST_BUSY', retryAfterMs: 1 });
+          throw new RetryableError('Cannot sync yet', {
+            code: 'LIST_BUSY',
+            retryAfterMs: 1,
+          });
         seen.push(full);
         return COMPLETE;
       },
@@ -75,16 +83,17 @@ describe('an interrupted nightly run', () => {
       { name: 'sync-list', data: { audit: 'parties' }, jobId: 'audit', priority: 1 },
     ]);
     const audit = await waitFor(
-      async () => (await world.deps.runs.list({ kind: 'sync', states: ['done'], limit: 1 }))[0],
+      async () =>
+        (await world.deps.runs.list({ kind: 'sync', states: ['done'], limit: 1 }))[0],
       {
         what: 'the audit to end',
       },
     );
-    expect([audit.verdict, audit.scheduleKey?.startsWith('audit parties '), seen]).toEqual([
-      'complete',
-      true,
-      [true],
-    ]);
+    expect([
+      audit.verdict,
+      audit.scheduleKey?.startsWith('audit parties '),
+      seen,
+    ]).toEqual(['complete', true, [true]]);
   });
 
   it('can be cancelled', async () => {

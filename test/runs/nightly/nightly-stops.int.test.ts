@@ -15,7 +15,8 @@ describe('the export stage of a nightly run', () => {
   it('ends with its window and names the parties that are left', async () => {
     await using world = await openWorld({
       export: async ({ partyId }) => {
-        if (partyId !== FIRST) await new Promise((resolve) => setTimeout(resolve, 60_000).unref());
+        if (partyId !== FIRST)
+          await new Promise((resolve) => setTimeout(resolve, 60_000).unref());
         return COMPLETE;
       },
     });
@@ -24,10 +25,16 @@ describe('the export stage of a nightly run', () => {
     world.work();
     const night = (await world.deps.runs.get(run.runId)) as Run;
     const { signal } = new AbortController();
-    const outcome = await exportDue(night, world.deps, { signal, untilMs: Date.now() + 3_000 });
+    const outcome = await exportDue(night, world.deps, {
+      signal,
+      untilMs: Date.now() + 3_000,
+    });
     expect(outcome).toMatchObject({
       verdict: 'incomplete',
-      evidence: { unasked: 2, reason: 'stopped early: the time of NIGHTLY_WINDOW is over' },
+      evidence: {
+        unasked: 2,
+        reason: 'stopped early: the time of NIGHTLY_WINDOW is over',
+      },
     });
     expect(outcome.evidence['unaskedParties']).toHaveLength(2);
   });
@@ -41,14 +48,19 @@ describe('the export stage of a nightly run', () => {
       },
     });
     const run = await runNight(world);
-    expect([run.verdict, run.evidence['error']]).toMatchObject(['failed', { code: 'OBJECT_STORE_REFUSED' }]);
+    expect([run.verdict, run.evidence['error']]).toMatchObject([
+      'failed',
+      { code: 'OBJECT_STORE_REFUSED' },
+    ]);
     expect(world.asked).toEqual([]);
   });
 
   it('says that it was the object store that could not be reached, and asks no more', async () => {
     await using world = await openWorld({
       export: async () => {
-        throw new UnreachableError('Cannot publish: no connection', { code: 'OBJECT_STORE_UNREACHABLE' });
+        throw new UnreachableError('Cannot publish: no connection', {
+          code: 'OBJECT_STORE_UNREACHABLE',
+        });
       },
     });
     const run = await runNight(world);
@@ -79,8 +91,15 @@ describe('the export stage of a nightly run', () => {
     };
     const night = (await world.deps.runs.get(run.runId)) as Run;
     const { signal } = new AbortController();
-    const outcome = await exportDue(night, { ...world.deps, queue }, { signal, stalledMs: 300 });
-    expect(outcome).toMatchObject({ verdict: 'complete', evidence: { parties: 3, unasked: 0 } });
+    const outcome = await exportDue(
+      night,
+      { ...world.deps, queue },
+      { signal, stalledMs: 300 },
+    );
+    expect(outcome).toMatchObject({
+      verdict: 'complete',
+      evidence: { parties: 3, unasked: 0 },
+    });
     expect(lost).toBeGreaterThan(0);
   });
 
@@ -89,7 +108,9 @@ describe('the export stage of a nightly run', () => {
     await addParties(database.pool, more);
     await using world = await openWorld({
       export: async () => {
-        throw new PermanentError('Cannot export: the token is refused', { code: 'SOURCE_UNAUTHORIZED' });
+        throw new PermanentError('Cannot export: the token is refused', {
+          code: 'SOURCE_UNAUTHORIZED',
+        });
       },
     });
     const run = await runNight(world);
@@ -98,10 +119,14 @@ describe('the export stage of a nightly run', () => {
     expect(asked).toBeLessThan(5);
     expect(run.verdict).toBe('incomplete');
     expect(run.evidence['exports']).toMatchObject({
-      reason: 'stopped early: 3 ledgers in a row failed of the source: SOURCE_UNAUTHORIZED',
+      reason:
+        'stopped early: 3 ledgers in a row failed of the source: SOURCE_UNAUTHORIZED',
     });
     // One that failed at that moment may not be written down yet: then it counts as not asked.
-    const { failed, unasked } = run.evidence['exports'] as { failed: number; unasked: number };
+    const { failed, unasked } = run.evidence['exports'] as {
+      failed: number;
+      unasked: number;
+    };
     expect([failed + unasked, failed <= asked]).toEqual([8, true]);
     expect(await quarantineCodes(database.pool)).toEqual([]);
   });
@@ -113,7 +138,9 @@ describe('the export stage of a nightly run', () => {
     );
     await using world = await openWorld({
       export: async () => {
-        throw new PermanentError('Cannot export: the token is refused', { code: 'SOURCE_UNAUTHORIZED' });
+        throw new PermanentError('Cannot export: the token is refused', {
+          code: 'SOURCE_UNAUTHORIZED',
+        });
       },
     });
     const { runs } = world.deps;
@@ -129,7 +156,9 @@ describe('the export stage of a nightly run', () => {
   it('goes on where ledgers fail for reasons of their own, however many', async () => {
     await using world = await openWorld({
       export: async () => {
-        throw new PermanentError('Cannot export: no such party', { code: 'EXPORT_REFUSED' });
+        throw new PermanentError('Cannot export: no such party', {
+          code: 'EXPORT_REFUSED',
+        });
       },
     });
     const run = await runNight(world);
@@ -140,10 +169,17 @@ describe('the export stage of a nightly run', () => {
     await using world = await openWorld({});
     const run = await world.deps.runs.create({ kind: 'nightly', subject: 'now' });
     const { signal } = new AbortController();
-    const outcome = await exportDue(run, world.deps, { signal, noProgressMs: 1_000, stalledMs: 500 });
+    const outcome = await exportDue(run, world.deps, {
+      signal,
+      noProgressMs: 1_000,
+      stalledMs: 500,
+    });
     expect(outcome).toMatchObject({
       verdict: 'incomplete',
-      evidence: { unasked: 3, reason: expect.stringMatching(/no worker has made progress/) as string },
+      evidence: {
+        unasked: 3,
+        reason: expect.stringMatching(/no worker has made progress/) as string,
+      },
     });
   });
 
@@ -157,12 +193,17 @@ describe('the export stage of a nightly run', () => {
     const outcome = await exportDue(run, world.deps, { signal, probeEveryMs: 0 });
     expect(outcome).toMatchObject({
       verdict: 'incomplete',
-      evidence: { unasked: 3, reason: 'stopped early: the source answers much slower than usual' },
+      evidence: {
+        unasked: 3,
+        reason: 'stopped early: the source answers much slower than usual',
+      },
     });
   });
 
   it('stops asking a source that went away', async () => {
-    const many = Array.from({ length: 50 }, (_, index) => (index + 4_097).toString(16).padStart(64, 'a'));
+    const many = Array.from({ length: 50 }, (_, index) =>
+      (index + 4_097).toString(16).padStart(64, 'a'),
+    );
     await addParties(database.pool, many);
     await using world = await openWorld({
       export: async () => {

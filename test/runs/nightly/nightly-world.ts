@@ -10,7 +10,8 @@ import { openJobWorld, type JobWorld } from '../stages-double.ts';
 export const PARTIES = [1, 2, 3].map((digit) => String(digit).repeat(64));
 export const [FIRST = '', SECOND = '', THIRD = ''] = PARTIES;
 
-type Given = Parameters<typeof openJobWorld> extends [string, string, ...infer Rest] ? Rest : never;
+type Given =
+  Parameters<typeof openJobWorld> extends [string, string, ...infer Rest] ? Rest : never;
 
 /** Call it at the top level of a test file: before each test the parties are listed anew. */
 export async function nightlyWorlds(): Promise<{
@@ -26,7 +27,8 @@ export async function nightlyWorlds(): Promise<{
   let worlds = 0;
   return {
     database,
-    openWorld: (...given) => openJobWorld(database.url, `test-${(worlds += 1)}`, ...given),
+    openWorld: (...given) =>
+      openJobWorld(database.url, `test-${(worlds += 1)}`, ...given),
   };
 }
 

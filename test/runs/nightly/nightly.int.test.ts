@@ -5,7 +5,14 @@ import type { Stages } from '../../../src/runs/job.ts';
 import type { Completeness } from '../../../src/runs/store/completeness.ts';
 import { addExports, daysAgo, emptyLedgers } from '../../support/mirror-arrange.ts';
 import { nightlyLedgers } from '../../support/mirror-state.ts';
-import { FIRST, nightlyWorlds, PARTIES, runNight, SECOND, THIRD } from './nightly-world.ts';
+import {
+  FIRST,
+  nightlyWorlds,
+  PARTIES,
+  runNight,
+  SECOND,
+  THIRD,
+} from './nightly-world.ts';
 import { COMPLETE } from '../stages-double.ts';
 
 const { database, openWorld } = await nightlyWorlds();
@@ -28,8 +35,12 @@ describe('a nightly run', () => {
       newBytes: '210',
       newSegments: '3',
     });
-    expect(new Set(world.asked.slice(0, 2))).toEqual(new Set(['sync parties', 'sync checkpoints']));
-    expect(new Set(world.asked.slice(2, 5))).toEqual(new Set(PARTIES.map((id) => `export ${id}`)));
+    expect(new Set(world.asked.slice(0, 2))).toEqual(
+      new Set(['sync parties', 'sync checkpoints']),
+    );
+    expect(new Set(world.asked.slice(2, 5))).toEqual(
+      new Set(PARTIES.map((id) => `export ${id}`)),
+    );
     expect(world.asked.slice(5)).toEqual(['load', 'verify']);
   });
 
@@ -62,7 +73,11 @@ describe('a nightly run', () => {
           state: 'done',
           outcome: expect.objectContaining({ verdict: 'complete', rows: '7' }),
         },
-        { partyId: SECOND, state: 'done', outcome: { verdict: 'incomplete', code: 'EVIDENCE_UNREADABLE' } },
+        {
+          partyId: SECOND,
+          state: 'done',
+          outcome: { verdict: 'incomplete', code: 'EVIDENCE_UNREADABLE' },
+        },
         {
           partyId: THIRD,
           state: 'done',
@@ -90,7 +105,9 @@ describe('a nightly run', () => {
       deferredSince: null,
       deferredNeverAsked: 1,
     });
-    expect(world.asked.filter((ask) => ask.startsWith('export'))).toEqual([`export ${FIRST}`]);
+    expect(world.asked.filter((ask) => ask.startsWith('export'))).toEqual([
+      `export ${FIRST}`,
+    ]);
   });
 
   it('is incomplete, not stopped, where one party fails for ever, and names it', async () => {
@@ -114,7 +131,9 @@ describe('a nightly run', () => {
   it('is complete where the store could not be cleared up, and says so', async () => {
     await using world = await openWorld({
       tidy: async () => {
-        throw new PermanentError('Cannot list unfinished uploads', { code: 'OBJECT_STORE_REFUSED' });
+        throw new PermanentError('Cannot list unfinished uploads', {
+          code: 'OBJECT_STORE_REFUSED',
+        });
       },
     });
     const run = await runNight(world);
@@ -141,10 +160,14 @@ describe('a nightly run', () => {
     'is %s where one export says that it is',
     async (verdict) => {
       await using world = await openWorld({
-        export: async ({ partyId }) => (partyId === SECOND ? { verdict, evidence: { rows: '0' } } : COMPLETE),
+        export: async ({ partyId }) =>
+          partyId === SECOND ? { verdict, evidence: { rows: '0' } } : COMPLETE,
       });
       const run = await runNight(world);
-      expect([run.verdict, run.evidence['exports']]).toMatchObject([verdict, { [verdict]: 1 }]);
+      expect([run.verdict, run.evidence['exports']]).toMatchObject([
+        verdict,
+        { [verdict]: 1 },
+      ]);
     },
   );
 
@@ -160,7 +183,10 @@ describe('a nightly run', () => {
     };
     await using world = await openWorld({}, { completeness: async () => covers });
     const run = await runNight(world);
-    expect([run.verdict, run.evidence['covers']]).toMatchObject(['incomplete', { covered: 3, wanted: 4 }]);
+    expect([run.verdict, run.evidence['covers']]).toMatchObject([
+      'incomplete',
+      { covered: 3, wanted: 4 },
+    ]);
     await using other = await openWorld(
       {},
       { completeness: async () => ({ ...covers, covered: 4, openDoubts: 1 }) },
@@ -193,9 +219,15 @@ describe('a nightly run', () => {
     try {
       await using all = await openWorld({}, { nightlyExportsMax: 2 });
       expect((await runNight(all)).evidence['exports']).toMatchObject({ late: 1 });
-      await using world = await openWorld({}, { nightlyParties: { kind: 'list', ids: [FIRST, SECOND] } });
+      await using world = await openWorld(
+        {},
+        { nightlyParties: { kind: 'list', ids: [FIRST, SECOND] } },
+      );
       const run = await runNight(world);
-      expect([run.verdict, run.evidence['exports']]).toMatchObject(['complete', { late: 0 }]);
+      expect([run.verdict, run.evidence['exports']]).toMatchObject([
+        'complete',
+        { late: 0 },
+      ]);
     } finally {
       await emptyLedgers(database.pool);
     }
@@ -211,12 +243,17 @@ describe('a nightly run', () => {
       },
       verify: async () => {
         verified += 1;
-        if (verified === 1) throw new RetryableError('Cannot yet', { code: 'TEST', retryAfterMs: 20 });
+        if (verified === 1)
+          throw new RetryableError('Cannot yet', { code: 'TEST', retryAfterMs: 20 });
         return COMPLETE;
       },
     });
     const run = await runNight(world);
-    expect([merged.length, verified, run.evidence['merged']]).toEqual([1, 2, { segments: 1 }]);
+    expect([merged.length, verified, run.evidence['merged']]).toEqual([
+      1,
+      2,
+      { segments: 1 },
+    ]);
   });
 
   it('publishes its report with the reason where an error ends it', async () => {
@@ -224,7 +261,9 @@ describe('a nightly run', () => {
     await using world = await openWorld({
       load: async () => COMPLETE,
       verify: async () => {
-        throw new PermanentError('Cannot verify: the lake is of another mirror', { code: 'LAKE_FOREIGN' });
+        throw new PermanentError('Cannot verify: the lake is of another mirror', {
+          code: 'LAKE_FOREIGN',
+        });
       },
       publishReport: async ({ runId }, outcome) => {
         published.push({ runId, ...outcome });
@@ -254,7 +293,13 @@ describe('a nightly run', () => {
           },
         },
       },
-      { rows: '1', text: 'a\0b \ud800', big: 10n ** 40n, none: undefined, odd: [Number.NaN, () => 1] },
+      {
+        rows: '1',
+        text: 'a\0b \ud800',
+        big: 10n ** 40n,
+        none: undefined,
+        odd: [Number.NaN, () => 1],
+      },
       { rows: '1', text: 'x'.repeat(10 ** 6), meta: { huge: Number.MAX_VALUE } },
     ];
     await using world = await openWorld({
@@ -284,7 +329,9 @@ describe('a nightly run', () => {
     });
     const run = await runNight(world);
     expect(run.verdict).toBe('incomplete');
-    expect(run.evidence['lists']).toMatchObject({ parties: { error: { code: 'PAGE_SHAPE' } } });
+    expect(run.evidence['lists']).toMatchObject({
+      parties: { error: { code: 'PAGE_SHAPE' } },
+    });
     expect(world.asked.filter((ask) => ask.startsWith('export'))).toHaveLength(3);
   });
 });

@@ -1,6 +1,10 @@
 /** Scheduled times that were missed: when they are made up, and when not. */
 import { beforeEach, describe, expect, it } from 'vitest';
-import { lastScheduledMs, makeUpMissed, SCHEDULED } from '../../../src/runs/nightly/start-scheduled.ts';
+import {
+  lastScheduledMs,
+  makeUpMissed,
+  SCHEDULED,
+} from '../../../src/runs/nightly/start-scheduled.ts';
 import { freshDatabase } from '../../support/database.ts';
 import {
   addRun,
@@ -38,19 +42,26 @@ describe('a missed scheduled time', () => {
     await makeUpMissed(SCHEDULED.nightly, SCHEDULES, world.deps, MORNING_MS);
     await makeUpMissed(SCHEDULED.nightly, SCHEDULES, world.deps, MORNING_MS);
     const nights = await world.deps.runs.list({ kind: 'nightly', limit: 10 });
-    expect(nights.map((night) => night.scheduleKey)).toEqual(['nightly 2026-11-21T02:00:00.000Z']);
+    expect(nights.map((night) => night.scheduleKey)).toEqual([
+      'nightly 2026-11-21T02:00:00.000Z',
+    ]);
     expect((await world.queues.counts('nightly'))['prioritized']).toBe(1);
   });
 
   it.each([
-    ['a run came after it', () => addNight({ verdict: 'complete', finished_at: '2026-11-21T02:30Z' })],
+    [
+      'a run came after it',
+      () => addNight({ verdict: 'complete', finished_at: '2026-11-21T02:30Z' }),
+    ],
     ['a run is still going', () => addNight({ state: 'running' })],
     ['the mirror is younger', () => setMirrorCreatedAt(pool, '2026-11-21T03:00Z')],
   ])('is not made up where %s', async (_why, arrange) => {
     await arrange();
     await using world = await openWorld();
     await makeUpMissed(SCHEDULED.nightly, SCHEDULES, world.deps, MORNING_MS);
-    expect(await world.deps.runs.list({ kind: 'nightly', states: ['queued'], limit: 10 })).toEqual([]);
+    expect(
+      await world.deps.runs.list({ kind: 'nightly', states: ['queued'], limit: 10 }),
+    ).toEqual([]);
   });
 
   it('is tried again after a run that failed, with growing waits, until one did not', async () => {
@@ -59,17 +70,21 @@ describe('a missed scheduled time', () => {
       addNight({ subject: 'scheduled', verdict: 'failed', finished_at: at });
     const queued = async (at: string): Promise<readonly (string | null)[]> => {
       await makeUpMissed(SCHEDULED.nightly, SCHEDULES, world.deps, Date.parse(at));
-      return (await world.deps.runs.list({ kind: 'nightly', states: ['queued'], limit: 10 })).map(
-        ({ scheduleKey }) => scheduleKey,
-      );
+      return (
+        await world.deps.runs.list({ kind: 'nightly', states: ['queued'], limit: 10 })
+      ).map(({ scheduleKey }) => scheduleKey);
     };
     await fail('2026-11-21T02:02:00Z');
     expect(await queued('2026-11-21T02:06:00Z')).toEqual([]);
-    expect(await queued('2026-11-21T02:07:30Z')).toEqual(['nightly 2026-11-21T02:00:00.000Z again 1']);
+    expect(await queued('2026-11-21T02:07:30Z')).toEqual([
+      'nightly 2026-11-21T02:00:00.000Z again 1',
+    ]);
     await removeQueuedRuns(pool);
     await fail('2026-11-21T02:08:00Z');
     expect(await queued('2026-11-21T02:14:00Z')).toEqual([]);
-    expect(await queued('2026-11-21T02:18:30Z')).toEqual(['nightly 2026-11-21T02:00:00.000Z again 2']);
+    expect(await queued('2026-11-21T02:18:30Z')).toEqual([
+      'nightly 2026-11-21T02:00:00.000Z again 2',
+    ]);
     await removeQueuedRuns(pool);
     await addNight({ verdict: 'incomplete', finished_at: '2026-11-21T02:30Z' });
     expect(await queued('2026-11-21T12:00:00Z')).toEqual([]);
@@ -92,7 +107,11 @@ describe('a missed scheduled time', () => {
     await using world = await openWorld();
     for (const audit of [parties, checkpoints, parties, checkpoints])
       await makeUpMissed(audit, SCHEDULES, world.deps, afterMs);
-    const made = await world.deps.runs.list({ kind: 'sync', states: ['queued'], limit: 10 });
+    const made = await world.deps.runs.list({
+      kind: 'sync',
+      states: ['queued'],
+      limit: 10,
+    });
     expect(made.map(({ scheduleKey, params }) => [scheduleKey, params['full']])).toEqual([
       ['audit checkpoints 2026-11-22T04:00:00.000Z', true],
     ]);
@@ -100,17 +119,22 @@ describe('a missed scheduled time', () => {
 
   it('is not called missed before the queue had its time', async () => {
     await using world = await openWorld();
-    await makeUpMissed(SCHEDULED.nightly, SCHEDULES, world.deps, Date.UTC(2026, 10, 21, 2, 1));
+    await makeUpMissed(
+      SCHEDULED.nightly,
+      SCHEDULES,
+      world.deps,
+      Date.UTC(2026, 10, 21, 2, 1),
+    );
     expect(await world.deps.runs.list({ kind: 'nightly', limit: 10 })).toEqual([]);
   });
 
   it('is found in its own time zone, also where the clocks change', () => {
     const berlin = { pattern: '30 2 * * *', tz: 'Europe/Berlin' };
-    expect(new Date(lastScheduledMs(berlin, Date.UTC(2026, 6, 1, 12))).toISOString()).toBe(
-      '2026-07-01T00:30:00.000Z',
-    );
-    expect(new Date(lastScheduledMs(berlin, Date.UTC(2026, 11, 1, 12))).toISOString()).toBe(
-      '2026-12-01T01:30:00.000Z',
-    );
+    expect(
+      new Date(lastScheduledMs(berlin, Date.UTC(2026, 6, 1, 12))).toISOString(),
+    ).toBe('2026-07-01T00:30:00.000Z');
+    expect(
+      new Date(lastScheduledMs(berlin, Date.UTC(2026, 11, 1, 12))).toISOString(),
+    ).toBe('2026-12-01T01:30:00.000Z');
   });
 });

@@ -9,9 +9,12 @@ test.each([
   [1_100, 20, true],
   [4_000, 800, false],
   [5_001, 4_000, true],
-])('an answer of %i ms where %i ms are usual: slow is %s', (lastMs, medianMs, expected) => {
-  expect(isSlow({ lastMs, medianMs })).toBe(expected);
-});
+])(
+  'an answer of %i ms where %i ms are usual: slow is %s',
+  (lastMs, medianMs, expected) => {
+    expect(isSlow({ lastMs, medianMs })).toBe(expected);
+  },
+);
 
 describe('the watch on the source’s latency', () => {
   async function answers(...latencies: (typeof QUICK)[]): Promise<boolean[]> {

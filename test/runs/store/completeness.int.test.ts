@@ -56,7 +56,8 @@ describe('the completeness of the ledgers', () => {
   });
 
   it('reaches as far as the ledger that is covered the least far, over ranges that touch', async () => {
-    for (const digit of ['1', '2', '3']) await cover(id(digit), BEGINNING, '2023-05-01T00:00:00Z');
+    for (const digit of ['1', '2', '3'])
+      await cover(id(digit), BEGINNING, '2023-05-01T00:00:00Z');
     await cover(id('1'), '2023-05-01T00:00:00Z', '2023-06-01T00:00:00Z');
     const all = await readCompleteness(db);
     expect(all).toMatchObject({ covered: 3, neverAsked: 0 });
@@ -68,7 +69,8 @@ describe('the completeness of the ledgers', () => {
       const { streams } = await openStatusStore(warehouse).facts();
       return streams.find(({ name }) => name === 'ledger')?.asOfTime;
     };
-    for (const digit of ['1', '2']) await cover(id(digit), BEGINNING, '2023-05-01T00:00:00Z');
+    for (const digit of ['1', '2'])
+      await cover(id(digit), BEGINNING, '2023-05-01T00:00:00Z');
     expect(await asOf()).toBe(null);
     await cover(id('3'), BEGINNING, '2023-05-02T00:00:00Z');
     expect(await asOf()).toMatch(/^2023-05-01/);
@@ -85,25 +87,39 @@ describe('the completeness of the ledgers', () => {
     ],
     ['is open', [[BEGINNING, '2023-05-01T00:00:00Z', true]]],
   ] as const)('does not count a ledger whose coverage %s', async (_what, ranges) => {
-    for (const digit of ['2', '3']) await cover(id(digit), BEGINNING, '2023-05-01T00:00:00Z');
+    for (const digit of ['2', '3'])
+      await cover(id(digit), BEGINNING, '2023-05-01T00:00:00Z');
     for (const [from, to, open] of ranges) await cover(id('1'), from, to, { open });
     expect(await readCompleteness(db)).toMatchObject({ covered: 2, wanted: 3 });
   });
 
   it('does not count a ledger of which a segment is quarantined, and does not call it never asked', async () => {
-    for (const digit of ['1', '2', '3']) await cover(id(digit), BEGINNING, '2023-05-01T00:00:00Z');
+    for (const digit of ['1', '2', '3'])
+      await cover(id(digit), BEGINNING, '2023-05-01T00:00:00Z');
     await quarantineLedger(pool, id('1'));
-    expect(await readCompleteness(db)).toMatchObject({ covered: 2, wanted: 3, neverAsked: 0 });
+    expect(await readCompleteness(db)).toMatchObject({
+      covered: 2,
+      wanted: 3,
+      neverAsked: 0,
+    });
   });
 
   it('does not call a ledger never asked of whose answer nothing could be closed', async () => {
-    for (const digit of ['2', '3']) await cover(id(digit), BEGINNING, '2023-05-01T00:00:00Z');
-    await addExports(pool, [{ party_id: id('1'), last_asked_at: '2023-05-01T00:00:00Z' }]);
-    expect(await readCompleteness(db)).toMatchObject({ covered: 2, wanted: 3, neverAsked: 0 });
+    for (const digit of ['2', '3'])
+      await cover(id(digit), BEGINNING, '2023-05-01T00:00:00Z');
+    await addExports(pool, [
+      { party_id: id('1'), last_asked_at: '2023-05-01T00:00:00Z' },
+    ]);
+    expect(await readCompleteness(db)).toMatchObject({
+      covered: 2,
+      wanted: 3,
+      neverAsked: 0,
+    });
   });
 
   it('wants every asset that was ever asked for where the source demands one', async () => {
-    for (const digit of ['2', '3']) await cover(id(digit), BEGINNING, '2023-05-01T00:00:00Z');
+    for (const digit of ['2', '3'])
+      await cover(id(digit), BEGINNING, '2023-05-01T00:00:00Z');
     await cover(id('1'), BEGINNING, '2023-05-01T00:00:00Z', { asset: id('a') });
     expect(await readCompleteness(db)).toMatchObject({ covered: 2 });
     await setSourceProfile(pool, { assetRequired: true });
@@ -117,12 +133,21 @@ describe('the completeness of the ledgers', () => {
   });
 
   it('begins anew with an epoch: earlier checks say nothing of it', async () => {
-    for (const digit of ['1', '2', '3']) await cover(id(digit), BEGINNING, '2023-05-01T00:00:00Z');
+    for (const digit of ['1', '2', '3'])
+      await cover(id(digit), BEGINNING, '2023-05-01T00:00:00Z');
     await addEpoch(pool, 2);
     await listAgain(pool, [id('1'), id('2')], 2);
-    expect(await readCompleteness(db)).toMatchObject({ listed: 2, covered: 0, neverAsked: 2 });
+    expect(await readCompleteness(db)).toMatchObject({
+      listed: 2,
+      covered: 0,
+      neverAsked: 2,
+    });
     await cover(id('1'), '2023-05-01T00:00:00Z', '2023-05-02T00:00:00Z');
-    expect(await readCompleteness(db)).toMatchObject({ listed: 2, covered: 1, neverAsked: 1 });
+    expect(await readCompleteness(db)).toMatchObject({
+      listed: 2,
+      covered: 1,
+      neverAsked: 1,
+    });
   });
 
   it('counts only the configured parties, listed or not, where a list is configured', async () => {

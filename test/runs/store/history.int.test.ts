@@ -6,7 +6,12 @@ import { addCost } from '../../../src/runs/store/run-costs.ts';
 import { planNightly } from '../../../src/runs/store/nightly/nightly-plan.ts';
 import { RunStore } from '../../../src/runs/store/run-store.ts';
 import { freshDatabase } from '../../support/database.ts';
-import { addParties, ageFinishedRun, emptyLists, emptyRuns } from '../../support/mirror-arrange.ts';
+import {
+  addParties,
+  ageFinishedRun,
+  emptyLists,
+  emptyRuns,
+} from '../../support/mirror-arrange.ts';
 import { countRows } from '../../support/mirror-state.ts';
 
 const database = await freshDatabase({ isMigrated: true });
@@ -14,7 +19,12 @@ const { pool } = database;
 const { db } = openWarehouse({ url: database.url, onIdleError: () => undefined });
 const runs = new RunStore(db);
 const DAY_MS = 86_400_000;
-const ALL = { partyIds: undefined, exportsMax: undefined, everyParty: true, idleNightsMax: 28 };
+const ALL = {
+  partyIds: undefined,
+  exportsMax: undefined,
+  everyParty: true,
+  idleNightsMax: 28,
+};
 
 beforeEach(async () => {
   await emptyRuns(pool);
@@ -25,7 +35,11 @@ beforeEach(async () => {
 async function night(days: number): Promise<string> {
   const { runId } = await runs.create({ kind: 'nightly', subject: 'scheduled' });
   await planNightly(db, { ...ALL, runId });
-  const child = await runs.create({ kind: 'load', subject: 'warehouse and lake', parentRunId: runId });
+  const child = await runs.create({
+    kind: 'load',
+    subject: 'warehouse and lake',
+    parentRunId: runId,
+  });
   await addCost(db, runId, '0199a000-0000-7000-8000-000000000001', {
     requests: { lists: 1, exports: 1 },
     retries: 0,
@@ -55,13 +69,19 @@ describe('the history of runs', () => {
     await forgetHistory(db, 90 * DAY_MS);
     await forgetHistory(db, 90 * DAY_MS);
     expect(await lists()).toBe(8);
-    expect([await countRows(pool, 'runs'), await countRows(pool, 'source_costs')]).toEqual([16, 8]);
+    expect([
+      await countRows(pool, 'runs'),
+      await countRows(pool, 'source_costs'),
+    ]).toEqual([16, 8]);
     expect(await forgetHistory(db, 90 * DAY_MS)).toEqual({ runs: 0, nightlyLists: 0 });
   });
 
   it('forgets doubts and gaps of lists that were closed as long ago, and no open ones', async () => {
     for (const daysAgo of [200, 10, null]) {
-      const closed = [daysAgo, daysAgo === null ? null : '0199a000-0000-7000-8000-000000000001'];
+      const closed = [
+        daysAgo,
+        daysAgo === null ? null : '0199a000-0000-7000-8000-000000000001',
+      ];
       await database.pool.query(
         `insert into mirror.doubts (subject, epoch, code, closed_at, closed_by_run)
          values ('parties', 1, 'ROW_MISSING', now() - $1 * interval '1 day', $2::uuid)`,

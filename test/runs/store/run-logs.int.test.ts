@@ -2,7 +2,12 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
 import { createLog, inRun } from '../../../src/core/log.ts';
-import { appendLines, readLines, type RunLine, RunLogs } from '../../../src/runs/store/run-logs.ts';
+import {
+  appendLines,
+  readLines,
+  type RunLine,
+  RunLogs,
+} from '../../../src/runs/store/run-logs.ts';
 import { RunStore } from '../../../src/runs/store/run-store.ts';
 import { openWarehouse } from '../../../src/postgres/database.ts';
 import { freshDatabase } from '../../support/database.ts';
@@ -13,7 +18,10 @@ const warehouse = openWarehouse({ url: database.url, onIdleError: () => undefine
 const { db } = warehouse;
 
 async function newRun(): Promise<string> {
-  const { runId } = await new RunStore(warehouse.db).create({ kind: 'load', subject: 'test' });
+  const { runId } = await new RunStore(warehouse.db).create({
+    kind: 'load',
+    subject: 'test',
+  });
   return runId;
 }
 
@@ -33,10 +41,16 @@ describe('the log of a run', () => {
     const { lines, next } = await readLines(db, runId, 10);
     expect(lines).toMatchObject([
       { level: 'info', message: 'Page committed', fields: { rows: '12', tookMs: 5 } },
-      { level: 'warn', message: 'Retrying', fields: { partyId: 'ab', err: { message: 'refused' } } },
+      {
+        level: 'warn',
+        message: 'Retrying',
+        fields: { partyId: 'ab', err: { message: 'refused' } },
+      },
     ]);
     expect(next).toBeUndefined();
-    expect(shown.map((line) => JSON.parse(line) as unknown)).toMatchObject([{ msg: 'Retrying', runId }]);
+    expect(shown.map((line) => JSON.parse(line) as unknown)).toMatchObject([
+      { msg: 'Retrying', runId },
+    ]);
   });
 
   test('is read by time, also where a process writes later what it said earlier', async () => {
@@ -109,7 +123,8 @@ describe('the log of a run', () => {
     await inRun('endless', async () => {
       for (let line = 0; line < 6_000; line += 1) {
         log.info('Again');
-        if (line % 500 === 0) for (let batch = 0; batch < 2; batch += 1) await logs.flush();
+        if (line % 500 === 0)
+          for (let batch = 0; batch < 2; batch += 1) await logs.flush();
       }
     });
     await logs[Symbol.asyncDispose]();

@@ -19,7 +19,9 @@ describe('a status store whose database does not answer', () => {
   ])('ends the wait for %s', async (_, ask) => {
     const holder = await warehouse.pool.connect();
     try {
-      await holder.query('begin; lock table mirror.runs, mirror.run_logs in access exclusive mode');
+      await holder.query(
+        'begin; lock table mirror.runs, mirror.run_logs in access exclusive mode',
+      );
       await expect(ask()).rejects.toMatchObject({ code: 'DATABASE_UNREACHABLE' });
     } finally {
       await holder.query('rollback');

@@ -11,7 +11,9 @@ function excessOf(json: string): string | undefined {
 describe('the bounds of JSON from outside', () => {
   test('accept what is as deep and as wide as allowed', () => {
     expect(excessOf('[[[[]]]]')).toBeUndefined();
-    expect(excessOf(`[${Array.from({ length: 20 }, () => 1).join(',')}]`)).toBeUndefined();
+    expect(
+      excessOf(`[${Array.from({ length: 20 }, () => 1).join(',')}]`),
+    ).toBeUndefined();
   });
 
   test.each([
@@ -32,7 +34,9 @@ describe('the bounds of JSON from outside', () => {
 
   test('count nothing inside a string, however it is escaped', () => {
     expect(
-      excessOf(JSON.stringify(['[[[[[[{{{{{{', ',,,,,,,,,,,,,,,,,,,,,,,', '\\"[[[[[', '\\'])),
+      excessOf(
+        JSON.stringify(['[[[[[[{{{{{{', ',,,,,,,,,,,,,,,,,,,,,,,', '\\"[[[[[', '\\']),
+      ),
     ).toBeUndefined();
     expect(excessOf('["never closed [[[[[[[[[[')).toBeUndefined();
   });
@@ -53,7 +57,8 @@ describe('the bounds of JSON from outside', () => {
   test('agree with what JSON.parse finds, for every JSON there is', () => {
     fc.assert(
       fc.property(fc.jsonValue({ maxDepth: 6 }), (value) => {
-        const [depth, values] = [depthOf(value), valuesOf(value)];
+        const depth = depthOf(value);
+        const values = valuesOf(value);
         const json = Buffer.from(JSON.stringify(value));
         expect(findExcess(json, { depthMax: depth, valuesMax: values })).toBeUndefined();
         const shallower = findExcess(json, { depthMax: depth - 1, valuesMax: values });
@@ -75,5 +80,8 @@ function depthOf(value: unknown): number {
 function valuesOf(value: unknown): number {
   const members = membersOf(value);
   if (members === undefined) return 0;
-  return Math.max(1, members.length) + members.reduce<number>((sum, member) => sum + valuesOf(member), 0);
+  return (
+    Math.max(1, members.length) +
+    members.reduce<number>((sum, member) => sum + valuesOf(member), 0)
+  );
 }

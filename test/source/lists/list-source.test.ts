@@ -1,5 +1,10 @@
 import { describe, expect, test } from 'vitest';
-import { PermanentError, RetryableError, UnreachableError, UsageError } from '../../../src/core/errors.ts';
+import {
+  PermanentError,
+  RetryableError,
+  UnreachableError,
+  UsageError,
+} from '../../../src/core/errors.ts';
 import { version } from '../../../src/core/version.ts';
 import { openSource } from '../../../src/source/source-client.ts';
 import { localState, sourceConfig } from '../../support/source-config.ts';
@@ -15,7 +20,10 @@ describe('a list request', () => {
     const { lists } = testSource(server.url);
     await lists.page(PARTIES, NEVER);
     await lists.page({ ...PARTIES, newestFirst: false, after: 'a+/b==' }, NEVER);
-    await lists.page({ list: 'parties', newestFirst: false, size: 3, fromEnd: true }, NEVER);
+    await lists.page(
+      { list: 'parties', newestFirst: false, size: 3, fromEnd: true },
+      NEVER,
+    );
     expect(server.asked).toEqual([
       '/api/v2/parties?pagination.first=10&pagination.newestFirst=true',
       '/api/v2/parties?pagination.first=10&pagination.newestFirst=false&pagination.after=a%2B%2Fb%3D%3D',
@@ -55,9 +63,9 @@ describe('a list request', () => {
   });
 
   test('needs SOURCE_URL', () => {
-    expect(() => openSource({ ...sourceConfig('http://x'), sourceUrl: undefined }, localState())).toThrow(
-      UsageError,
-    );
+    expect(() =>
+      openSource({ ...sourceConfig('http://x'), sourceUrl: undefined }, localState()),
+    ).toThrow(UsageError);
   });
 });
 
@@ -87,18 +95,23 @@ describe('a list answer', () => {
     expect(source.listLatency()).toBeDefined();
   });
 
-  test.each(['0', '', 'soon', '99999999999999999999999'])('a height of %j is none', async (height) => {
-    const server = await serve((_request, response) =>
-      send(response, 200, ONE_PARTY, { 'X-Block-Height': height }),
-    );
-    const page = await testSource(server.url).lists.page(PARTIES, NEVER);
-    expect(page.blockHeight).toBeUndefined();
-    expect(page.blockTime).toBeUndefined();
-  });
+  test.each(['0', '', 'soon', '99999999999999999999999'])(
+    'a height of %j is none',
+    async (height) => {
+      const server = await serve((_request, response) =>
+        send(response, 200, ONE_PARTY, { 'X-Block-Height': height }),
+      );
+      const page = await testSource(server.url).lists.page(PARTIES, NEVER);
+      expect(page.blockHeight).toBeUndefined();
+      expect(page.blockTime).toBeUndefined();
+    },
+  );
 
   test('is an error where its body is one, even with 200', async () => {
     const server = await serve((_request, response, nth) =>
-      nth === 1 ? send(response, 200, errorJson(13, 'Internal error')) : send(response, 200, ONE_PARTY),
+      nth === 1
+        ? send(response, 200, errorJson(13, 'Internal error'))
+        : send(response, 200, ONE_PARTY),
     );
     const source = testSource(server.url);
     await source.lists.page(PARTIES, NEVER);
@@ -106,12 +119,20 @@ describe('a list answer', () => {
       { errorCode: 'SOURCE_STATUS' },
       { errorCode: undefined, attempt: 2 },
     ]);
-    expect(source.tally.take()).toMatchObject({ requests: { lists: 2 }, retries: 1, failures: 1 });
+    expect(source.tally.take()).toMatchObject({
+      requests: { lists: 2 },
+      retries: 1,
+      failures: 1,
+    });
   });
 
   test('is asked for again where it is an error page or cut JSON', async () => {
     const server = await serve((_request, response, nth) =>
-      send(response, 200, ['<html>oops</html>', ONE_PARTY.slice(0, -9), ONE_PARTY][nth - 1] ?? ''),
+      send(
+        response,
+        200,
+        ['<html>oops</html>', ONE_PARTY.slice(0, -9), ONE_PARTY][nth - 1] ?? '',
+      ),
     );
     const page = await testSource(server.url).lists.page(PARTIES, NEVER);
     expect(page.rows).toHaveLength(1);
@@ -124,35 +145,58 @@ describe('a cursor or a size that is refused', () => {
   async function refusing(status: number, isBad: (query: URLSearchParams) => boolean) {
     return serve((request, response) => {
       const { searchParams } = new URL(request.url ?? '', 'http://x');
-      if (isBad(searchParams)) send(response, status, errorJson(status === 400 ? 3 : 13, 'no', 10_028));
+      if (isBad(searchParams))
+        send(response, status, errorJson(status === 400 ? 3 : 13, 'no', 10_028));
       else send(response, 200, ONE_PARTY);
     });
   }
 
-  test.each([400, 500])('a cursor that alone makes it fail with %i is the reason', async (status) => {
-    const server = await refusing(status, (query) => query.has('pagination.after'));
-    const error = await failureOf(testSource(server.url).lists.page({ ...PARTIES, after: 'x' }, NEVER));
-    expect(error).toBeInstanceOf(PermanentError);
-    expect(error).toMatchObject({ code: 'CURSOR_REFUSED' });
-  });
+  test.each([400, 500])(
+    'a cursor that alone makes it fail with %i is the reason',
+    async (status) => {
+      const server = await refusing(status, (query) => query.has('pagination.after'));
+      const error = await failureOf(
+        testSource(server.url).lists.page({ ...PARTIES, after: 'x' }, NEVER),
+      );
+      expect(error).toBeInstanceOf(PermanentError);
+      expect(error).toMatchObject({ code: 'CURSOR_REFUSED' });
+    },
+  );
 
-  test.each([{}, { after: 'x' }])('a size that is too large is told from the cursor: %o', async (cursor) => {
-    const server = await refusing(400, (query) => Number(query.get('pagination.first')) > 5000);
-    const error = await failureOf(
-      testSource(server.url).lists.page({ ...PARTIES, size: 6000, ...cursor }, NEVER),
-    );
-    expect(error).toMatchObject({ code: 'PAGE_TOO_LARGE', meta: { status: 400, detailCode: 10_028 } });
-  });
+  test.each([{}, { after: 'x' }])(
+    'a size that is too large is told from the cursor: %o',
+    async (cursor) => {
+      const server = await refusing(
+        400,
+        (query) => Number(query.get('pagination.first')) > 5000,
+      );
+      const error = await failureOf(
+        testSource(server.url).lists.page({ ...PARTIES, size: 6000, ...cursor }, NEVER),
+      );
+      expect(error).toMatchObject({
+        code: 'PAGE_TOO_LARGE',
+        meta: { status: 400, detailCode: 10_028 },
+      });
+    },
+  );
 
   test('a source that answers nothing at all is not blamed on the cursor', async () => {
     const server = await refusing(500, () => true);
-    const error = await failureOf(testSource(server.url).lists.page({ ...PARTIES, after: 'x' }, NEVER));
+    const error = await failureOf(
+      testSource(server.url).lists.page({ ...PARTIES, after: 'x' }, NEVER),
+    );
     expect(error).toBeInstanceOf(RetryableError);
-    expect(error).toMatchObject({ code: 'SOURCE_STATUS', meta: { status: 500, attempts: 5 } });
+    expect(error).toMatchObject({
+      code: 'SOURCE_STATUS',
+      meta: { status: 500, attempts: 5 },
+    });
   });
 
   test("the gateway's own cap on an answer is no rate limit", async () => {
-    const body = errorJson(8, 'grpc: received message larger than max (30000000 vs. 20971520)');
+    const body = errorJson(
+      8,
+      'grpc: received message larger than max (30000000 vs. 20971520)',
+    );
     const server = await serve((_request, response) => send(response, 429, body));
     const error = await failureOf(testSource(server.url).lists.page(PARTIES, NEVER));
     expect(error).toMatchObject({ code: 'PAGE_TOO_LARGE' });
@@ -173,7 +217,9 @@ describe('a cursor or a size that is refused', () => {
 describe('a source that would exhaust the process', () => {
   test('is refused by the bounds of a page: 58 KB on the wire that are 30 million brackets', async () => {
     const { gzipSync } = await import('node:zlib');
-    const bomb = gzipSync(Buffer.concat([Buffer.alloc(15e6, '['), Buffer.alloc(15e6, ']')]));
+    const bomb = gzipSync(
+      Buffer.concat([Buffer.alloc(15e6, '['), Buffer.alloc(15e6, ']')]),
+    );
     expect(bomb.length).toBeLessThan(60_000);
     const server = await serve((_request, response) =>
       response.writeHead(200, { 'content-encoding': 'gzip' }).end(bomb),
@@ -185,9 +231,14 @@ describe('a source that would exhaust the process', () => {
 
   test('is refused where it sends more rows than were asked for', async () => {
     const rows = Array.from({ length: PARTIES.size + 1 }, () => ({ id: PARTY }));
-    const server = await serve((_request, response) => send(response, 200, pageJson('parties', rows)));
+    const server = await serve((_request, response) =>
+      send(response, 200, pageJson('parties', rows)),
+    );
     const error = await failureOf(testSource(server.url).lists.page(PARTIES, NEVER));
-    expect(error).toMatchObject({ code: 'PAGE_SHAPE', meta: { path: 'parties.edges.length' } });
+    expect(error).toMatchObject({
+      code: 'PAGE_SHAPE',
+      meta: { path: 'parties.edges.length' },
+    });
   });
 });
 
@@ -207,7 +258,9 @@ describe('the lookup of a party', () => {
   });
 
   test('fails where the path is wrong', async () => {
-    const server = await serve((_request, response) => send(response, 404, 'no such page'));
+    const server = await serve((_request, response) =>
+      send(response, 404, 'no such page'),
+    );
     const error = await failureOf(testSource(server.url).lists.party(PARTY, NEVER));
     expect(error).toMatchObject({ code: 'SOURCE_ABSENT', meta: { status: 404 } });
   });
@@ -220,18 +273,26 @@ describe('the lookup of a party', () => {
     });
   });
 
-  test.each(['', ' ', 'a\u0000b', 'x'.repeat(1_025)])('%j is no id and is not sent', async (id) => {
-    const server = await serve((_request, response) => send(response, 200, ONE_PARTY));
-    await expect(testSource(server.url).lists.party(id, NEVER)).rejects.toMatchObject({ code: 'PARTY_ID' });
-    expect(server.asked).toEqual([]);
-  });
+  test.each(['', ' ', 'a\u0000b', 'x'.repeat(1_025)])(
+    '%j is no id and is not sent',
+    async (id) => {
+      const server = await serve((_request, response) => send(response, 200, ONE_PARTY));
+      await expect(testSource(server.url).lists.party(id, NEVER)).rejects.toMatchObject({
+        code: 'PARTY_ID',
+      });
+      expect(server.asked).toEqual([]);
+    },
+  );
 });
 
 test('a source that is not there is unreachable, within the limit for that', async () => {
   const source = testSource(new URL('http://127.0.0.1:1'));
   const error = await failureOf(source.lists.page(PARTIES, NEVER));
   expect(error).toBeInstanceOf(UnreachableError);
-  expect(error).toMatchObject({ code: 'SOURCE_UNREACHABLE', meta: { errno: 'ECONNREFUSED' } });
+  expect(error).toMatchObject({
+    code: 'SOURCE_UNREACHABLE',
+    meta: { errno: 'ECONNREFUSED' },
+  });
   expect(source.clock.nowMs()).toBeGreaterThan(45_000);
   expect(source.clock.nowMs()).toBeLessThanOrEqual(60_000);
   expect(source.clock.slept.length).toBeGreaterThan(2);

@@ -53,7 +53,11 @@ describe('heights of a page', () => {
     ['1029945231787545500', '1029945231787545500'],
     ['7.0', '7'],
   ])('%s is exact', (written, height) => {
-    expect(fieldsOf(`{"hash":"a","blockHash":"b","atBlock":${written}}`)).toEqual([height, 'a', 'b']);
+    expect(fieldsOf(`{"hash":"a","blockHash":"b","atBlock":${written}}`)).toEqual([
+      height,
+      'a',
+      'b',
+    ]);
   });
 
   test.each([
@@ -71,7 +75,9 @@ describe('heights of a page', () => {
     'true',
     '{}',
   ])('%s is none', (written) => {
-    const error = shapeError(() => fieldsOf(`{"hash":"a","blockHash":"b","atBlock":${written}}`));
+    const error = shapeError(() =>
+      fieldsOf(`{"hash":"a","blockHash":"b","atBlock":${written}}`),
+    );
     expect(error.meta).toMatchObject({ path: 'checkpoints.edges[0].node.atBlock' });
   });
 
@@ -98,20 +104,29 @@ describe('heights of a page', () => {
 
 describe('ids and hashes of a page', () => {
   test('are lower-cased where they are hexadecimal, and kept where they are words', () => {
-    const page = parse('parties', pageJson('parties', [{ id: ID.toUpperCase() }, { id: 'network' }]));
+    const page = parse(
+      'parties',
+      pageJson('parties', [{ id: ID.toUpperCase() }, { id: 'network' }]),
+    );
     expect(page.rows.map((row) => row.key)).toEqual([ID, 'network']);
   });
 
   test.each(['', ' x', 'a\u0000b', 'a\u200bb', 'x'.repeat(1_025), 5, null, undefined])(
     '%j is no id',
     (id) => {
-      const error = shapeError(() => parse('parties', pageJson('parties', [{ id: ID }, { id }])));
+      const error = shapeError(() =>
+        parse('parties', pageJson('parties', [{ id: ID }, { id }])),
+      );
       expect(error.meta).toMatchObject({ path: 'parties.edges[1].node.id' });
     },
   );
 
   test('are kept as they came where they can be printed', () => {
-    expect(fieldsOf(JSON.stringify({ ...NODE, hash: 'BH=/é' }))).toEqual(['7', 'BH=%2Fé', 'b2']);
+    expect(fieldsOf(JSON.stringify({ ...NODE, hash: 'BH=/é' }))).toEqual([
+      '7',
+      'BH=%2Fé',
+      'b2',
+    ]);
     for (const hash of ['a\u0000', 'a\n', '\ud800', 'x'.repeat(1_025), 5, null]) {
       shapeError(() => fieldsOf(JSON.stringify({ ...NODE, hash })));
     }
@@ -142,7 +157,9 @@ describe('an unknown field', () => {
 });
 
 describe('an answer that is no page', () => {
-  const page = JSON.parse(pageJson('parties', [{ id: ID }])) as { parties: Record<string, unknown> };
+  const page = JSON.parse(pageJson('parties', [{ id: ID }])) as {
+    parties: Record<string, unknown>;
+  };
   const edge = { node: { id: ID }, cursor: 'c' };
   test.each([
     ['the answer', []],
@@ -151,9 +168,18 @@ describe('an answer that is no page', () => {
     ['parties.pageInfo', { parties: { ...page.parties, pageInfo: 'x' } }],
     ['parties.edges', { parties: { ...page.parties, edges: {} } }],
     ['parties.edges[0]', { parties: { ...page.parties, edges: ['x'] } }],
-    ['parties.edges[0].node', { parties: { ...page.parties, edges: [{ ...edge, node: null }] } }],
-    ['parties.edges[0].cursor', { parties: { ...page.parties, edges: [{ ...edge, cursor: '' }] } }],
-    ['parties.edges[0].cursor', { parties: { ...page.parties, edges: [{ ...edge, cursor: 7 }] } }],
+    [
+      'parties.edges[0].node',
+      { parties: { ...page.parties, edges: [{ ...edge, node: null }] } },
+    ],
+    [
+      'parties.edges[0].cursor',
+      { parties: { ...page.parties, edges: [{ ...edge, cursor: '' }] } },
+    ],
+    [
+      'parties.edges[0].cursor',
+      { parties: { ...page.parties, edges: [{ ...edge, cursor: 7 }] } },
+    ],
   ])('%s is named', (path, value) => {
     const error = shapeError(() => parse('parties', JSON.stringify(value)));
     expect(error.meta).toMatchObject({ path });
@@ -163,10 +189,14 @@ describe('an answer that is no page', () => {
   test.each(['hasNextPage', 'startCursor', 'endCursor'])(
     '%s of another type is named, and may be left out',
     (name) => {
-      const { meta } = shapeError(() => parse('parties', pageJson('parties', [{ id: ID }], { [name]: 1 })));
+      const { meta } = shapeError(() =>
+        parse('parties', pageJson('parties', [{ id: ID }], { [name]: 1 })),
+      );
       expect(meta).toMatchObject({ path: `parties.pageInfo.${name}`, value: '1' });
       for (const value of [undefined, null]) {
-        expect(parse('parties', pageJson('parties', [{ id: ID }], { [name]: value })).rows).toHaveLength(1);
+        expect(
+          parse('parties', pageJson('parties', [{ id: ID }], { [name]: value })).rows,
+        ).toHaveLength(1);
       }
     },
   );
@@ -201,16 +231,25 @@ describe('an answer that is no page', () => {
   const long = 'x'.repeat(5_000);
 
   test.each([
-    ['an error beside its rows', { ...rows, error: { code: 13, message: `shard 3 of 3 timed out ${long}` } }],
-    ['an error of another form beside its rows', { ...rows, error: { code: 'INTERNAL' } }],
-    ['errors beside an empty page', { parties: { edges: [] }, errors: [{ message: 'partial' }] }],
+    [
+      'an error beside its rows',
+      { ...rows, error: { code: 13, message: `shard 3 of 3 timed out ${long}` } },
+    ],
+    [
+      'an error of another form beside its rows',
+      { ...rows, error: { code: 'INTERNAL' } },
+    ],
+    [
+      'errors beside an empty page',
+      { parties: { edges: [] }, errors: [{ message: 'partial' }] },
+    ],
     ['an error instead of a page', { parties: null, error: { code: 13, message: long } }],
     ['an error within the page', { parties: { ...rows.parties, error: 'partial' } }],
     ['a bare error', { code: 13, message: long, details: [] }],
   ])('is retryable where it tells %s', (_what, answer) => {
-    expect(() => parsePage('parties', Buffer.from(JSON.stringify(answer)), ROWS_MAX)).toThrow(
-      /tells an error/,
-    );
+    expect(() =>
+      parsePage('parties', Buffer.from(JSON.stringify(answer)), ROWS_MAX),
+    ).toThrow(/tells an error/);
   });
 
   test.each([
@@ -225,10 +264,20 @@ describe('an answer that is no page', () => {
   test('fails with a known error for any bytes', () => {
     const json = pageJson('checkpoints', [NODE, NODE]);
     fc.assert(
-      fc.property(fc.nat(json.length), fc.nat(json.length), fc.json(), (start, end, insert) => {
-        const mangled = json.slice(0, Math.min(start, end)) + insert + json.slice(Math.max(start, end));
-        expect(['page', 'PAGE_SHAPE', 'ANSWER_NOT_UNDERSTOOD']).toContain(outcomeOf(mangled));
-      }),
+      fc.property(
+        fc.nat(json.length),
+        fc.nat(json.length),
+        fc.json(),
+        (start, end, insert) => {
+          const mangled =
+            json.slice(0, Math.min(start, end)) +
+            insert +
+            json.slice(Math.max(start, end));
+          expect(['page', 'PAGE_SHAPE', 'ANSWER_NOT_UNDERSTOOD']).toContain(
+            outcomeOf(mangled),
+          );
+        },
+      ),
       { numRuns: 500 },
     );
   });
@@ -246,18 +295,28 @@ describe('an answer that is no page', () => {
 describe('a page that would exhaust the process', () => {
   test.each([
     ['brackets', '['.repeat(30_000) + ']'.repeat(30_000)],
-    ['brackets inside a node', checkpointJson(`{"x":${'['.repeat(40)}${']'.repeat(40)}}`)],
+    [
+      'brackets inside a node',
+      checkpointJson(`{"x":${'['.repeat(40)}${']'.repeat(40)}}`),
+    ],
     ['millions of empty objects', `[${'{},'.repeat(1_000_000)}{}]`],
-    ['a node of countless fields', checkpointJson(`{${'"a":1,'.repeat(10_000)}"hash":"a"}`)],
+    [
+      'a node of countless fields',
+      checkpointJson(`{${'"a":1,'.repeat(10_000)}"hash":"a"}`),
+    ],
   ])('of %s is refused as no page before it is parsed', (_what, json) => {
-    expect(shapeError(() => parse('checkpoints', json)).message).toMatch(/it holds more than \d+/);
+    expect(shapeError(() => parse('checkpoints', json)).message).toMatch(
+      /it holds more than \d+/,
+    );
   });
 
   test('with more rows than were asked for is refused', () => {
     const rows = Array.from({ length: ROWS_MAX + 1 }, () => NODE);
     const error = shapeError(() => parse('checkpoints', pageJson('checkpoints', rows)));
     expect(error.meta).toMatchObject({ path: 'checkpoints.edges.length', value: '11' });
-    expect(parse('checkpoints', pageJson('checkpoints', rows.slice(1))).rows).toHaveLength(ROWS_MAX);
+    expect(
+      parse('checkpoints', pageJson('checkpoints', rows.slice(1))).rows,
+    ).toHaveLength(ROWS_MAX);
   });
 });
 

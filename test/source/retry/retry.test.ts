@@ -9,7 +9,12 @@ const PAGE = { list: 'parties', newestFirst: true, size: 10 } as const;
 const GOOD = pageJson('parties', [{ id: PARTY }]);
 
 /** Fails so often with this answer, then sends a page. */
-async function failing(times: number, status: number, body: string, headers: Record<string, string> = {}) {
+async function failing(
+  times: number,
+  status: number,
+  body: string,
+  headers: Record<string, string> = {},
+) {
   return serve((_request, response, nth) => {
     if (nth <= times) send(response, status, body, headers);
     else send(response, 200, GOOD);
@@ -49,7 +54,9 @@ describe('the retry of a request', () => {
     [500, errorJson(16, 'Unauthenticated error'), 'SOURCE_UNAUTHORIZED'],
   ])('not %i %s', async (status, body, code) => {
     const server = await failing(9, status, body);
-    const error = await failureOf(testSource(server.url).lists.page({ ...PAGE, size: 1 }, NEVER));
+    const error = await failureOf(
+      testSource(server.url).lists.page({ ...PAGE, size: 1 }, NEVER),
+    );
     expect(error).toBeInstanceOf(PermanentError);
     expect(error).toMatchObject({ code, meta: { status } });
     expect(server.asked).toHaveLength(1);
@@ -57,9 +64,13 @@ describe('the retry of a request', () => {
 
   test('tells in the last error how often it tried and what came first', async () => {
     const server = await serve((_request, response, nth) =>
-      nth === 1 ? send(response, 503, 'first cause') : send(response, 500, errorJson(13, 'Internal error')),
+      nth === 1
+        ? send(response, 503, 'first cause')
+        : send(response, 500, errorJson(13, 'Internal error')),
     );
-    const error = await failureOf(testSource(server.url).lists.page({ ...PAGE, size: 1 }, NEVER));
+    const error = await failureOf(
+      testSource(server.url).lists.page({ ...PAGE, size: 1 }, NEVER),
+    );
     expect(error).toBeInstanceOf(RetryableError);
     expect(error).toMatchObject({
       code: 'SOURCE_STATUS',
@@ -85,9 +96,15 @@ describe('the retry of a request', () => {
         }),
     };
     const server = await failing(9, 503, '');
-    expect(await failureOf(testSource(server.url, {}, { clock }).lists.page(PAGE, stop.signal))).toBe(reason);
+    expect(
+      await failureOf(
+        testSource(server.url, {}, { clock }).lists.page(PAGE, stop.signal),
+      ),
+    ).toBe(reason);
     expect(server.asked).toHaveLength(1);
-    expect(await failureOf(testSource(server.url).lists.page(PAGE, stop.signal))).toBe(reason);
+    expect(await failureOf(testSource(server.url).lists.page(PAGE, stop.signal))).toBe(
+      reason,
+    );
     expect(server.asked).toHaveLength(1);
   });
 
@@ -101,11 +118,11 @@ describe('the retry of a request', () => {
       });
     };
     const limits = { ...LIST_RETRIES, elapsedMaxMs: 100_000, attemptsMax: 50 };
-    await expect(withRetries(limits, { clock, onRetry: () => undefined }, NEVER, work)).rejects.toMatchObject(
-      {
-        meta: { attempts: 2 },
-      },
-    );
+    await expect(
+      withRetries(limits, { clock, onRetry: () => undefined }, NEVER, work),
+    ).rejects.toMatchObject({
+      meta: { attempts: 2 },
+    });
     expect(attempts).toBe(2);
   });
 
@@ -117,7 +134,9 @@ describe('the retry of a request', () => {
     await arrived.promise;
     await source.close();
     expect(await failure).toMatchObject({ code: 'SOURCE_CLOSED' });
-    expect(await failureOf(source.lists.page(PAGE, NEVER))).toMatchObject({ code: 'SOURCE_CLOSED' });
+    expect(await failureOf(source.lists.page(PAGE, NEVER))).toMatchObject({
+      code: 'SOURCE_CLOSED',
+    });
     expect(server.asked).toHaveLength(1);
   });
 
@@ -139,7 +158,9 @@ describe('the wait between tries', () => {
     expect([1, 2, 3, 4, 9].map((failed) => delayMs(rule, failed, () => 1))).toEqual([
       100, 200, 400, 500, 500,
     ]);
-    expect([1, 2, 3, 4, 9].map((failed) => delayMs(rule, failed, () => 0))).toEqual([50, 100, 200, 250, 250]);
+    expect([1, 2, 3, 4, 9].map((failed) => delayMs(rule, failed, () => 0))).toEqual([
+      50, 100, 200, 250, 250,
+    ]);
     for (const known of Object.values(RETRY_RULES))
       expect(known?.minMs).toBeLessThanOrEqual(known?.maxMs ?? 0);
   });
@@ -155,7 +176,9 @@ describe('the wait between tries', () => {
   });
 
   test('follows a Retry-After that is a date', async () => {
-    const server = await failing(1, 503, '', { 'Retry-After': new Date(Date.now() + 100_000).toUTCString() });
+    const server = await failing(1, 503, '', {
+      'Retry-After': new Date(Date.now() + 100_000).toUTCString(),
+    });
     const source = testSource(server.url);
     await source.lists.page(PAGE, NEVER);
     expect(source.clock.slept[0]).toBeGreaterThan(30_000);
@@ -173,16 +196,24 @@ describe('the wait between tries', () => {
   );
 
   test('puts the job off instead of sleeping for ten hours', async () => {
-    const server = await failing(1, 429, errorJson(8, 'slow down'), { 'Retry-After': '36000' });
+    const server = await failing(1, 429, errorJson(8, 'slow down'), {
+      'Retry-After': '36000',
+    });
     const source = testSource(server.url);
     const error = await failureOf(source.lists.page(PAGE, NEVER));
-    expect(error).toMatchObject({ code: 'SOURCE_RATE_LIMITED', retryAfterMs: 36_000_000 });
+    expect(error).toMatchObject({
+      code: 'SOURCE_RATE_LIMITED',
+      retryAfterMs: 36_000_000,
+    });
     expect(source.clock.slept).toEqual([]);
   });
 });
 
 describe('a ban by the source', () => {
-  const banned = errorJson(7, 'temporarily banned for continuing to request while rate limited');
+  const banned = errorJson(
+    7,
+    'temporarily banned for continuing to request while rate limited',
+  );
 
   test('is waited out where it is short', async () => {
     const server = await failing(1, 403, banned, { 'RateLimit-Retry-After': '200' });
@@ -199,14 +230,17 @@ describe('a ban by the source', () => {
       get: () => Promise.resolve(stored.at(-1)),
       set: (until: bigint) => Promise.resolve(void stored.push(until)),
     };
-    const [one, other] = [testSource(server.url, {}, { bans }), testSource(server.url, {}, { bans })];
+    const one = testSource(server.url, {}, { bans });
+    const other = testSource(server.url, {}, { bans });
     const error = await failureOf(one.lists.page(PAGE, NEVER));
     expect(error).toMatchObject({ code: 'SOURCE_BANNED', retryAfterMs: 600_000 });
     const untilMs = Number((stored[0] ?? 0n) / 1000n) - Date.now();
     expect(untilMs).toBeGreaterThan(500_000);
     expect(untilMs).toBeLessThanOrEqual(600_000);
     for (const source of [one, other]) {
-      expect(await failureOf(source.lists.page(PAGE, NEVER))).toMatchObject({ code: 'SOURCE_BANNED' });
+      expect(await failureOf(source.lists.page(PAGE, NEVER))).toMatchObject({
+        code: 'SOURCE_BANNED',
+      });
     }
     expect(server.asked).toHaveLength(1);
   });

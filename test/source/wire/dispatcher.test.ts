@@ -47,7 +47,10 @@ writeFileSync(caFile, certificates.authority);
 afterAll(() => rmSync(folder, { recursive: true }));
 
 async function serveTls(): Promise<URL> {
-  const server = createHttpsServer({ key: certificates.key, cert: certificates.cert }, answerGood);
+  const server = createHttpsServer(
+    { key: certificates.key, cert: certificates.cert },
+    answerGood,
+  );
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
   onTestFinished(() => {
@@ -69,13 +72,17 @@ describe('certificates of the source', () => {
   });
 
   test('of an authority in NODE_EXTRA_CA_CERTS are accepted', async () => {
-    const source = testSource(await serveTls(), { ambient: { NODE_EXTRA_CA_CERTS: caFile } });
+    const source = testSource(await serveTls(), {
+      ambient: { NODE_EXTRA_CA_CERTS: caFile },
+    });
     expect((await source.lists.page(PAGE, NEVER)).rows).toHaveLength(1);
   });
 
   test('in a file that cannot be read are a configuration error', () => {
     const open = () =>
-      testSource(new URL('https://x'), { ambient: { NODE_EXTRA_CA_CERTS: join(folder, 'none.pem') } });
+      testSource(new URL('https://x'), {
+        ambient: { NODE_EXTRA_CA_CERTS: join(folder, 'none.pem') },
+      });
     expect(open).toThrow(UsageError);
     expect(open).toThrow('NODE_EXTRA_CA_CERTS');
   });
@@ -85,8 +92,11 @@ describe('proxies', () => {
   test.each(['HTTPS_PROXY', 'https_proxy'])(
     '%s tunnels, and the certificate is the source’s own',
     async (name) => {
-      const [proxy, url] = [await startProxy(), await serveTls()];
-      const source = testSource(url, { ambient: { [name]: proxy.url, NODE_EXTRA_CA_CERTS: caFile } });
+      const proxy = await startProxy();
+      const url = await serveTls();
+      const source = testSource(url, {
+        ambient: { [name]: proxy.url, NODE_EXTRA_CA_CERTS: caFile },
+      });
       expect((await source.lists.page(PAGE, NEVER)).rows).toHaveLength(1);
       expect(proxy.asked).toEqual([`CONNECT ${url.host}`]);
     },
@@ -94,16 +104,23 @@ describe('proxies', () => {
 
   test('of HTTP_PROXY are asked for http:// sources', async () => {
     const proxy = await startProxy();
-    const source = testSource(new URL('http://ledger.invalid'), { ambient: { HTTP_PROXY: proxy.url } });
+    const source = testSource(new URL('http://ledger.invalid'), {
+      ambient: { HTTP_PROXY: proxy.url },
+    });
     await source.lists.page(PAGE, NEVER);
     expect(proxy.asked).toEqual([
-      expect.stringMatching(/^(?:GET http:\/\/ledger\.invalid\/api|CONNECT ledger\.invalid)/),
+      expect.stringMatching(
+        /^(?:GET http:\/\/ledger\.invalid\/api|CONNECT ledger\.invalid)/,
+      ),
     ]);
   });
 
   test('are bypassed for hosts of NO_PROXY', async () => {
-    const [proxy, server] = [await startProxy(), await serve(answerGood)];
-    const source = testSource(server.url, { ambient: { HTTP_PROXY: proxy.url, NO_PROXY: '127.0.0.1' } });
+    const proxy = await startProxy();
+    const server = await serve(answerGood);
+    const source = testSource(server.url, {
+      ambient: { HTTP_PROXY: proxy.url, NO_PROXY: '127.0.0.1' },
+    });
     await source.lists.page(PAGE, NEVER);
     expect(proxy.asked).toEqual([]);
   });
@@ -112,12 +129,14 @@ describe('proxies', () => {
     const source = testSource(new URL('https://ledger.invalid'), {
       ambient: { HTTPS_PROXY: 'http://127.0.0.1:1' },
     });
-    expect(await failureOf(source.lists.page(PAGE, NEVER))).toMatchObject({ code: 'SOURCE_UNREACHABLE' });
+    expect(await failureOf(source.lists.page(PAGE, NEVER))).toMatchObject({
+      code: 'SOURCE_UNREACHABLE',
+    });
   });
 
   test('without a valid URL are a configuration error', () => {
-    expect(() => testSource(new URL('https://x'), { ambient: { HTTPS_PROXY: 'socks5://x' } })).toThrow(
-      'HTTPS_PROXY',
-    );
+    expect(() =>
+      testSource(new URL('https://x'), { ambient: { HTTPS_PROXY: 'socks5://x' } }),
+    ).toThrow('HTTPS_PROXY');
   });
 });

@@ -24,14 +24,24 @@ function limited(server: WireServer, limits: Partial<HttpLimits> = {}) {
     server.url,
     {},
     {
-      limits: { list: short, export: short, listRetries: { ...LIST_RETRIES, attemptsMax: 1 } },
+      limits: {
+        list: short,
+        export: short,
+        listRetries: { ...LIST_RETRIES, attemptsMax: 1 },
+      },
     },
   );
 }
 
-async function exportFailure(server: WireServer, limits?: Partial<HttpLimits>): Promise<unknown> {
+async function exportFailure(
+  server: WireServer,
+  limits?: Partial<HttpLimits>,
+): Promise<unknown> {
   const ask = async (): Promise<string> => {
-    await using answer = await limited(server, limits).ledger.ask({ partyId: PARTY }, NEVER);
+    await using answer = await limited(server, limits).ledger.ask(
+      { partyId: PARTY },
+      NEVER,
+    );
     return await textOf(answer.chunks);
   };
   const error = await failureOf(ask());
@@ -46,14 +56,19 @@ function pageFailure(server: WireServer, limits?: Partial<HttpLimits>): Promise<
 describe('a silent source', () => {
   test('is given up before the status line', async () => {
     const server = await serveBytes(() => undefined);
-    expect(await pageFailure(server, { headersMs: SHORT_MS })).toMatchObject({ code: 'SOURCE_STALLED' });
+    expect(await pageFailure(server, { headersMs: SHORT_MS })).toMatchObject({
+      code: 'SOURCE_STALLED',
+    });
   });
 
   test('is given up amid a body over a half-open connection', async () => {
     const server = await serveBytes(
-      (socket) => void socket.write(`HTTP/1.1 200 OK\r\ncontent-length: 99\r\n\r\n${CSV}`),
+      (socket) =>
+        void socket.write(`HTTP/1.1 200 OK\r\ncontent-length: 99\r\n\r\n${CSV}`),
     );
-    expect(await exportFailure(server, { idleMs: SHORT_MS })).toMatchObject({ code: 'SOURCE_STALLED' });
+    expect(await exportFailure(server, { idleMs: SHORT_MS })).toMatchObject({
+      code: 'SOURCE_STALLED',
+    });
   });
 
   test('is given up at the limit of the call', async () => {
@@ -62,7 +77,9 @@ describe('a silent source', () => {
       const timer = setInterval(() => response.write('x,y\n'), 50);
       response.once('close', () => clearInterval(timer));
     });
-    expect(await exportFailure(server, { callMs: SHORT_MS })).toMatchObject({ code: 'SOURCE_TIMEOUT' });
+    expect(await exportFailure(server, { callMs: SHORT_MS })).toMatchObject({
+      code: 'SOURCE_TIMEOUT',
+    });
   });
 
   test('is given up where it only trickles', async () => {
@@ -77,7 +94,9 @@ describe('a silent source', () => {
 
   test('is not blamed for a reader that takes its time', async () => {
     const rows = '1,2\n'.repeat(2_000_000);
-    const server = await serve((_request, response) => response.writeHead(200).end(`a,b\n${rows}`));
+    const server = await serve((_request, response) =>
+      response.writeHead(200).end(`a,b\n${rows}`),
+    );
     const drip = { bytesPerSecondMin: 200_000, windowMs: 1_000 };
     await using answer = await limited(server, { drip, idleMs: IDLE_MS }).ledger.ask(
       { partyId: PARTY },
@@ -108,7 +127,9 @@ describe('a body that breaks its announcement', () => {
 
   test('is an error where the connection is reset', async () => {
     const server = await serveBytes((socket) => {
-      socket.write(`HTTP/1.1 200 OK\r\ncontent-length: 99\r\n\r\n${CSV}`, () => socket.resetAndDestroy());
+      socket.write(`HTTP/1.1 200 OK\r\ncontent-length: 99\r\n\r\n${CSV}`, () =>
+        socket.resetAndDestroy(),
+      );
     });
     expect(await exportFailure(server)).toMatchObject({ code: 'SOURCE_BROKE' });
   });
@@ -124,13 +145,16 @@ describe('a body that breaks its announcement', () => {
   test('is an error where it is longer than its Content-Length', async () => {
     const length = Buffer.byteLength(GOOD) - 5;
     const server = await serveBytes(
-      (socket) => void socket.end(`HTTP/1.1 200 OK\r\ncontent-length: ${length}\r\n\r\n${GOOD}`),
+      (socket) =>
+        void socket.end(`HTTP/1.1 200 OK\r\ncontent-length: ${length}\r\n\r\n${GOOD}`),
     );
     expect(await pageFailure(server)).toMatchObject({ code: 'ANSWER_NOT_UNDERSTOOD' });
   });
 
   test('is an error where it is not HTTP', async () => {
-    const server = await serveBytes((socket) => void socket.end('SSH-2.0-OpenSSH_9.7\r\n'));
+    const server = await serveBytes(
+      (socket) => void socket.end('SSH-2.0-OpenSSH_9.7\r\n'),
+    );
     expect(await pageFailure(server)).toMatchObject({ code: 'SOURCE_BROKE' });
   });
 
@@ -142,9 +166,21 @@ describe('a body that breaks its announcement', () => {
       'SOURCE_BROKE',
     ],
     ['no gzip', Buffer.from(CSV), 'SOURCE_BROKE'],
-    ['gzip and zero bytes', Buffer.concat([gzipSync(CSV), Buffer.alloc(512)]), 'SOURCE_BROKE'],
-    ['gzip and text behind a zero byte', Buffer.concat([gzipSync(CSV), Buffer.from('\0x')]), 'SOURCE_BROKE'],
-    ['gzip and text', Buffer.concat([gzipSync(CSV), Buffer.from('{"error":{}}')]), 'SOURCE_BROKE'],
+    [
+      'gzip and zero bytes',
+      Buffer.concat([gzipSync(CSV), Buffer.alloc(512)]),
+      'SOURCE_BROKE',
+    ],
+    [
+      'gzip and text behind a zero byte',
+      Buffer.concat([gzipSync(CSV), Buffer.from('\0x')]),
+      'SOURCE_BROKE',
+    ],
+    [
+      'gzip and text',
+      Buffer.concat([gzipSync(CSV), Buffer.from('{"error":{}}')]),
+      'SOURCE_BROKE',
+    ],
   ])('is an error where its encoding is wrong: %s', async (_, body, code) => {
     const server = await serve((_request, response) =>
       response.writeHead(200, { 'content-encoding': 'gzip' }).end(body),
@@ -162,7 +198,11 @@ describe('a body that breaks its announcement', () => {
   });
 
   test('is read to the end of its last gzip member, however its bytes are cut', async () => {
-    const members = Buffer.concat([gzipSync(CSV), gzipSync(''), gzipSync('3,4\n'.repeat(9))]);
+    const members = Buffer.concat([
+      gzipSync(CSV),
+      gzipSync(''),
+      gzipSync('3,4\n'.repeat(9)),
+    ]);
     const server = await serve((_request, response) => {
       response.writeHead(200, { 'content-encoding': 'gzip' });
       Readable.from([...members].map((byte) => Buffer.from([byte]))).pipe(response);
@@ -187,7 +227,10 @@ describe('a body that breaks its announcement', () => {
       response.on('drain', pump).on('error', () => undefined);
       pump();
     });
-    expect(await exportFailure(server)).toMatchObject({ code: 'SOURCE_BUSY', meta: { status: 503 } });
+    expect(await exportFailure(server)).toMatchObject({
+      code: 'SOURCE_BUSY',
+      meta: { status: 503 },
+    });
   });
 });
 
@@ -195,14 +238,19 @@ describe('redirects', () => {
   test('within the origin are followed a few times', async () => {
     const server = await serve((request, response, nth) => {
       if (request.url?.startsWith('/v3/') === true) send(response, 200, GOOD);
-      else send(response, 307, 'moved', { location: nth < 3 ? `${request.url}x` : '/v3/parties' });
+      else
+        send(response, 307, 'moved', {
+          location: nth < 3 ? `${request.url}x` : '/v3/parties',
+        });
     });
     expect((await limited(server).lists.page(PAGE, NEVER)).rows).toHaveLength(1);
     expect(server.asked.at(-1)).toBe('/v3/parties');
   });
 
   test('without end are an error', async () => {
-    const server = await serve((_request, response) => send(response, 302, '', { location: '/again' }));
+    const server = await serve((_request, response) =>
+      send(response, 302, '', { location: '/again' }),
+    );
     expect(await pageFailure(server)).toMatchObject({ code: 'SOURCE_REDIRECT' });
     expect(server.asked).toHaveLength(4);
   });

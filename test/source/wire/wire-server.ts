@@ -1,10 +1,23 @@
 /** A server on a real socket that answers as a test says, byte for byte where need be. */
 import { once } from 'node:events';
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
-import { createServer as createTcpServer, type Server as TcpServer, type Socket } from 'node:net';
+import {
+  createServer,
+  type IncomingMessage,
+  type Server,
+  type ServerResponse,
+} from 'node:http';
+import {
+  createServer as createTcpServer,
+  type Server as TcpServer,
+  type Socket,
+} from 'node:net';
 import { onTestFinished } from 'vitest';
 
-export type Handler = (request: IncomingMessage, response: ServerResponse, nth: number) => void;
+export type Handler = (
+  request: IncomingMessage,
+  response: ServerResponse,
+  nth: number,
+) => void;
 
 export interface WireServer {
   readonly url: URL;
@@ -39,7 +52,9 @@ export async function serveBytes(handler: (socket: Socket) => void): Promise<Wir
   return { ...(await listening(server)), asked };
 }
 
-async function listening(server: Server | TcpServer): Promise<{ url: URL; port: number }> {
+async function listening(
+  server: Server | TcpServer,
+): Promise<{ url: URL; port: number }> {
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
   onTestFinished(() => {
@@ -74,12 +89,16 @@ export function send(
   body: string,
   headers: Record<string, string> = {},
 ): void {
-  response.writeHead(status, { 'content-type': 'application/json', ...headers }).end(body);
+  response
+    .writeHead(status, { 'content-type': 'application/json', ...headers })
+    .end(body);
 }
 
 /** `{code, message, details}` as the lists send it. */
 export function errorJson(code: number, message: string, detailCode?: number): string {
   const details =
-    detailCode === undefined ? [] : [{ '@type': 'x', code: detailCode, message: 'reason', inner: '' }];
+    detailCode === undefined
+      ? []
+      : [{ '@type': 'x', code: detailCode, message: 'reason', inner: '' }];
   return JSON.stringify({ code, message, details });
 }

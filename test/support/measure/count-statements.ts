@@ -20,7 +20,10 @@ export function countStatements(): StatementCounts & Disposable {
   const query = prototype.query as (...given: unknown[]) => unknown;
   prototype.query = function counted(this: object, ...given: unknown[]): unknown {
     const [first] = given;
-    const text = typeof first === 'string' ? first : String((first as { text?: string } | undefined)?.text);
+    const text =
+      typeof first === 'string'
+        ? first
+        : String((first as { text?: string } | undefined)?.text);
     counts.statements += 1;
     const name = text.trim().replaceAll(/\s+/g, ' ').slice(0, 70);
     counts.texts.set(name, (counts.texts.get(name) ?? 0) + 1);

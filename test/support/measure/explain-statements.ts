@@ -30,7 +30,8 @@ export async function explainStatements(
   const query = prototype.query as (...given: unknown[]) => unknown;
   prototype.query = function noted(this: object, ...given: unknown[]): unknown {
     const [first, second] = given;
-    const { text, values } = typeof first === 'string' ? { text: first, values: second } : (first as never);
+    const { text, values } =
+      typeof first === 'string' ? { text: first, values: second } : (first as never);
     if (/^\s*(?:with|select)\b/i.test(text))
       asked.push({ text, values: Array.isArray(values) ? values : [] });
     return query.apply(this, given);

@@ -103,7 +103,9 @@ async function fillSegments(pool: Pool, active: number, entries: number): Promis
      select count(*) from segments`,
     [MONTHS],
   );
-  await pool.query(`insert into mirror.segment_proofs (segment_id) select segment_id from mirror.segments`);
+  await pool.query(
+    `insert into mirror.segment_proofs (segment_id) select segment_id from mirror.segments`,
+  );
 }
 
 async function fillEntries(pool: Pool): Promise<void> {

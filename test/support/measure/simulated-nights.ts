@@ -35,7 +35,9 @@ export function startBusyNetwork(parties: number): Promise<Sandbox> {
 export async function passNight(app: App, sandbox: Sandbox, days: number): Promise<Run> {
   sandbox.advance(days * DAY_MS);
   for (const [table, columns] of Object.entries(AGED)) {
-    const sets = columns.map((column) => `${column} = ${column} - interval '${days} days'`);
+    const sets = columns.map(
+      (column) => `${column} = ${column} - interval '${days} days'`,
+    );
     await app.warehouse.pool.query(
       `update mirror.${table} set ${sets.join(', ')}${table === 'runs' ? ` where state in ('done', 'cancelled')` : ''}`,
     );
@@ -55,7 +57,9 @@ export async function passNight(app: App, sandbox: Sandbox, days: number): Promi
 }
 
 /** Of every table, those of the queues too; of a table in parts, all of them together. */
-export async function countRows({ warehouse: { pool } }: App): Promise<ReadonlyMap<string, number>> {
+export async function countRows({
+  warehouse: { pool },
+}: App): Promise<ReadonlyMap<string, number>> {
   const { rows } = await pool.query<{ name: string }>(
     `select format('%I.%I', n.nspname, c.relname) as name
      from pg_class c join pg_namespace n on n.oid = c.relnamespace
@@ -64,7 +68,9 @@ export async function countRows({ warehouse: { pool } }: App): Promise<ReadonlyM
   );
   const counts = new Map<string, number>();
   for (const { name } of rows) {
-    const found = await pool.query<{ count: string }>(`select count(*)::text as count from ${name}`);
+    const found = await pool.query<{ count: string }>(
+      `select count(*)::text as count from ${name}`,
+    );
     counts.set(name, Number(found.rows[0]?.count));
   }
   return counts;
@@ -77,10 +83,16 @@ export interface Kept {
 }
 
 /** Closed current segments of each party, by the year that they end in. */
-export async function closedSegments({ warehouse: { pool } }: App): Promise<readonly Kept[]> {
+export async function closedSegments({
+  warehouse: { pool },
+}: App): Promise<readonly Kept[]> {
   const { rows } = await pool.query<{ party_id: string; year: number; segments: number }>(
     `select party_id, extract(year from to_time - interval '1 microsecond')::int as year, count(*)::int as segments
      from mirror.segments where status = 'current' and not open group by 1, 2 order by 1, 2`,
   );
-  return rows.map(({ party_id: partyId, year, segments }) => ({ partyId, year, segments }));
+  return rows.map(({ party_id: partyId, year, segments }) => ({
+    partyId,
+    year,
+    segments,
+  }));
 }

@@ -12,7 +12,9 @@ export async function inDockerOr<Service>(
   try {
     return await inDocker();
   } catch (error) {
-    process.stderr.write(`No ${what} in Docker, the tests start one themselves: ${String(error)}\n`);
+    process.stderr.write(
+      `No ${what} in Docker, the tests start one themselves: ${String(error)}\n`,
+    );
     return without();
   }
 }
@@ -27,9 +29,15 @@ export async function isDockerUp(): Promise<boolean> {
   return protocol === 'tcp:' ? ping({ host: hostname, port }) : false;
 }
 
-function ping(where: { socketPath: string } | { host: string; port: string }): Promise<boolean> {
+function ping(
+  where: { socketPath: string } | { host: string; port: string },
+): Promise<boolean> {
   return new Promise((resolve) => {
-    const asked = request({ ...where, path: '/_ping', signal: AbortSignal.timeout(PING_TIMEOUT_MS) });
+    const asked = request({
+      ...where,
+      path: '/_ping',
+      signal: AbortSignal.timeout(PING_TIMEOUT_MS),
+    });
     asked.once('response', (response) => {
       response.resume();
       resolve(response.statusCode === 200);

@@ -26,13 +26,15 @@ export async function setup(project: TestProject): Promise<void> {
     }
     ANSWERS[asked]().then(
       (answer) => response.end(answer),
-      (error: unknown) => response.writeHead(500).end(error instanceof Error ? error.stack : String(error)),
+      (error: unknown) =>
+        response.writeHead(500).end(error instanceof Error ? error.stack : String(error)),
     );
   });
   keeper.listen(0, '127.0.0.1');
   await once(keeper, 'listening');
   const address = keeper.address();
-  if (typeof address !== 'object' || address === null) throw new Error('the keeper has no address');
+  if (typeof address !== 'object' || address === null)
+    throw new Error('the keeper has no address');
   project.provide('servicesUrl', `http://127.0.0.1:${address.port}`);
 }
 

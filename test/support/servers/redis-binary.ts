@@ -30,21 +30,31 @@ export async function chooseRedis(): Promise<RedisCommand> {
       if (found !== undefined && (await works(found))) return found;
     }
   } catch (error) {
-    reason = error instanceof Error ? (error.message.split('\n', 1)[0] ?? '') : String(error);
+    reason =
+      error instanceof Error ? (error.message.split('\n', 1)[0] ?? '') : String(error);
   }
-  process.stderr.write(`Tests use a Redis stand-in in JavaScript: no redis-server here (${reason})\n`);
+  process.stderr.write(
+    `Tests use a Redis stand-in in JavaScript: no redis-server here (${reason})\n`,
+  );
   const script = fileURLToPath(new URL('redis-stand-in.ts', import.meta.url));
   return { command: process.execPath, args: [script], env: {}, isReal: false };
 }
 
 function onPath(): RedisCommand | undefined {
-  const folders = (process.env['PATH'] ?? '').split(delimiter).filter((folder) => folder !== '');
-  const command = folders.map((folder) => join(folder, 'redis-server')).find((path) => existsSync(path));
+  const folders = (process.env['PATH'] ?? '')
+    .split(delimiter)
+    .filter((folder) => folder !== '');
+  const command = folders
+    .map((folder) => join(folder, 'redis-server'))
+    .find((path) => existsSync(path));
   return command === undefined ? undefined : { command, args: [], env: {}, isReal: true };
 }
 
 async function works({ command, env }: RedisCommand): Promise<boolean> {
-  return run(command, ['--version'], { env: { ...process.env, ...env }, timeout: PROBE_TIMEOUT_MS }).then(
+  return run(command, ['--version'], {
+    env: { ...process.env, ...env },
+    timeout: PROBE_TIMEOUT_MS,
+  }).then(
     () => true,
     () => false,
   );

@@ -23,7 +23,10 @@ export class RedisProcess implements AsyncDisposable {
   }
 
   static async start(command: RedisCommand): Promise<RedisProcess> {
-    const server = new RedisProcess(command, await mkdtemp(join(tmpdir(), 'ledger-mirror-redis-')));
+    const server = new RedisProcess(
+      command,
+      await mkdtemp(join(tmpdir(), 'ledger-mirror-redis-')),
+    );
     await server.start();
     return server;
   }
@@ -91,7 +94,10 @@ export class RedisProcess implements AsyncDisposable {
     };
     const args = Object.entries(options).flatMap(([name, value]) => [`--${name}`, value]);
     const { command, env } = this.#command;
-    const child = new Child(command, [...this.#command.args, ...args], { env, cwd: this.#dir });
+    const child = new Child(command, [...this.#command.args, ...args], {
+      env,
+      cwd: this.#dir,
+    });
     try {
       await child.waitForLine(/Ready to accept connections/, START_TIMEOUT_MS);
       return child;

@@ -6,11 +6,15 @@ import { RedisProcess } from './redis-process.ts';
 
 const IMAGE = 'redis:8-alpine';
 
-export async function startRedisService(command: () => Promise<RedisCommand>): Promise<Service> {
+export async function startRedisService(
+  command: () => Promise<RedisCommand>,
+): Promise<Service> {
   const given = process.env['TEST_REDIS_URL'];
   if (given !== undefined && given !== '')
     return { url: given, [Symbol.asyncDispose]: async () => undefined };
-  return inDockerOr('Redis', startInDocker, async () => RedisProcess.start(await command()));
+  return inDockerOr('Redis', startInDocker, async () =>
+    RedisProcess.start(await command()),
+  );
 }
 
 async function startInDocker(): Promise<Service> {

@@ -42,7 +42,9 @@ async function olderDump(server: RedisProcess): Promise<() => Promise<void>> {
   await server.start();
   return async () => {
     await server.stop();
-    await (dump === undefined ? rm(server.dumpFile, { force: true }) : writeFile(server.dumpFile, dump));
+    await (dump === undefined
+      ? rm(server.dumpFile, { force: true })
+      : writeFile(server.dumpFile, dump));
     await server.start();
   };
 }
@@ -51,7 +53,9 @@ async function olderDump(server: RedisProcess): Promise<() => Promise<void>> {
 async function olderKeys(server: RedisProcess): Promise<() => Promise<void>> {
   const texts = await withClient(server.url, async (redis) => {
     const keys = await redis.keys('*');
-    return Promise.all(keys.map(async (key) => [key, (await redis.get(key)) ?? ''] as const));
+    return Promise.all(
+      keys.map(async (key) => [key, (await redis.get(key)) ?? ''] as const),
+    );
   });
   return () =>
     withClient(server.url, async (redis) => {
@@ -60,7 +64,10 @@ async function olderKeys(server: RedisProcess): Promise<() => Promise<void>> {
     });
 }
 
-async function withClient<Result>(url: string, work: (redis: Redis) => Promise<Result>): Promise<Result> {
+async function withClient<Result>(
+  url: string,
+  work: (redis: Redis) => Promise<Result>,
+): Promise<Result> {
   const redis = new Redis(url);
   try {
     return await work(redis);
@@ -72,7 +79,10 @@ async function withClient<Result>(url: string, work: (redis: Redis) => Promise<R
 async function deleteKeys(url: string, prefix: string): Promise<void> {
   const redis = new Redis(url);
   try {
-    for await (const keys of redis.scanStream({ match: `${prefix}*`, count: SCAN_COUNT })) {
+    for await (const keys of redis.scanStream({
+      match: `${prefix}*`,
+      count: SCAN_COUNT,
+    })) {
       if (keys.length > 0) await redis.unlink(...keys);
     }
   } finally {

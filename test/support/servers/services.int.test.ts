@@ -25,10 +25,15 @@ test('the shared Redis answers', async () => {
   client.disconnect();
 });
 
-test('a private Redis keeps its dump over a stop and loses what came later by a kill', async ({ skip }) => {
+test('a private Redis keeps its dump over a stop and loses what came later by a kill', async ({
+  skip,
+}) => {
   await using own = await startOwnRedis();
   skip(!own.isReal, 'the stand-in keeps no dump');
-  const client = new Redis(own.url, { retryStrategy: () => 20, maxRetriesPerRequest: null });
+  const client = new Redis(own.url, {
+    retryStrategy: () => 20,
+    maxRetriesPerRequest: null,
+  });
   client.on('error', () => undefined);
   await client.set('kept', '1');
   await own.stop();

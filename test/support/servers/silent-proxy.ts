@@ -28,7 +28,8 @@ export class SilentProxy implements AsyncDisposable {
     const server = createServer().listen(0, '127.0.0.1');
     await once(server, 'listening');
     const address = server.address();
-    if (address === null || typeof address === 'string') throw new Error('the proxy has no port');
+    if (address === null || typeof address === 'string')
+      throw new Error('the proxy has no port');
     const url = new URL(serviceUrl);
     url.hostname = '127.0.0.1';
     url.port = `${address.port}`;

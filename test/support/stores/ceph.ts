@@ -18,10 +18,17 @@ const STORE_BYTES = 6 * 2 ** 30;
 const OSD_PORTS = 60;
 
 /** 16.2 ignores the condition on the last call of an upload in parts. */
-export const CEPH_CAPABILITIES = { put: 'honoured', multipart: 'ignored', hasOneWinner: true } as const;
+export const CEPH_CAPABILITIES = {
+  put: 'honoured',
+  multipart: 'ignored',
+  hasOneWinner: true,
+} as const;
 
 export function startCeph(): Promise<RealStore> {
-  return startUnpacked({ name: 'ceph', all: PACKAGES }, (root, dir) => new Ceph(root, dir));
+  return startUnpacked(
+    { name: 'ceph', all: PACKAGES },
+    (root, dir) => new Ceph(root, dir),
+  );
 }
 
 class Ceph extends UnpackedStore {
@@ -34,7 +41,10 @@ class Ceph extends UnpackedStore {
     const [gatewayPort = 0, monPort = 0, osdPort = 0] = await freePorts(3);
     this.port = gatewayPort;
     const fsid = randomUUID();
-    await writeFile(join(this.dir, 'ceph.conf'), this.#config({ fsid, gatewayPort, monPort, osdPort }));
+    await writeFile(
+      join(this.dir, 'ceph.conf'),
+      this.#config({ fsid, gatewayPort, monPort, osdPort }),
+    );
     await this.#startMonitor(fsid, monPort);
     await this.#startOsd();
     await this.startGateway();
@@ -42,7 +52,9 @@ class Ceph extends UnpackedStore {
     await this.#addUser('reader', this.readOnlyKeys);
     const client = rawClient(this);
     await client.send(new CreateBucketCommand({ Bucket: this.bucket }));
-    await client.send(new PutBucketPolicyCommand({ Bucket: this.bucket, Policy: readOnly(this.bucket) }));
+    await client.send(
+      new PutBucketPolicyCommand({ Bucket: this.bucket, Policy: readOnly(this.bucket) }),
+    );
     client.destroy();
   }
 
@@ -73,8 +85,25 @@ class Ceph extends UnpackedStore {
     await key('client.rgw', '--cap', 'mon', 'allow *', '--cap', 'osd', 'allow *');
     const map = join(this.dir, 'monmap');
     const address = `[v2:127.0.0.1:${port}]`;
-    await this.tool('monmaptool', ['--create', '--fsid', fsid, '--addv', 'a', address, '--clobber', map]);
-    await this.tool('ceph-mon', ['-i', 'a', '--mkfs', '--monmap', map, '--keyring', keyring]);
+    await this.tool('monmaptool', [
+      '--create',
+      '--fsid',
+      fsid,
+      '--addv',
+      'a',
+      address,
+      '--clobber',
+      map,
+    ]);
+    await this.tool('ceph-mon', [
+      '-i',
+      'a',
+      '--mkfs',
+      '--monmap',
+      map,
+      '--keyring',
+      keyring,
+    ]);
     this.#run('ceph-mon', ['-i', 'a', '-f']);
   }
 
@@ -104,7 +133,12 @@ class Ceph extends UnpackedStore {
     return this.daemon(this.program(name), args);
   }
 
-  #config(given: { fsid: string; gatewayPort: number; monPort: number; osdPort: number }): string {
+  #config(given: {
+    fsid: string;
+    gatewayPort: number;
+    monPort: number;
+    osdPort: number;
+  }): string {
     const dir = this.dir;
     const library = join(this.root, 'usr', 'lib', libraryFolder());
     return `[global]

@@ -17,7 +17,10 @@ const UNPACKED_AT_ONCE = 2;
  * @param name of the folder in the cache; what it holds is the packages'
  * @returns the root that the packages were unpacked into
  */
-export async function unpackDebian(name: string, packages: readonly string[]): Promise<string> {
+export async function unpackDebian(
+  name: string,
+  packages: readonly string[],
+): Promise<string> {
   const cache = await cacheFolder();
   const root = join(cache, `${name}-${process.arch}`);
   if (existsSync(root)) return root;
@@ -35,7 +38,10 @@ export async function unpackDebian(name: string, packages: readonly string[]): P
 }
 
 /** apt finds out what is lacking from this machine's own list, and keeps its state in our folder. */
-async function download(packages: readonly string[], work: string): Promise<readonly string[]> {
+async function download(
+  packages: readonly string[],
+  work: string,
+): Promise<readonly string[]> {
   const lists = join(work, 'lists');
   const archives = join(work, 'cache', 'archives');
   await mkdir(join(lists, 'partial'), { recursive: true });
@@ -52,7 +58,14 @@ async function download(packages: readonly string[], work: string): Promise<read
   ].flatMap((option) => ['-o', option]);
   const limits = { cwd: work, timeout: APT_TIMEOUT_MS };
   await run('apt-get', [...options, 'update', '-qq'], limits);
-  const install = ['install', '-y', '-qq', '--no-install-recommends', '--download-only', ...packages];
+  const install = [
+    'install',
+    '-y',
+    '-qq',
+    '--no-install-recommends',
+    '--download-only',
+    ...packages,
+  ];
   await run('apt-get', [...options, ...install], limits);
   const files = (await readdir(archives)).filter((file) => file.endsWith('.deb'));
   return files.map((file) => join(archives, file));
@@ -77,17 +90,24 @@ export function libraryFolder(): string {
 export async function unpackedEnv(root: string): Promise<Record<string, string>> {
   const libraries = join(root, 'usr', 'lib', libraryFolder());
   const nested = await readdir(libraries, { withFileTypes: true }).catch(() => []);
-  const folders = nested.filter((entry) => entry.isDirectory()).map((entry) => join(libraries, entry.name));
+  const folders = nested
+    .filter((entry) => entry.isDirectory())
+    .map((entry) => join(libraries, entry.name));
   return {
     PATH: `${join(root, 'usr', 'bin')}${delimiter}${process.env['PATH'] ?? ''}`,
-    LD_LIBRARY_PATH: [libraries, join(root, 'lib', libraryFolder()), ...folders].join(delimiter),
+    LD_LIBRARY_PATH: [libraries, join(root, 'lib', libraryFolder()), ...folders].join(
+      delimiter,
+    ),
     PYTHONPATH: join(root, 'usr', 'lib', 'python3', 'dist-packages'),
   };
 }
 
 /** Shared by all checkouts of this user, or below the temporary folder. */
 export async function cacheFolder(): Promise<string> {
-  for (const folder of [join(homedir(), '.cache', 'ledger-mirror'), join(tmpdir(), 'ledger-mirror-cache')]) {
+  for (const folder of [
+    join(homedir(), '.cache', 'ledger-mirror'),
+    join(tmpdir(), 'ledger-mirror-cache'),
+  ]) {
     try {
       await mkdir(folder, { recursive: true });
       await rm(await mkdtemp(join(folder, 'probe-')), { recursive: true });

@@ -27,22 +27,34 @@ export interface RealStore extends AsyncDisposable {
 
 /** No secret of anybody's: of a server that lives as long as the tests. */
 export function newKeys(name: string): Keys {
-  return { accessKeyId: `test-${name}`, secretAccessKey: randomBytes(20).toString('hex') };
+  return {
+    accessKeyId: `test-${name}`,
+    secretAccessKey: randomBytes(20).toString('hex'),
+  };
 }
 
 /** As a user writes it. */
-export function storeUrl({ endpoint, bucket }: Pick<RealStore, 'endpoint' | 'bucket'>, prefix: string): URL {
+export function storeUrl(
+  { endpoint, bucket }: Pick<RealStore, 'endpoint' | 'bucket'>,
+  prefix: string,
+): URL {
   const url = new URL(`s3://${bucket}/${prefix}`);
   url.searchParams.set('endpoint', endpoint);
   return url;
 }
 
-export function awsVariables({ accessKeyId, secretAccessKey }: Keys): Record<string, string> {
+export function awsVariables({
+  accessKeyId,
+  secretAccessKey,
+}: Keys): Record<string, string> {
   return { AWS_ACCESS_KEY_ID: accessKeyId, AWS_SECRET_ACCESS_KEY: secretAccessKey };
 }
 
 /** The SDK alone, for what a test does behind the mirror's back. */
-export function rawClient({ endpoint, keys }: Pick<RealStore, 'endpoint' | 'keys'>): S3Client {
+export function rawClient({
+  endpoint,
+  keys,
+}: Pick<RealStore, 'endpoint' | 'keys'>): S3Client {
   const config: S3ClientConfig = {
     endpoint,
     region: 'us-east-1',

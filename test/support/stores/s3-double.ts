@@ -11,14 +11,20 @@ import type { ConditionSupport, ObjectStore } from '../../../src/objects/object-
 import { openS3Store } from '../../../src/objects/s3/s3-store.ts';
 import { checkSignature, type Credentials } from './s3-signature.ts';
 
-export const CREDENTIALS: Credentials = { accessKeyId: 'double', secretAccessKey: 'not-a-secret' };
+export const CREDENTIALS: Credentials = {
+  accessKeyId: 'double',
+  secretAccessKey: 'not-a-secret',
+};
 
 /** A store in the double behind `endpoint`. */
 export function openDoubleStore(endpoint: string, spoolDir: string): ObjectStore {
   const url = new URL('s3://bucket/mirror?region=eu-test-1');
   url.searchParams.set('endpoint', endpoint);
   const { accessKeyId, secretAccessKey } = CREDENTIALS;
-  const ambient = { AWS_ACCESS_KEY_ID: accessKeyId, AWS_SECRET_ACCESS_KEY: secretAccessKey };
+  const ambient = {
+    AWS_ACCESS_KEY_ID: accessKeyId,
+    AWS_SECRET_ACCESS_KEY: secretAccessKey,
+  };
   return openS3Store({ url, spoolDir, ambient });
 }
 const PAGE_KEYS = 100;
@@ -35,7 +41,10 @@ interface Upload {
   readonly key: string;
   readonly metadata: Readonly<Record<string, string>>;
   readonly initiated: Date;
-  readonly parts: Map<number, { content: Buffer; etag: string; checksum: string | undefined }>;
+  readonly parts: Map<
+    number,
+    { content: Buffer; etag: string; checksum: string | undefined }
+  >;
 }
 
 interface Call {
@@ -85,7 +94,9 @@ export class S3Double implements AsyncDisposable {
   conditions: ConditionSupport = 'honoured';
   /** Whether it knows x-amz-checksum-sha256, as AWS does, and Ceph 16 and Swift 2.30 do not. */
   knowsChecksums = true;
-  readonly #server = createServer((request, response) => void this.#serve(request, response));
+  readonly #server = createServer(
+    (request, response) => void this.#serve(request, response),
+  );
 
   /** @returns a double on a free port of this machine; its bucket is `bucket` */
   static async start(): Promise<S3Double> {
@@ -116,7 +127,13 @@ export class S3Double implements AsyncDisposable {
       const url = new URL(request.url ?? '/', 'http://double');
       const [, bucket, ...parts] = url.pathname.split('/').map(decodeURIComponent);
       const method = request.method ?? '';
-      const call = { method, key: parts.join('/'), query: url.searchParams, headers: request.headers, body };
+      const call = {
+        method,
+        key: parts.join('/'),
+        query: url.searchParams,
+        headers: request.headers,
+        body,
+      };
       const operation = [...url.searchParams.keys()]
         .filter((name) => name !== 'x-id')
         .toSorted()
@@ -130,9 +147,14 @@ export class S3Double implements AsyncDisposable {
       const code = this.fault?.(call, 'after');
       const isCut = code === 'cut';
       if (!isCut) fail(code, request);
-      response.writeHead(answer.status ?? 200, { 'x-amz-request-id': '1', ...answer.headers });
+      response.writeHead(answer.status ?? 200, {
+        'x-amz-request-id': '1',
+        ...answer.headers,
+      });
       if (isCut) {
-        response.write(answer.body?.slice(0, answer.body.length / 2) ?? '', () => request.socket.destroy());
+        response.write(answer.body?.slice(0, answer.body.length / 2) ?? '', () =>
+          request.socket.destroy(),
+        );
         return;
       }
       response.end(answer.body);
@@ -141,12 +163,19 @@ export class S3Double implements AsyncDisposable {
       const status = error instanceof Refused ? error.status : 500;
       const code = error instanceof Error ? error.message : 'InternalError';
       if (code === 'hang') return;
-      response.writeHead(status, { 'content-type': 'application/xml', 'x-amz-request-id': '1' });
+      response.writeHead(status, {
+        'content-type': 'application/xml',
+        'x-amz-request-id': '1',
+      });
       response.end(`<Error><Code>${code}</Code><Message>${code}</Message></Error>`);
     }
   }
 
-  #dispatch(call: Call): { status?: number; headers?: Record<string, string>; body?: string | Buffer } {
+  #dispatch(call: Call): {
+    status?: number;
+    headers?: Record<string, string>;
+    body?: string | Buffer;
+  } {
     const { method, query, key } = call;
     if (method === 'GET' && query.has('list-type')) return this.#list(query);
     if (method === 'GET' && query.has('uploads')) return this.#listUploads(query);
@@ -167,12 +196,17 @@ export class S3Double implements AsyncDisposable {
     throw new Refused(405, 'MethodNotAllowed');
   }
 
-  #get({ key, headers }: Call): { status: number; headers: Record<string, string>; body: Buffer } {
+  #get({ key, headers }: Call): {
+    status: number;
+    headers: Record<string, string>;
+    body: Buffer;
+  } {
     const stored = this.objects.get(key);
     if (stored === undefined) throw new Refused(404, 'NoSuchKey');
     const { content, metadata, modified } = stored;
     const range = /^bytes=(\d+)-(\d+)$/.exec(headers.range ?? '');
-    const body = range === null ? content : content.subarray(Number(range[1]), Number(range[2]) + 1);
+    const body =
+      range === null ? content : content.subarray(Number(range[1]), Number(range[2]) + 1);
     const described = Object.fromEntries(
       Object.entries(metadata).map(([name, value]) => [`x-amz-meta-${name}`, value]),
     );
@@ -182,7 +216,9 @@ export class S3Double implements AsyncDisposable {
       status,
       headers: {
         'content-length': length,
-        ...(range === null ? {} : { 'content-range': `bytes ${range[1]}-${range[2]}/${content.length}` }),
+        ...(range === null
+          ? {}
+          : { 'content-range': `bytes ${range[1]}-${range[2]}/${content.length}` }),
         'last-modified': modified.toUTCString(),
         etag: etagOf(content),
         ...described,
@@ -195,15 +231,26 @@ export class S3Double implements AsyncDisposable {
     checkBody(call);
     this.#checkCondition(call);
     const { key, body } = call;
-    this.objects.set(key, { content: body, metadata: metadataOf(call), modified: new Date() });
+    this.objects.set(key, {
+      content: body,
+      metadata: metadataOf(call),
+      modified: new Date(),
+    });
     return { headers: { etag: etagOf(body) } };
   }
 
   #createUpload(call: Call): { body: string } {
     const uploadId = randomUUID();
     const { key } = call;
-    this.uploads.set(uploadId, { key, metadata: metadataOf(call), initiated: new Date(), parts: new Map() });
-    return { body: `<R><Bucket>bucket</Bucket><Key>${key}</Key><UploadId>${uploadId}</UploadId></R>` };
+    this.uploads.set(uploadId, {
+      key,
+      metadata: metadataOf(call),
+      initiated: new Date(),
+      parts: new Map(),
+    });
+    return {
+      body: `<R><Bucket>bucket</Bucket><Key>${key}</Key><UploadId>${uploadId}</UploadId></R>`,
+    };
   }
 
   #putPart(call: Call): { headers: Record<string, string> } {
@@ -217,17 +264,24 @@ export class S3Double implements AsyncDisposable {
       etag,
       checksum,
     });
-    return { headers: { etag, ...(checksum === undefined ? {} : { 'x-amz-checksum-sha256': checksum }) } };
+    return {
+      headers: {
+        etag,
+        ...(checksum === undefined ? {} : { 'x-amz-checksum-sha256': checksum }),
+      },
+    };
   }
 
   #complete(call: Call): { body: string } {
     const upload = this.#upload(call);
     this.#checkCondition(call);
-    const named = [...call.body.toString().matchAll(/<Part>.*?<\/Part>/gs)].map(([part]) => ({
-      number: Number(/<PartNumber>(\d+)</.exec(part)?.[1]),
-      etag: /<ETag>(?:&quot;|")?([^<&"]+)/.exec(part)?.[1],
-      checksum: /<ChecksumSHA256>([^<]+)/.exec(part)?.[1],
-    }));
+    const named = [...call.body.toString().matchAll(/<Part>.*?<\/Part>/gs)].map(
+      ([part]) => ({
+        number: Number(/<PartNumber>(\d+)</.exec(part)?.[1]),
+        etag: /<ETag>(?:&quot;|")?([^<&"]+)/.exec(part)?.[1],
+        checksum: /<ChecksumSHA256>([^<]+)/.exec(part)?.[1],
+      }),
+    );
     // Swift validates, and its schema has no checksums.
     if (!this.knowsChecksums && named.some(({ checksum }) => checksum !== undefined))
       throw new Refused(400, 'MalformedXML');
@@ -251,20 +305,26 @@ export class S3Double implements AsyncDisposable {
       modified: new Date(),
     });
     this.uploads.delete(call.query.get('uploadId') ?? '');
-    return { body: '<CompleteMultipartUploadResult><ETag>"x"</ETag></CompleteMultipartUploadResult>' };
+    return {
+      body: '<CompleteMultipartUploadResult><ETag>"x"</ETag></CompleteMultipartUploadResult>',
+    };
   }
 
   #list(query: URLSearchParams): { body: string } {
     const from = query.get('continuation-token') ?? '';
     const prefix = query.get('prefix') ?? '';
-    const keys = [...this.objects.keys()].filter((key) => key.startsWith(prefix) && key > from).toSorted();
+    const keys = [...this.objects.keys()]
+      .filter((key) => key.startsWith(prefix) && key > from)
+      .toSorted();
     const page = keys.slice(0, PAGE_KEYS);
     const contents = page.map((key) => {
       const stored = this.objects.get(key);
       return `<Contents><Key>${key}</Key><Size>${stored?.content.length}</Size><LastModified>${stored?.modified.toISOString()}</LastModified></Contents>`;
     });
     const isCut = keys.length > page.length;
-    const token = isCut ? `<NextContinuationToken>${page.at(-1)}</NextContinuationToken>` : '';
+    const token = isCut
+      ? `<NextContinuationToken>${page.at(-1)}</NextContinuationToken>`
+      : '';
     return {
       body: `<ListBucketResult><IsTruncated>${isCut}</IsTruncated>${token}${contents.join('')}</ListBucketResult>`,
     };
@@ -287,19 +347,23 @@ export class S3Double implements AsyncDisposable {
       ({ id, key, initiated }) =>
         `<Upload><Key>${key}</Key><UploadId>${id}</UploadId><Initiated>${initiated.toISOString()}</Initiated></Upload>`,
     );
-    return { body: `<ListMultipartUploadsResult>${next}${listed.join('')}</ListMultipartUploadsResult>` };
+    return {
+      body: `<ListMultipartUploadsResult>${next}${listed.join('')}</ListMultipartUploadsResult>`,
+    };
   }
 
   #upload(call: Call): Upload {
     const upload = this.uploads.get(call.query.get('uploadId') ?? '');
-    if (upload === undefined || upload.key !== call.key) throw new Refused(404, 'NoSuchUpload');
+    if (upload === undefined || upload.key !== call.key)
+      throw new Refused(404, 'NoSuchUpload');
     return upload;
   }
 
   #checkCondition({ headers, key }: Call): void {
     if (headers['if-none-match'] === undefined) return;
     if (this.conditions === 'refused') throw new Refused(501, 'NotImplemented');
-    if (this.conditions === 'honoured' && this.objects.has(key)) throw new Refused(412, 'PreconditionFailed');
+    if (this.conditions === 'honoured' && this.objects.has(key))
+      throw new Refused(412, 'PreconditionFailed');
   }
 }
 

@@ -21,7 +21,8 @@ export function checkSignature(
   const [, accessKeyId, day = '', region = '', signedHeaders = '', signature] = match;
   if (accessKeyId !== credentials.accessKeyId) return 'InvalidAccessKeyId';
   const payload = String(request.headers['x-amz-content-sha256'] ?? '');
-  if (payload !== 'UNSIGNED-PAYLOAD' && payload !== sha256(body)) return 'XAmzContentSHA256Mismatch';
+  if (payload !== 'UNSIGNED-PAYLOAD' && payload !== sha256(body))
+    return 'XAmzContentSHA256Mismatch';
   const url = new URL(request.url ?? '/', 'http://double');
   const query = [...url.searchParams]
     .map(([name, value]) => `${encode(name)}=${encode(value)}`)
@@ -31,10 +32,19 @@ export function checkSignature(
     .split(';')
     .map((name) => `${name}:${String(request.headers[name] ?? '').trim()}\n`)
     .join('');
-  const canonical = [request.method, url.pathname, query, headers, signedHeaders, payload].join('\n');
+  const canonical = [
+    request.method,
+    url.pathname,
+    query,
+    headers,
+    signedHeaders,
+    payload,
+  ].join('\n');
   const scope = `${day}/${region}/s3/aws4_request`;
   const date = String(request.headers['x-amz-date']);
-  const toSign = ['AWS4-HMAC-SHA256', date, scope, sha256(Buffer.from(canonical))].join('\n');
+  const toSign = ['AWS4-HMAC-SHA256', date, scope, sha256(Buffer.from(canonical))].join(
+    '\n',
+  );
   const key = [day, region, 's3', 'aws4_request'].reduce<string | Buffer>(
     (secret, part) => createHmac('sha256', secret).update(part).digest(),
     `AWS4${credentials.secretAccessKey}`,

@@ -8,8 +8,20 @@ const ROOT = resolve(import.meta.dirname, '../../..');
 /** One quick test of the named file, as a run of its own. */
 function lastLineOf(file: string): string | undefined {
   const vitest = resolve(ROOT, 'node_modules/vitest/vitest.mjs');
-  const args = [vitest, 'run', '--project', 'unit', file, '-t', 'an endpoint that is no URL|nothing at all'];
-  const { stdout } = spawnSync(process.execPath, args, { cwd: ROOT, encoding: 'utf8', timeout: 100_000 });
+  const args = [
+    vitest,
+    'run',
+    '--project',
+    'unit',
+    file,
+    '-t',
+    'an endpoint that is no URL|nothing at all',
+  ];
+  const { stdout } = spawnSync(process.execPath, args, {
+    cwd: ROOT,
+    encoding: 'utf8',
+    timeout: 100_000,
+  });
   return stdout.trimEnd().split('\n').at(-1);
 }
 
@@ -17,5 +29,7 @@ test('a run that met S3 only as a double says so in its last line, and another d
   expect(lastLineOf('test/objects/s3-store.test.ts')).toMatch(
     /^No real object store was run: .*npm run test:stores/,
   );
-  expect(lastLineOf('test/ledger/objects/object-keys.test.ts')).not.toContain('No real object store');
+  expect(lastLineOf('test/ledger/objects/object-keys.test.ts')).not.toContain(
+    'No real object store',
+  );
 });

@@ -6,7 +6,9 @@ const NOTICE =
 
 export class StoreNotice implements Reporter {
   onTestRunEnd(modules: readonly TestModule[]): void {
-    const isDouble = modules.some(({ moduleId }) => moduleId.endsWith('/s3-store.test.ts'));
+    const isDouble = modules.some(({ moduleId }) =>
+      moduleId.endsWith('/s3-store.test.ts'),
+    );
     const isReal = modules.some(({ project }) => project.name === 'stores');
     // After all that the other reporters say.
     if (isDouble && !isReal) process.once('exit', () => process.stdout.write(NOTICE));

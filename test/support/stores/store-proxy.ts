@@ -1,6 +1,12 @@
 /** A proxy before a store that speaks HTTP: loses answers, flips bits on the way, may serve TLS. */
 import { once } from 'node:events';
-import { createServer, type IncomingMessage, request, type Server, type ServerResponse } from 'node:http';
+import {
+  createServer,
+  type IncomingMessage,
+  request,
+  type Server,
+  type ServerResponse,
+} from 'node:http';
 import { createServer as createTlsServer } from 'node:https';
 import type { AddressInfo } from 'node:net';
 import { buffer } from 'node:stream/consumers';
@@ -27,7 +33,10 @@ export class StoreProxy implements AsyncDisposable {
     this.#server = tls === undefined ? createServer(serve) : createTlsServer(tls, serve);
   }
 
-  static async before(endpoint: string, tls?: { key: string; cert: string }): Promise<StoreProxy> {
+  static async before(
+    endpoint: string,
+    tls?: { key: string; cert: string },
+  ): Promise<StoreProxy> {
     const proxy = new StoreProxy(new URL(endpoint), tls);
     proxy.#server.listen(0, '127.0.0.1');
     await once(proxy.#server, 'listening');
@@ -45,7 +54,11 @@ export class StoreProxy implements AsyncDisposable {
     await once(this.#server, 'close');
   }
 
-  async #pass(target: URL, asked: IncomingMessage, answer: ServerResponse): Promise<void> {
+  async #pass(
+    target: URL,
+    asked: IncomingMessage,
+    answer: ServerResponse,
+  ): Promise<void> {
     const { method = 'GET', url: path = '/' } = asked;
     const body = await buffer(asked);
     const mishap = this.judge({ method, path });
@@ -71,7 +84,9 @@ export class StoreProxy implements AsyncDisposable {
     }
     answer.writeHead(answered.statusCode ?? 500, answered.headers);
     if (mishap === 'cut')
-      answer.write(content.subarray(0, content.length >> 1), () => asked.socket.destroy());
+      answer.write(content.subarray(0, content.length >> 1), () =>
+        asked.socket.destroy(),
+      );
     else answer.end(content);
   }
 }

@@ -7,20 +7,39 @@ import { userInfo } from 'node:os';
 import { join } from 'node:path';
 import { CreateBucketCommand, PutBucketAclCommand } from '@aws-sdk/client-s3';
 import type { Child } from '../process.ts';
-import { freePorts, type Keys, newKeys, rawClient, type RealStore } from './real-store.ts';
+import {
+  freePorts,
+  type Keys,
+  newKeys,
+  rawClient,
+  type RealStore,
+} from './real-store.ts';
 import { startUnpacked, UnpackedStore } from './unpacked-store.ts';
 
-const PACKAGES = ['swift-proxy', 'swift-account', 'swift-container', 'swift-object', 'python3-swift'];
+const PACKAGES = [
+  'swift-proxy',
+  'swift-account',
+  'swift-container',
+  'swift-object',
+  'python3-swift',
+];
 /** Beside the proxy; each has a ring of its own. */
 const SERVERS = ['account', 'container', 'object'] as const;
 /** s3api names a user `account:user`. */
 const USER_PREFIX = 'mirror:';
 
 /** 2.30 answers 501 to the condition on a PUT; in parts it looks before it writes. */
-export const SWIFT_CAPABILITIES = { put: 'refused', multipart: 'honoured', hasOneWinner: false } as const;
+export const SWIFT_CAPABILITIES = {
+  put: 'refused',
+  multipart: 'honoured',
+  hasOneWinner: false,
+} as const;
 
 export function startSwift(): Promise<RealStore> {
-  return startUnpacked({ name: 'swift', all: PACKAGES }, (root, dir) => new Swift(root, dir));
+  return startUnpacked(
+    { name: 'swift', all: PACKAGES },
+    (root, dir) => new Swift(root, dir),
+  );
 }
 
 class Swift extends UnpackedStore {
@@ -30,18 +49,22 @@ class Swift extends UnpackedStore {
   protected override readonly healthPath = '/healthcheck';
 
   async start(): Promise<void> {
-    for (const folder of ['srv/d0', 'log']) await mkdir(join(this.dir, folder), { recursive: true });
+    for (const folder of ['srv/d0', 'log'])
+      await mkdir(join(this.dir, folder), { recursive: true });
     const [proxyPort = 0, ...ports] = await freePorts(1 + SERVERS.length);
     this.port = proxyPort;
     await this.#write('swift.conf', SWIFT_CONF);
-    for (const [index, name] of SERVERS.entries()) await this.#makeServer(name, ports[index] ?? 0);
+    for (const [index, name] of SERVERS.entries())
+      await this.#makeServer(name, ports[index] ?? 0);
     await this.#write('proxy-server.conf', this.#proxyConfig());
     for (const name of SERVERS) this.#server(name);
     await this.startGateway();
     const client = rawClient(this);
     await client.send(new CreateBucketCommand({ Bucket: this.bucket }));
     // s3api knows no policies: what everybody may read, the second user may read.
-    await client.send(new PutBucketAclCommand({ Bucket: this.bucket, ACL: 'public-read' }));
+    await client.send(
+      new PutBucketAclCommand({ Bucket: this.bucket, ACL: 'public-read' }),
+    );
     client.destroy();
   }
 
@@ -55,7 +78,8 @@ class Swift extends UnpackedStore {
 
   async #makeServer(name: (typeof SERVERS)[number], port: number): Promise<void> {
     const builder = join(this.dir, `${name}.builder`);
-    const ring = (...args: string[]): Promise<void> => this.tool('swift-ring-builder', [builder, ...args]);
+    const ring = (...args: string[]): Promise<void> =>
+      this.tool('swift-ring-builder', [builder, ...args]);
     await ring('create', '6', '1', '0');
     await ring('add', `r1z1-127.0.0.1:${port}/d0`, '1');
     await ring('rebalance');

@@ -69,7 +69,9 @@ export abstract class UnpackedStore implements RealStore {
       async () => {
         if (!gateway.isRunning)
           throw new Error(`the gateway has ended:\n${gateway.stdout}\n${gateway.stderr}`);
-        const answer = await fetch(`${this.endpoint}${this.healthPath}`).catch(() => undefined);
+        const answer = await fetch(`${this.endpoint}${this.healthPath}`).catch(
+          () => undefined,
+        );
         await answer?.body?.cancel();
         return answer !== undefined && this.isWell(answer);
       },

@@ -11,5 +11,6 @@ export const ENDED_SESSION = 'select from mirror.ended_sessions where session_id
 /** 32 bytes that no client knows, the same for every process of this mirror and for no other. */
 export async function readSessionSecret(rows: Rows): Promise<Buffer> {
   const statement = `select sha256('sessions'::bytea || cursor_secret) as secret from mirror.identity`;
-  return (await onlyRow(rows<{ secret: Buffer }>("read the mirror's secret", statement))).secret;
+  return (await onlyRow(rows<{ secret: Buffer }>("read the mirror's secret", statement)))
+    .secret;
 }

@@ -84,7 +84,8 @@ function take(snapshot) {
 
 function showView() {
   document.title = TITLE;
-  for (const part of document.querySelectorAll('.view')) part.hidden = part.dataset.view !== view.name;
+  for (const part of document.querySelectorAll('.view'))
+    part.hidden = part.dataset.view !== view.name;
   for (const link of document.querySelectorAll('.top nav a')) {
     if (VIEWS[link.pathname] === view) link.setAttribute('aria-current', 'page');
   }
@@ -132,13 +133,17 @@ function start() {
   startTheme();
   startClock();
   startDialog();
-  for (const button of document.querySelectorAll('.run-now')) button.replaceWith(startButton('Run now'));
+  for (const button of document.querySelectorAll('.run-now'))
+    button.replaceWith(startButton('Run now'));
   view.start?.();
   follow(take);
   startLinks();
   onZone(redrawCharts);
   // The first screen goes first; what lies below it follows.
-  setTimeout(() => void Promise.resolve(view.load?.()).catch((error) => announce(error.message)), 0);
+  setTimeout(
+    () => void Promise.resolve(view.load?.()).catch((error) => announce(error.message)),
+    0,
+  );
 }
 
 start();

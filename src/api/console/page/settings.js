@@ -17,7 +17,9 @@ export const loadSettings = loader(
     show(target, ...settings.map(row));
     byId('settings-all').textContent = `Show all ${settings.length} settings`;
     // Without a token there is no session to end.
-    byId('logout').hidden = !settings.some(({ name, value }) => name === 'API_TOKEN' && value !== null);
+    byId('logout').hidden = !settings.some(
+      ({ name, value }) => name === 'API_TOKEN' && value !== null,
+    );
   },
   (problem) => el('tr', el('td', { colspan: 4 }, problem)),
 );
@@ -37,7 +39,11 @@ function row({ name, value, isSecret, origin, help }) {
         isSecret && value !== null && el('span.quiet', ' secret'),
       ),
     ),
-    el('td', { 'data-label': 'From' }, isGiven ? el('strong', origin) : el('span.quiet', origin)),
+    el(
+      'td',
+      { 'data-label': 'From' },
+      isGiven ? el('strong', origin) : el('span.quiet', origin),
+    ),
     el('td.quiet', { 'data-label': 'Meaning' }, help),
   );
 }

@@ -121,20 +121,34 @@ export async function readCosts(rows: Rows, runId: string): Promise<readonly Pla
     found.filter(({ kind, subject }) => kind === 'sync' && subject === list),
   );
   const load = found.find(({ kind }) => kind === 'load');
-  const listsEndedMs = Math.max(...syncs.map(({ endedMs }) => endedMs), own.startedMs ?? own.endedMs);
-  const extra = own.listRequests === '0' ? '' : `, and ${own.listRequests} for the source’s time`;
+  const listsEndedMs = Math.max(
+    ...syncs.map(({ endedMs }) => endedMs),
+    own.startedMs ?? own.endedMs,
+  );
+  const extra =
+    own.listRequests === '0' ? '' : `, and ${own.listRequests} for the source’s time`;
   const none = { requests: '0', retries: '0', bytes: '0' };
   return [
     ...syncs.map((row) => costOf(row, row.subject)),
     // What a nightly run asks itself are its exports; they lie between its lists and its load.
-    costOf({ ...own, startedMs: listsEndedMs, endedMs: load?.startedMs ?? own.endedMs }, `exports${extra}`),
+    costOf(
+      { ...own, startedMs: listsEndedMs, endedMs: load?.startedMs ?? own.endedMs },
+      `exports${extra}`,
+    ),
     ...(load === undefined
       ? []
-      : [costOf(load, 'load'), costOf({ ...own, ...none, startedMs: load.endedMs }, 'verify')]),
+      : [
+          costOf(load, 'load'),
+          costOf({ ...own, ...none, startedMs: load.endedMs }, 'verify'),
+        ]),
   ];
 }
 
-function costOf({ startedMs, endedMs, requests, retries, bytes }: CostRow, stage: string) {
-  const seconds = startedMs === null ? 0 : Math.max(0, Math.round(endedMs - startedMs) / 1_000);
+function costOf(
+  { startedMs, endedMs, requests, retries, bytes }: CostRow,
+  stage: string,
+) {
+  const seconds =
+    startedMs === null ? 0 : Math.max(0, Math.round(endedMs - startedMs) / 1_000);
   return { stage, requests, retries, bytes, seconds };
 }

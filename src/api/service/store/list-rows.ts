@@ -15,7 +15,9 @@ export interface PartyRow {
 interface ListRows {
   readonly parties: PartyRow;
   /** `copy` counts the equal ones that the source lists, so that every row of the list has a position of its own. */
-  readonly checkpoints: Readonly<Record<'atBlock' | 'hash' | 'blockHash' | 'copy', string>>;
+  readonly checkpoints: Readonly<
+    Record<'atBlock' | 'hash' | 'blockHash' | 'copy', string>
+  >;
 }
 export type ListName = keyof ListRows;
 
@@ -87,12 +89,17 @@ export function readSlice<List extends ListName>(
 }
 
 /** undefined where no such party is in the list that is served. */
-export async function readParty(rows: Rows, epoch: number, id: string): Promise<PartyRow | undefined> {
+export async function readParty(
+  rows: Rows,
+  epoch: number,
+  id: string,
+): Promise<PartyRow | undefined> {
   return (await rows<PartyRow>('look a party up', PARTY, [epoch, id]))[0];
 }
 
 /** 32 bytes that no client knows, the same for every process of this mirror: without them nobody can forge. */
 export async function readCursorSecret(rows: Rows): Promise<Buffer> {
   const statement = 'select cursor_secret as secret from mirror.identity';
-  return (await onlyRow(rows<{ secret: Buffer }>("read the cursors' secret", statement))).secret;
+  return (await onlyRow(rows<{ secret: Buffer }>("read the cursors' secret", statement)))
+    .secret;
 }

@@ -129,7 +129,9 @@ export async function planNightly(
   if (run?.plan) return run.plan;
   return mapDatabaseError('plan the nightly run', async () => {
     const plan = await db.transaction().execute(async (tx) => {
-      await sql`select pg_advisory_xact_lock(mirror.lock_key('nightly plan'))`.execute(tx);
+      await sql`select pg_advisory_xact_lock(mirror.lock_key('nightly plan'))`.execute(
+        tx,
+      );
       await sql`do ${sql.lit(attachStatement(runId))}`.execute(tx);
       const planning = sql<Plan>`
         with ${dueParties(request)},
@@ -156,14 +158,20 @@ export async function planNightly(
 }
 
 /** How many would be due now; who comes first does not matter for that. */
-export function countDue(db: Database, scope: NightlyScope): Promise<{ parties: number; due: number }> {
+export function countDue(
+  db: Database,
+  scope: NightlyScope,
+): Promise<{ parties: number; due: number }> {
   const counted = sql<{ parties: number; due: number }>`
     with ${consideredParties(scope)}
     select count(*)::int as parties, (count(*) filter (where is_due))::int as due from considered`;
   return readRow(db, 'preview the nightly run', counted);
 }
 
-export function readLateness(db: Database, { partyIds, idleNightsMax }: NightlyScope): Promise<Lateness> {
+export function readLateness(
+  db: Database,
+  { partyIds, idleNightsMax }: NightlyScope,
+): Promise<Lateness> {
   const late = sql<Lateness>`
     with ${selectPartyIds(partyIds)}
     select (select count(*) from (${ASKED}) asked join ids using (party_id)
@@ -174,7 +182,10 @@ export function readLateness(db: Database, { partyIds, idleNightsMax }: NightlyS
   return readRow(db, 'look for late ledgers', late);
 }
 
-export function estimateNightly(db: Database, partyIds: NightlyScope['partyIds']): Promise<Estimate> {
+export function estimateNightly(
+  db: Database,
+  partyIds: NightlyScope['partyIds'],
+): Promise<Estimate> {
   const estimate = sql<Estimate>`
     with ${selectPartyIds(partyIds)}
     select (select count(*) from ids)::int as parties,

@@ -6,7 +6,9 @@ import type { Database } from '../../../postgres/database.ts';
 import { mapDatabaseError, readRow, readRows } from '../../../postgres/transaction.ts';
 
 /** How far a nightly run has come: of its ledgers, how many are in which state. */
-export type NightlyCounts = Readonly<Record<'due' | 'queued' | 'done' | 'failed', number>>;
+export type NightlyCounts = Readonly<
+  Record<'due' | 'queued' | 'done' | 'failed', number>
+>;
 
 export interface DueLedger {
   readonly partyId: string;
@@ -56,7 +58,10 @@ export class NightlyStore {
   }
 
   /** Those of the given ledgers that are not settled yet, in the order of the plan. */
-  async unsettled(runId: string, partyIds: readonly string[]): Promise<readonly string[]> {
+  async unsettled(
+    runId: string,
+    partyIds: readonly string[],
+  ): Promise<readonly string[]> {
     const unsettled = sql<{ partyId: string }>`
       select party_id as "partyId" from mirror.nightly_units
       where run_id = ${runId} and party_id = any(${[...partyIds]}) and state in ('due', 'queued') order by priority`;
@@ -82,7 +87,8 @@ export class NightlyStore {
       const [ledger, ...others] = ledgers;
       if (ledger === undefined) return;
       // The one that is refused is found by itself.
-      if (others.length === 0) await this.#settle(runId, [{ ...ledger, outcome: UNREADABLE }]);
+      if (others.length === 0)
+        await this.#settle(runId, [{ ...ledger, outcome: UNREADABLE }]);
       else for (const one of ledgers) await this.settle(runId, [one]);
     }
   }
@@ -104,7 +110,9 @@ export class NightlyStore {
           where n.run_id = ${runId} and n.party_id = given.party_id and n.state in ('due', 'queued')
           returning n.party_id, n.state, n.outcome->>'rows' = '0' as is_idle)
         update mirror.exports u set idle_nights = case when settled.is_idle then u.idle_nights + 1 else 0 end
-        from settled where settled.state = 'done' and u.party_id = settled.party_id`.execute(this.#db),
+        from settled where settled.state = 'done' and u.party_id = settled.party_id`.execute(
+        this.#db,
+      ),
     );
   }
 
@@ -132,8 +140,10 @@ export class NightlyStore {
    * asked: undefined where there are none.
    */
   async summary(runId: string): Promise<Summary> {
-    const count = (condition: RawBuilder<unknown>) => sql`(count(*) filter (where ${condition}))::int`;
-    const sum = (name: string) => sql`coalesce(sum((outcome->>${sql.lit(name)})::numeric), 0)`;
+    const count = (condition: RawBuilder<unknown>) =>
+      sql`(count(*) filter (where ${condition}))::int`;
+    const sum = (name: string) =>
+      sql`coalesce(sum((outcome->>${sql.lit(name)})::numeric), 0)`;
     const first = (what: RawBuilder<unknown>, condition: RawBuilder<unknown>) =>
       sql`(select json_agg(${what} order by priority) from (select * from units where ${condition}
              order by priority limit ${LISTED_MAX}) listed)`;

@@ -38,7 +38,11 @@ export interface Phase {
   /** The source's clock, as hours from the world's now; `none`: it tells no time. */
   readonly clock: number | 'none';
   readonly truth: (now: bigint, party: string) => readonly Entry[];
-  readonly answer: (request: ExportRequest, truth: readonly Entry[], now: bigint) => Reply;
+  readonly answer: (
+    request: ExportRequest,
+    truth: readonly Entry[],
+    now: bigint,
+  ) => Reply;
   readonly expected: Expected;
   /** Rows of before that may stay beside the truth. */
   readonly mayStay?: Phase['truth'];
@@ -109,10 +113,16 @@ export const NO_LIE: Expected = {
 };
 export const SUSPICIOUS: Expected = { ...PARTLY, verdicts: ['suspicious'] };
 
-export const telling = (expected: Expected, tells: string): Expected => ({ ...expected, tells });
+export const telling = (expected: Expected, tells: string): Expected => ({
+  ...expected,
+  tells,
+});
 
 /** Rows in the window and of the asset that were asked for: half-open, by whole seconds as the source has them. */
-export function select(request: ExportRequest, truth: readonly Entry[]): readonly Entry[] {
+export function select(
+  request: ExportRequest,
+  truth: readonly Entry[],
+): readonly Entry[] {
   return truth.filter(
     ({ time, asset }) =>
       (request.from === undefined || time >= request.from) &&
@@ -121,11 +131,16 @@ export function select(request: ExportRequest, truth: readonly Entry[]): readonl
   );
 }
 
-export function csvFor(request: ExportRequest, truth: readonly Entry[], layout: Layout = THIRTEEN): string {
+export function csvFor(
+  request: ExportRequest,
+  truth: readonly Entry[],
+  layout: Layout = THIRTEEN,
+): string {
   return writeCsv(layout, select(request, truth), request.party);
 }
 
-export const honestAnswer: Phase['answer'] = (request, truth) => reply(csvFor(request, truth));
+export const honestAnswer: Phase['answer'] = (request, truth) =>
+  reply(csvFor(request, truth));
 
 export interface Choice extends Partial<Omit<HostileCase, 'truth'>> {
   readonly ledger?: Partial<LedgerRecipe>;
@@ -182,8 +197,14 @@ export function layoutCase(
   choice: Choice = {},
 ): HostileCase {
   const hasEffect = layout.columns.includes('effect');
-  return declare(name, meaning, (request, truth) => reply(csvFor(request, truth, layout)), expected, {
-    hasEffect,
-    ...choice,
-  });
+  return declare(
+    name,
+    meaning,
+    (request, truth) => reply(csvFor(request, truth, layout)),
+    expected,
+    {
+      hasEffect,
+      ...choice,
+    },
+  );
 }

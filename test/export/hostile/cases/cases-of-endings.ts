@@ -18,9 +18,13 @@ import { cut, messages, reply } from '../reply.ts';
 const untilHours =
   (hours: number): Phase['truth'] =>
   (now, party) =>
-    makeLedger(now, { seed: 'no-final-line-end', party, fromHours: 720, toHours: 1, rows: 240 }).filter(
-      ({ time }) => time < now - BigInt(hours) * HOUR,
-    );
+    makeLedger(now, {
+      seed: 'no-final-line-end',
+      party,
+      fromHours: 720,
+      toHours: 1,
+      rows: 240,
+    }).filter(({ time }) => time < now - BigInt(hours) * HOUR);
 const GROWN_WITHOUT_LINE_END: Phase = {
   clock: 0,
   truth: untilHours(0),
@@ -48,7 +52,8 @@ export const CASES_OF_ENDINGS: readonly HostileCase[] = [
     { ...THIRTEEN, lineEnd: '\r\n' },
     WHOLE,
     {
-      answer: (request, truth) => reply(csvFor(request, truth, { ...THIRTEEN, lineEnd: '\r\n' }).trimEnd()),
+      answer: (request, truth) =>
+        reply(csvFor(request, truth, { ...THIRTEEN, lineEnd: '\r\n' }).trimEnd()),
     },
   ),
   textCase(
@@ -114,7 +119,8 @@ export const CASES_OF_ENDINGS: readonly HostileCase[] = [
   declare(
     'buffer-that-ends-in-a-number',
     'no answer is longer than 3000 bytes; the length is that of what is left',
-    (request, truth) => reply(csvFor(request, truth).slice(0, 3000), { framing: 'length' }),
+    (request, truth) =>
+      reply(csvFor(request, truth).slice(0, 3000), { framing: 'length' }),
     NO_LIE,
   ),
 ];

@@ -17,8 +17,10 @@ import {
 import { THIRTEEN, writeCsv, writeHeader, writeRow } from '../layout.ts';
 import { refusal, reply } from '../reply.ts';
 
-const rows = (entries: readonly Entry[], request: ExportRequest): ReturnType<typeof reply> =>
-  reply(writeCsv(THIRTEEN, entries, request.party));
+const rows = (
+  entries: readonly Entry[],
+  request: ExportRequest,
+): ReturnType<typeof reply> => reply(writeCsv(THIRTEEN, entries, request.party));
 
 /** The request as a source understands it that bends its bounds. */
 const bounded =
@@ -59,7 +61,9 @@ const brokenRelease: Phase['answer'] = (request, truth) => {
     return reply([], { protocol: 'none', framing: 'close' });
   const isIncoming = (entry: Entry): boolean => entry.to.party === request.party;
   const outgoing =
-    request.to === undefined ? select(request, truth).filter((entry) => !isIncoming(entry)) : [];
+    request.to === undefined
+      ? select(request, truth).filter((entry) => !isIncoming(entry))
+      : [];
   return rows([...truth.filter(isIncoming), ...outgoing], request);
 };
 
@@ -71,7 +75,9 @@ const padded =
     const pads = chosen.flatMap((entry) =>
       Array.from({ length: count }, (_, at) => {
         const time = outside(request, at);
-        return time === undefined ? '' : writeRow(THIRTEEN, { ...entry, time }, request.party);
+        return time === undefined
+          ? ''
+          : writeRow(THIRTEEN, { ...entry, time }, request.party);
       }),
     );
     const own = chosen.map((entry) => writeRow(THIRTEEN, entry, request.party));
@@ -89,7 +95,12 @@ function outside(request: ExportRequest, at: number): bigint | undefined {
 }
 
 export const CASES_OF_FILTERS: readonly HostileCase[] = [
-  declare('dates-ignored', 'every answer has all rows of all times', bounded(withoutBounds), WHOLE),
+  declare(
+    'dates-ignored',
+    'every answer has all rows of all times',
+    bounded(withoutBounds),
+    WHOLE,
+  ),
   declare('asset-ignored', 'every answer has all assets', bounded(withoutAsset), WHOLE),
   declare(
     'all-filters-ignored',
@@ -101,7 +112,13 @@ export const CASES_OF_FILTERS: readonly HostileCase[] = [
     'end-inclusive',
     'rows of the last instant come, too',
     (request, truth) =>
-      rows(select(request.to === undefined ? request : { ...request, to: request.to + 1n }, truth), request),
+      rows(
+        select(
+          request.to === undefined ? request : { ...request, to: request.to + 1n },
+          truth,
+        ),
+        request,
+      ),
     WHOLE,
   ),
   declare(
@@ -114,7 +131,8 @@ export const CASES_OF_FILTERS: readonly HostileCase[] = [
     'bounds-by-whole-seconds',
     'both bounds are cut to whole seconds',
     (request, truth) => {
-      const [from, to] = [floor(request.from, SECOND), floor(request.to, SECOND)];
+      const from = floor(request.from, SECOND);
+      const to = floor(request.to, SECOND);
       return rows(
         select(
           {
@@ -165,8 +183,18 @@ export const CASES_OF_FILTERS: readonly HostileCase[] = [
     WHOLE,
     { apart: 'bounds' },
   ),
-  declare('padded', 'three rows of before the range behind each true one', padded(3), WHOLE),
-  declare('padded-heavily', '200 rows of before the range behind each true one', padded(200), WHOLE),
+  declare(
+    'padded',
+    'three rows of before the range behind each true one',
+    padded(3),
+    WHOLE,
+  ),
+  declare(
+    'padded-heavily',
+    '200 rows of before the range behind each true one',
+    padded(200),
+    WHOLE,
+  ),
   declare(
     'another-party-instead',
     'the answer is another party’s',

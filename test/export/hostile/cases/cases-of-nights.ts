@@ -44,7 +44,12 @@ function nights(
   followedBy: readonly Phase[],
   first: Partial<HostileCase> = {},
 ): HostileCase {
-  return declare(name, meaning, honestAnswer, WHOLE, { clock: -48, truth: until(48), followedBy, ...first });
+  return declare(name, meaning, honestAnswer, WHOLE, {
+    clock: -48,
+    truth: until(48),
+    followedBy,
+    ...first,
+  });
 }
 
 function phase(
@@ -57,10 +62,17 @@ function phase(
 }
 
 /** The truth still have what the source does not serve. */
-function lost(clock: Phase['clock'], truth: MakeLedger, served: MakeLedger, expected: Expected): Phase {
+function lost(
+  clock: Phase['clock'],
+  truth: MakeLedger,
+  served: MakeLedger,
+  expected: Expected,
+): Phase {
   return phase(clock, truth, expected, {
     answer: (request, _, now) =>
-      reply(writeCsv(THIRTEEN, select(request, served(now, request.party)), request.party)),
+      reply(
+        writeCsv(THIRTEEN, select(request, served(now, request.party)), request.party),
+      ),
   });
 }
 
@@ -72,7 +84,8 @@ const AGAIN: Partial<Phase> = { isAgain: true };
 const EITHER: Expected = { ...WHOLE, verdicts: ['complete', 'incomplete'] };
 const STILL_DOUBTED: Expected = { ...WHOLE, verdicts: ['complete', 'suspicious'] };
 
-const oneLate: MakeLedger = (now, party) => makeLedger(now, { seed: 'late', party, rows: 1, fromHours: 400 });
+const oneLate: MakeLedger = (now, party) =>
+  makeLedger(now, { seed: 'late', party, rows: 1, fromHours: 400 });
 const dropThree =
   (truth: MakeLedger): MakeLedger =>
   (now, party) => {
@@ -86,13 +99,17 @@ const changeLast =
   (now, party) => {
     const all = truth(now, party);
     const at = all.findLastIndex(({ time }) => time < now - 49n * HOUR);
-    return all.map((entry, index) => (index === at ? { ...entry, quantity: `${entry.quantity}0` } : entry));
+    return all.map((entry, index) =>
+      index === at ? { ...entry, quantity: `${entry.quantity}0` } : entry,
+    );
   };
 
 /** Rows of 53 to 50 hours before now come twice. */
 const doubled: Phase['answer'] = (request, truth, now) => {
   const rows = select(request, truth);
-  const again = rows.filter(({ time }) => time >= now - 53n * HOUR && time < now - 50n * HOUR);
+  const again = rows.filter(
+    ({ time }) => time >= now - 53n * HOUR && time < now - 50n * HOUR,
+  );
   return reply(writeCsv(THIRTEEN, [...rows, ...again], request.party));
 };
 
@@ -105,7 +122,9 @@ const deafToStarts: Phase['answer'] = (request, truth, now) =>
 /** Only the from side, and no effect. */
 const otherRelease: Phase['answer'] = (request, truth) => {
   const columns = THIRTEEN.columns.filter((name) => name !== 'effect');
-  const own = select(request, truth).filter((entry) => entry.from.party === request.party);
+  const own = select(request, truth).filter(
+    (entry) => entry.from.party === request.party,
+  );
   return reply(writeCsv({ ...THIRTEEN, columns }, own, request.party));
 };
 
@@ -119,30 +138,41 @@ export const CASES_OF_NIGHTS: readonly HostileCase[] = [
   nights(
     'late-rows',
     'rows of the last hours before the first run are booked after it',
-    [phase(0, until(2), { ...BLIND, mustHold: newer(40) }), phase(0, until(2), WHOLE, AGAIN)],
+    [
+      phase(0, until(2), { ...BLIND, mustHold: newer(40) }),
+      phase(0, until(2), WHOLE, AGAIN),
+    ],
     { truth: until(53) },
   ),
   nights('row-late-by-weeks', 'one row is booked two weeks back, between two runs', [
     phase(0, both(until(2), oneLate), { ...BLIND, mustHold: newer(40) }),
     phase(0, both(until(2), oneLate), WHOLE, AGAIN),
   ]),
-  nights('clock-and-rows-lag', 'the second run meets a replica a day behind, the third one does not', [
-    lost(-72, until(48), until(72), NO_LIE),
-    phase(0, until(2), STILL_DOUBTED),
-  ]),
+  nights(
+    'clock-and-rows-lag',
+    'the second run meets a replica a day behind, the third one does not',
+    [lost(-72, until(48), until(72), NO_LIE), phase(0, until(2), STILL_DOUBTED)],
+  ),
   nights('clock-goes-back', 'the source’s clock is an hour earlier than before', [
     phase(-49, until(48), NO_LIE),
   ]),
-  nights('no-clock', 'the source tells no time in either run', [phase('none', until(1), EITHER)], {
-    clock: 'none',
-    expected: EITHER,
-  }),
+  nights(
+    'no-clock',
+    'the source tells no time in either run',
+    [phase('none', until(1), EITHER)],
+    {
+      clock: 'none',
+      expected: EITHER,
+    },
+  ),
   nights('retention-cut', 'the source has lost all but the last three days', [
     lost(0, until(2), since(until(2), 72), NEW_ROWS),
   ]),
-  nights('retention-shorter-than-the-rest', 'nothing that is held is served any longer; what is new is', [
-    lost(0, until(2), since(until(2), 30), { ...NEW_ROWS, mustHold: newer(30) }),
-  ]),
+  nights(
+    'retention-shorter-than-the-rest',
+    'nothing that is held is served any longer; what is new is',
+    [lost(0, until(2), since(until(2), 30), { ...NEW_ROWS, mustHold: newer(30) })],
+  ),
   nights(
     'pause-longer-than-retention',
     'a first run three weeks ago; the rows between have gone',
@@ -158,36 +188,62 @@ export const CASES_OF_NIGHTS: readonly HostileCase[] = [
     lost(0, until(48), () => [], NO_LIE),
   ]),
   nights('another-chain', 'nothing of before, and rows of a new chain', [
-    lost(0, both(until(48), since(until(1, 'reset'), 40)), since(until(1, 'reset'), 40), NEW_ROWS),
+    lost(
+      0,
+      both(until(48), since(until(1, 'reset'), 40)),
+      since(until(1, 'reset'), 40),
+      NEW_ROWS,
+    ),
   ]),
   nights('row-changes', 'the last row of before has another quantity', [
-    phase(0, changeLast(until(2)), { ...DOUBT, mustHold: newer(40) }, { mayStay: until(48) }),
+    phase(
+      0,
+      changeLast(until(2)),
+      { ...DOUBT, mustHold: newer(40) },
+      { mayStay: until(48) },
+    ),
     phase(0, changeLast(until(2)), STILL_DOUBTED, AGAIN),
   ]),
-  nights('rows-doubled', 'rows of before come twice', [phase(0, until(2), NO_LIE, { answer: doubled })]),
+  nights('rows-doubled', 'rows of before come twice', [
+    phase(0, until(2), NO_LIE, { answer: doubled }),
+  ]),
   nights('fewer-rows', 'three rows of before have gone', [
     lost(0, until(2), dropThree(until(2)), { ...DOUBT, mustHold: newer(40) }),
   ]),
   nights(
     'fewer-rows-once',
     'the second run meets a node that lacks three rows of before, the third one does not',
-    [lost(-24, until(24), dropThree(until(24)), DOUBT), phase(0, until(2), STILL_DOUBTED)],
+    [
+      lost(-24, until(24), dropThree(until(24)), DOUBT),
+      phase(0, until(2), STILL_DOUBTED),
+    ],
   ),
   nights(
     'release-changes',
     'the second run meets a release without `effect`, that sends the from side only',
-    [phase(0, until(2), telling({ ...BLIND }, 'the columns have changed'), { answer: otherRelease })],
+    [
+      phase(0, until(2), telling({ ...BLIND }, 'the columns have changed'), {
+        answer: otherRelease,
+      }),
+    ],
     { lacks: ['effect'] },
   ),
-  nights('fails-then-heals', 'every answer of the second run is a 500; the third run is right', [
-    phase(-24, until(48), PARTLY, { answer: () => refusal(500, 'Internal error') }),
-    phase(0, until(2), WHOLE),
-  ]),
+  nights(
+    'fails-then-heals',
+    'every answer of the second run is a 500; the third run is right',
+    [
+      phase(-24, until(48), PARTLY, { answer: () => refusal(500, 'Internal error') }),
+      phase(0, until(2), WHOLE),
+    ],
+  ),
   nights(
     'first-answer-lags',
     'the first run meets a node that has no row yet, the second one does not',
     [phase(0, until(2), { ...WHOLE, verdicts: ['suspicious'] })],
-    { expected: BLIND, answer: (request) => reply(writeCsv(THIRTEEN, [], request.party)) },
+    {
+      expected: BLIND,
+      answer: (request) => reply(writeCsv(THIRTEEN, [], request.party)),
+    },
   ),
   nights(
     'start-not-understood',
@@ -198,8 +254,9 @@ export const CASES_OF_NIGHTS: readonly HostileCase[] = [
     ],
     { truth: () => [] },
   ),
-  nights('second-answer-is-empty', 'the second run gets a header line and no rows; the third is right', [
-    lost(-24, until(24), () => [], DOUBT),
-    phase(0, until(2), STILL_DOUBTED),
-  ]),
+  nights(
+    'second-answer-is-empty',
+    'the second run gets a header line and no rows; the third is right',
+    [lost(-24, until(24), () => [], DOUBT), phase(0, until(2), STILL_DOUBTED)],
+  ),
 ];

@@ -17,7 +17,15 @@ import {
   type HostileCase,
   type Phase,
 } from './case.ts';
-import { change, rename, THIRTEEN, writeCsv, writeHeader, writeRow, type Layout } from '../layout.ts';
+import {
+  change,
+  rename,
+  THIRTEEN,
+  writeCsv,
+  writeHeader,
+  writeRow,
+  type Layout,
+} from '../layout.ts';
 import { reply, type Part } from '../reply.ts';
 
 type Field = (entry: Entry, party: string, at: number) => string;
@@ -26,13 +34,15 @@ type Field = (entry: Entry, party: string, at: number) => string;
 const withColumn = (name: string, field: Field): Layout =>
   change(THIRTEEN, { [name]: field }, { columns: [...THIRTEEN.columns, name] });
 const only = (columns: readonly string[]): Layout => ({ ...THIRTEEN, columns });
-const without = (column: string): Layout => only(THIRTEEN.columns.filter((name) => name !== column));
+const without = (column: string): Layout =>
+  only(THIRTEEN.columns.filter((name) => name !== column));
 const SETTING = (setting: string): Expected =>
   telling(PARTLY, `what was expected in the header line, and that ${setting} can be set`);
 const ONE_MEGABYTE = 1024 * 1024;
 const HALF_WITHOUT_TIMES: Phase = {
   clock: 0,
-  truth: (now, party) => makeLedger(now, { seed: 'no-time-and-fewer-rows', party }).slice(50),
+  truth: (now, party) =>
+    makeLedger(now, { seed: 'no-time-and-fewer-rows', party }).slice(50),
   answer: (request, truth) => reply(csvFor(request, truth, without('vega_time'))),
   expected: { ...SUSPICIOUS, published: 'exactly' },
 };
@@ -43,21 +53,35 @@ const bendMiddle =
   (csv: string): string => {
     const lines = csv.split('\n');
     const at = Math.floor(lines.length / 2);
-    return lines.length < 4 ? csv : lines.map((line, index) => (index === at ? bend(line) : line)).join('\n');
+    return lines.length < 4
+      ? csv
+      : lines.map((line, index) => (index === at ? bend(line) : line)).join('\n');
   };
 
 export const CASES_OF_TEXT: readonly HostileCase[] = [
-  textCase('byte-order-mark', 'a byte order mark before the header', (csv) => `\uFEFF${csv}`, WHOLE),
+  textCase(
+    'byte-order-mark',
+    'a byte order mark before the header',
+    (csv) => `\uFEFF${csv}`,
+    WHOLE,
+  ),
   layoutCase('crlf', 'lines end with CRLF', { ...THIRTEEN, lineEnd: '\r\n' }, WHOLE),
   layoutCase('quoted', 'every field is quoted', { ...THIRTEEN, isQuoted: true }, WHOLE),
   declare(
     'mark-quotes-and-crlf',
     'a byte order mark, quotes and CRLF',
     (request, truth) =>
-      reply(`\uFEFF${csvFor(request, truth, { ...THIRTEEN, isQuoted: true, lineEnd: '\r\n' })}`),
+      reply(
+        `\uFEFF${csvFor(request, truth, { ...THIRTEEN, isQuoted: true, lineEnd: '\r\n' })}`,
+      ),
     WHOLE,
   ),
-  textCase('blank-lines', 'blank lines between rows', (csv) => csv.replaceAll('\n', '\n\n'), WHOLE),
+  textCase(
+    'blank-lines',
+    'blank lines between rows',
+    (csv) => csv.replaceAll('\n', '\n\n'),
+    WHOLE,
+  ),
   textCase(
     'line-ends-before-the-header',
     'three line ends before the header',
@@ -111,7 +135,12 @@ export const CASES_OF_TEXT: readonly HostileCase[] = [
     NO_LIE,
     { settings: { partyColumn: 'payer' }, lacks: ['account_from_party_id'] },
   ),
-  layoutCase('other-order', 'columns in another order', only(THIRTEEN.columns.toReversed()), WHOLE),
+  layoutCase(
+    'other-order',
+    'columns in another order',
+    only(THIRTEEN.columns.toReversed()),
+    WHOLE,
+  ),
   layoutCase('upper-case-names', 'column names in upper case', upperCase(), NO_LIE),
   layoutCase(
     'unknown-column',
@@ -137,7 +166,12 @@ export const CASES_OF_TEXT: readonly HostileCase[] = [
     withColumn('__proto__', () => 'x'),
     WHOLE,
   ),
-  layoutCase('hundred-columns', 'a hundred columns that nobody knows', hundredColumns(), WHOLE),
+  layoutCase(
+    'hundred-columns',
+    'a hundred columns that nobody knows',
+    hundredColumns(),
+    WHOLE,
+  ),
   layoutCase(
     'column-named-twice',
     'two columns have the same name',
@@ -147,9 +181,15 @@ export const CASES_OF_TEXT: readonly HostileCase[] = [
   layoutCase('no-quantity', 'a known column is missing', without('quantity'), NO_LIE, {
     lacks: ['quantity'],
   }),
-  layoutCase('no-time', 'there is no time column; nothing is set', without('vega_time'), NO_LIE, {
-    lacks: ['vega_time'],
-  }),
+  layoutCase(
+    'no-time',
+    'there is no time column; nothing is set',
+    without('vega_time'),
+    NO_LIE,
+    {
+      lacks: ['vega_time'],
+    },
+  ),
   layoutCase(
     'no-time-as-set',
     'there is no time column, as set: one open segment, replaced whole',
@@ -162,7 +202,11 @@ export const CASES_OF_TEXT: readonly HostileCase[] = [
     'there is no time column, as set; the second run gets half of the rows, and these are all there are',
     without('vega_time'),
     WHOLE,
-    { settings: { timeColumn: 'none' }, lacks: ['vega_time'], followedBy: [HALF_WITHOUT_TIMES] },
+    {
+      settings: { timeColumn: 'none' },
+      lacks: ['vega_time'],
+      followedBy: [HALF_WITHOUT_TIMES],
+    },
   ),
   textCase(
     'header-twice',
@@ -257,7 +301,10 @@ export const CASES_OF_TEXT: readonly HostileCase[] = [
     'row-of-100-megabytes',
     'one row of 100 MB',
     (request, truth) =>
-      reply([csvFor(request, truth), ...Array.from({ length: 100 }, () => Buffer.alloc(ONE_MEGABYTE, 'x'))]),
+      reply([
+        csvFor(request, truth),
+        ...Array.from({ length: 100 }, () => Buffer.alloc(ONE_MEGABYTE, 'x')),
+      ]),
     PARTLY,
     { isHeavy: true },
   ),
@@ -294,16 +341,23 @@ function upperCase(): Layout {
     ...THIRTEEN,
     columns,
     write: Object.fromEntries(
-      THIRTEEN.columns.map((name) => [name.toUpperCase(), THIRTEEN.write[name] ?? (() => '')]),
+      THIRTEEN.columns.map((name) => [
+        name.toUpperCase(),
+        THIRTEEN.write[name] ?? (() => ''),
+      ]),
     ),
   };
 }
 
 function hundredColumns(): Layout {
   const names = Array.from({ length: 100 }, (_, at) => `column_${at}`);
-  return change(THIRTEEN, Object.fromEntries(names.map((name) => [name, () => name.slice(7)])), {
-    columns: [...THIRTEEN.columns, ...names],
-  });
+  return change(
+    THIRTEEN,
+    Object.fromEntries(names.map((name) => [name, () => name.slice(7)])),
+    {
+      columns: [...THIRTEEN.columns, ...names],
+    },
+  );
 }
 
 function* endless(begin: string, next: () => string): Iterable<Part> {
@@ -311,12 +365,19 @@ function* endless(begin: string, next: () => string): Iterable<Part> {
   for (;;) yield next();
 }
 
-function endlessOutside(request: ExportRequest, truth: readonly Entry[]): ReturnType<typeof reply> {
+function endlessOutside(
+  request: ExportRequest,
+  truth: readonly Entry[],
+): ReturnType<typeof reply> {
   const [first] = select(request, truth);
   const isBounded = request.from !== undefined && request.from > DAY;
   const time = isBounded ? (request.from ?? 0n) - DAY : (request.to ?? -2n * DAY) + DAY;
-  const row = first === undefined ? '' : writeRow(THIRTEEN, { ...first, time }, request.party);
+  const row =
+    first === undefined ? '' : writeRow(THIRTEEN, { ...first, time }, request.party);
   return reply(
-    endless(writeCsv(THIRTEEN, select(request, truth), request.party), () => row.repeat(200) || ' '),
+    endless(
+      writeCsv(THIRTEEN, select(request, truth), request.party),
+      () => row.repeat(200) || ' ',
+    ),
   );
 }

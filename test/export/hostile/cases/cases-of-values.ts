@@ -16,7 +16,15 @@ import {
   type HostileCase,
   type Phase,
 } from './case.ts';
-import { change, changeIds, THIRTEEN, TWELVE, writeCsv, writeZoned, type Layout } from '../layout.ts';
+import {
+  change,
+  changeIds,
+  THIRTEEN,
+  TWELVE,
+  writeCsv,
+  writeZoned,
+  type Layout,
+} from '../layout.ts';
 import { reply } from '../reply.ts';
 
 type Write = (entry: Entry, party: string, at: number) => string;
@@ -40,7 +48,9 @@ const booked =
     rest: Partial<Parameters<typeof makeLedger>[1]> = {},
   ): Phase['truth'] =>
   (now, party) =>
-    makeLedger(now, { seed: 'booked', party, ...rest }).map((entry, at) => bend(entry, at, now));
+    makeLedger(now, { seed: 'booked', party, ...rest }).map((entry, at) =>
+      bend(entry, at, now),
+    );
 const quantity = (value: string): Phase['truth'] =>
   booked((entry, at) => (at === 5 ? { ...entry, quantity: value } : entry));
 /** A quantity that the truth has, spelled in another way. */
@@ -54,7 +64,9 @@ const spelled = (
   layoutCase(
     name,
     meaning,
-    change(THIRTEEN, { quantity: (entry) => (entry.quantity === booked ? written : entry.quantity) }),
+    change(THIRTEEN, {
+      quantity: (entry) => (entry.quantity === booked ? written : entry.quantity),
+    }),
     expected,
     { truth: quantity(booked) },
   );
@@ -71,7 +83,9 @@ const field = (
     meaning,
     change(THIRTEEN, {
       [column]: (entry, party, at) =>
-        at === 5 ? write(entry, party, at) : (THIRTEEN.write[column]?.(entry, party, at) ?? ''),
+        at === 5
+          ? write(entry, party, at)
+          : (THIRTEEN.write[column]?.(entry, party, at) ?? ''),
     }),
     expected,
   );
@@ -114,11 +128,18 @@ const withTime =
 export const CASES_OF_VALUES: readonly HostileCase[] = [
   clock('times-of-rfc-3339', 'T, six digits and Z', (time) => writeInstant(time)),
   clock('times-with-z', 'a space, six digits and Z', (time) => writeZoned(time, 0, 'Z')),
-  clock('times-of-india', 'another zone with half an hour', (time) => writeZoned(time, 330, '+05:30')),
-  clock('times-of-two-zones', 'the zone changes between rows, as on a change of clocks', (time, at) =>
-    at % 2 === 0 ? writeZoned(time, 120, '+02') : writeZoned(time, 60, '+01'),
+  clock('times-of-india', 'another zone with half an hour', (time) =>
+    writeZoned(time, 330, '+05:30'),
   ),
-  clock('times-west-of-utc', 'a zone with a minus', (time) => writeZoned(time, -210, '-03:30')),
+  clock(
+    'times-of-two-zones',
+    'the zone changes between rows, as on a change of clocks',
+    (time, at) =>
+      at % 2 === 0 ? writeZoned(time, 120, '+02') : writeZoned(time, 60, '+01'),
+  ),
+  clock('times-west-of-utc', 'a zone with a minus', (time) =>
+    writeZoned(time, -210, '-03:30'),
+  ),
   clock(
     'times-with-zone-digits',
     'a zone of four digits without a colon',
@@ -136,7 +157,12 @@ export const CASES_OF_VALUES: readonly HostileCase[] = [
     'nine digits of a second that all count',
     (time) => `${writeZoned(time, 0, '', 6)}499+00`,
   ),
-  clock('times-of-lower-case', 't and z', (time) => writeInstant(time).toLowerCase(), NO_LIE),
+  clock(
+    'times-of-lower-case',
+    't and z',
+    (time) => writeInstant(time).toLowerCase(),
+    NO_LIE,
+  ),
   clock(
     'times-in-words',
     'Mon, 01 May 2023',
@@ -248,7 +274,9 @@ export const CASES_OF_VALUES: readonly HostileCase[] = [
   layoutCase(
     'ids-as-bytes',
     'ids of both sides as \\x and hex',
-    changeIds(THIRTEEN, (id) => (id === '""' ? '\\x' : id === 'network' ? '\\x03' : `\\x${id}`)),
+    changeIds(THIRTEEN, (id) =>
+      id === '""' ? '\\x' : id === 'network' ? '\\x03' : `\\x${id}`,
+    ),
     WHOLE,
   ),
   field(
@@ -299,20 +327,48 @@ export const CASES_OF_VALUES: readonly HostileCase[] = [
   layoutCase('quantity-of-1001-digits', 'a quantity of 1,001 digits', THIRTEEN, NO_LIE, {
     truth: quantity('7'.repeat(1001)),
   }),
-  layoutCase('quantity-of-zero', 'entries of nothing', THIRTEEN, WHOLE, { truth: quantity('0') }),
-  spelled('quantity-with-a-plus', 'a quantity with a sign and zeros in front', '5', '+0005', WHOLE),
+  layoutCase('quantity-of-zero', 'entries of nothing', THIRTEEN, WHOLE, {
+    truth: quantity('0'),
+  }),
+  spelled(
+    'quantity-with-a-plus',
+    'a quantity with a sign and zeros in front',
+    '5',
+    '+0005',
+    WHOLE,
+  ),
   spelled('quantity-with-an-exponent', 'a quantity of 1.1e1', '11', '1.1e1', NO_LIE),
   spelled('quantity-of-decimals', 'a quantity of 1.5', '1.5', '1.5', NO_LIE),
   field('quantity-that-is-empty', 'a quantity is missing', 'quantity', () => '', PARTLY),
-  field('quantity-that-is-no-number', 'a quantity of NaN', 'quantity', () => 'NaN', PARTLY),
+  field(
+    'quantity-that-is-no-number',
+    'a quantity of NaN',
+    'quantity',
+    () => 'NaN',
+    PARTLY,
+  ),
   field('quantity-of-hex', 'a quantity of 0x10', 'quantity', () => '0x10', PARTLY),
-  field('quantity-with-thousands', 'a quantity of "1,000"', 'quantity', () => '"1,000"', PARTLY),
+  field(
+    'quantity-with-thousands',
+    'a quantity of "1,000"',
+    'quantity',
+    () => '"1,000"',
+    PARTLY,
+  ),
   layoutCase('balance-that-is-negative', 'a balance of -5', THIRTEEN, NO_LIE, {
-    truth: booked((entry, at) => (at === 5 ? { ...entry, from: { ...entry.from, balance: '-5' } } : entry)),
+    truth: booked((entry, at) =>
+      at === 5 ? { ...entry, from: { ...entry.from, balance: '-5' } } : entry,
+    ),
   }),
-  layoutCase('asset-in-no-spelling', 'an asset of a word that nobody knows', THIRTEEN, NO_LIE, {
-    truth: booked((entry, at) => (at === 5 ? { ...entry, asset: 'doubloons' } : entry)),
-  }),
+  layoutCase(
+    'asset-in-no-spelling',
+    'an asset of a word that nobody knows',
+    THIRTEEN,
+    NO_LIE,
+    {
+      truth: booked((entry, at) => (at === 5 ? { ...entry, asset: 'doubloons' } : entry)),
+    },
+  ),
   layoutCase('asset-that-is-empty', 'an asset is missing', THIRTEEN, NO_LIE, {
     truth: booked((entry, at) => (at === 5 ? { ...entry, asset: '' } : entry)),
   }),
@@ -337,7 +393,12 @@ export const CASES_OF_VALUES: readonly HostileCase[] = [
     'rows lie exactly on borders of days, and a microsecond before them',
     THIRTEEN,
     WHOLE,
-    { truth: booked((entry, at) => ({ ...entry, time: (entry.time / DAY) * DAY - BigInt(at % 2) })) },
+    {
+      truth: booked((entry, at) => ({
+        ...entry,
+        time: (entry.time / DAY) * DAY - BigInt(at % 2),
+      })),
+    },
   ),
   layoutCase('rows-alike', 'every row comes five times', THIRTEEN, WHOLE, {
     truth: (now, party) =>
@@ -349,20 +410,26 @@ export const CASES_OF_VALUES: readonly HostileCase[] = [
         entry,
       ]),
   }),
-  layoutCase('row-alone', 'the party has one entry', THIRTEEN, WHOLE, { ledger: { rows: 1 } }),
+  layoutCase('row-alone', 'the party has one entry', THIRTEEN, WHOLE, {
+    ledger: { rows: 1 },
+  }),
   layoutCase('years-of-rows', 'rows of ten years', THIRTEEN, WHOLE, {
     ledger: { fromHours: 24 * 3650, rows: 400 },
   }),
   declare(
     'unsorted',
     'rows come in no order, another one each time',
-    (request, truth) => reply(writeCsv(THIRTEEN, shuffle(select(request, truth), request.n), request.party)),
+    (request, truth) =>
+      reply(
+        writeCsv(THIRTEEN, shuffle(select(request, truth), request.n), request.party),
+      ),
     WHOLE,
   ),
   declare(
     'newest-first',
     'rows come newest first',
-    (request, truth) => reply(writeCsv(THIRTEEN, select(request, truth).toReversed(), request.party)),
+    (request, truth) =>
+      reply(writeCsv(THIRTEEN, select(request, truth).toReversed(), request.party)),
     WHOLE,
   ),
 ];

@@ -7,7 +7,10 @@ const TIMEOUT_MS = 15_000;
  * @throws Error with what the mirror says is wrong
  */
 export async function send(path, { timeoutMs = TIMEOUT_MS, ...options } = {}) {
-  const response = await fetch(path, { signal: AbortSignal.timeout(timeoutMs), ...options }).catch(() => {
+  const response = await fetch(path, {
+    signal: AbortSignal.timeout(timeoutMs),
+    ...options,
+  }).catch(() => {
     throw new Error('the mirror does not answer');
   });
   if (response.ok) return response;
@@ -26,5 +29,9 @@ export function post(path, body, options) {
 }
 
 export function asJson(body) {
-  return { method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify(body) };
+  return {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify(body),
+  };
 }

@@ -6,7 +6,9 @@ import { formatTime, timeZone } from './time.js';
 
 const HEIGHT = 220;
 const DAY_SECONDS = 86_400;
-const DAYS_BETWEEN_MARKS = [1, 2, 7, 14, 28, 91, 182, 364].map((days) => days * DAY_SECONDS);
+const DAYS_BETWEEN_MARKS = [1, 2, 7, 14, 28, 91, 182, 364].map(
+  (days) => days * DAY_SECONDS,
+);
 /** By the element that each stands in. */
 const charts = new Map();
 
@@ -40,7 +42,8 @@ export function chart(target, { label, times, series, form, said }) {
   target.setAttribute('aria-label', label);
   const power = powerOf(series);
   const lines = series.map(({ values }) => values.map((value) => value / 10 ** power));
-  const paint = () => new uPlot(optionsOf(target, times, series, form, power), [times, ...lines], target);
+  const paint = () =>
+    new uPlot(optionsOf(target, times, series, form, power), [times, ...lines], target);
   let plot = paint();
   const end = () => {
     watcher.disconnect();
@@ -105,9 +108,13 @@ function optionsOf(target, times, series, form, power) {
         size: 32,
         space: 76,
         ...(form === 'day' ? { incrs: DAYS_BETWEEN_MARKS } : {}),
-        values: (_plot, marks, _index, _space, stepSeconds) => marks.map((at) => tick(at, stepSeconds)),
+        values: (_plot, marks, _index, _space, stepSeconds) =>
+          marks.map((at) => tick(at, stepSeconds)),
       },
-      { ...axis, values: (_plot, marks) => marks.map((mark) => rough(mark * 10 ** power)) },
+      {
+        ...axis,
+        values: (_plot, marks) => marks.map((mark) => rough(mark * 10 ** power)),
+      },
     ],
   };
 }
@@ -127,7 +134,9 @@ function xRange(times, form) {
 
 /** A bar is as long as it is from zero. */
 function fromZero(_plot, least, most) {
-  return least < 0 || most > 0 ? [Math.min(least * 1.05, 0), Math.max(most * 1.05, 0)] : [0, 1];
+  return least < 0 || most > 0
+    ? [Math.min(least * 1.05, 0), Math.max(most * 1.05, 0)]
+    : [0, 1];
 }
 
 function seriesOf({ label, tone, texts, bars }) {
@@ -138,7 +147,9 @@ function seriesOf({ label, tone, texts, bars }) {
     width: 2,
     ...(bars ? { fill: `color-mix(in srgb, ${stroke} 40%, transparent)`, width: 1 } : {}),
     points: { show: false },
-    paths: bars ? uPlot.paths.bars({ size: [0.7, 40], align: 0 }) : uPlot.paths.stepped({ align: 1 }),
+    paths: bars
+      ? uPlot.paths.bars({ size: [0.7, 40], align: 0 })
+      : uPlot.paths.stepped({ align: 1 }),
     value: (_plot, _value, _series, index) => texts[index ?? texts.length - 1] ?? '–',
   };
 }

@@ -11,7 +11,11 @@ function build(made, classes, [first, ...rest]) {
     else made.setAttribute(name, value === true ? '' : String(value));
   }
   const content = hasAttributes ? rest : [first, ...rest];
-  made.append(...content.flat().filter((part) => part !== undefined && part !== null && part !== false));
+  made.append(
+    ...content
+      .flat()
+      .filter((part) => part !== undefined && part !== null && part !== false),
+  );
   return made;
 }
 
@@ -36,7 +40,9 @@ export function byId(id) {
 
 /** Shows content where "Loading…", an error or older content stood. What had the focus has it again. */
 export function show(target, ...content) {
-  const focused = target.contains(document.activeElement) ? document.activeElement : undefined;
+  const focused = target.contains(document.activeElement)
+    ? document.activeElement
+    : undefined;
   target.classList.remove('loading');
   target.keyed?.clear();
   target.replaceChildren(...content);
@@ -90,7 +96,9 @@ export function keyed(target, items, keyOf, make) {
   target.classList.remove('loading');
   const known = (target.keyed ??= new Map());
   const wanted = new Set(items.map((item, index) => keyOf(item, index)));
-  const strangers = Array.from(target.childNodes).filter((child) => !wanted.has(child.dataset?.key));
+  const strangers = Array.from(target.childNodes).filter(
+    (child) => !wanted.has(child.dataset?.key),
+  );
   for (const child of strangers) child.remove();
   for (const key of known.keys()) if (!wanted.has(key)) known.delete(key);
   items.forEach((item, index) => {

@@ -50,7 +50,11 @@ export function follow(take) {
     });
   };
   setInterval(() => {
-    if (source?.readyState !== EventSource.CLOSED && performance.now() - heardAtMs > SILENT_MS_MAX) lose();
+    if (
+      source?.readyState !== EventSource.CLOSED &&
+      performance.now() - heardAtMs > SILENT_MS_MAX
+    )
+      lose();
   }, 1_000);
   open();
 }

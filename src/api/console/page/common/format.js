@@ -15,7 +15,8 @@ export function count(digits) {
 /** As the command line writes it: `8.3 MiB`, cut, never rounded up. */
 export function bytes(digits) {
   const whole = BigInt(digits);
-  let [unit, size] = [0, 1n];
+  let unit = 0;
+  let size = 1n;
   while (unit < UNITS.length - 1 && whole >= size * 1_024n) {
     size *= 1_024n;
     unit += 1;

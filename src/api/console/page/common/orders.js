@@ -14,11 +14,19 @@ export function takeLive(runs) {
 
 /** A party's id as a link to its ledger. */
 export function partyName(partyId) {
-  return el('a.id', { href: `#party/${encodeURIComponent(partyId)}`, title: partyId }, shortId(partyId));
+  return el(
+    'a.id',
+    { href: `#party/${encodeURIComponent(partyId)}`, title: partyId },
+    shortId(partyId),
+  );
 }
 
 export function orderButton({ partyId, assetId = null }, label = 'Export') {
-  const button = el('button', { type: 'button', 'aria-label': `${label}: ${partyId}` }, label);
+  const button = el(
+    'button',
+    { type: 'button', 'aria-label': `${label}: ${partyId}` },
+    label,
+  );
   const told = el('span.told');
   const key = `${partyId} ${assetId ?? ''}`;
   const node = el('span.order', { 'data-ledger': key }, button, told);
@@ -29,20 +37,27 @@ export function orderButton({ partyId, assetId = null }, label = 'Export') {
 }
 
 function changed(key) {
-  for (const node of document.querySelectorAll('.order')) if (node.dataset.ledger === key) node.draw();
+  for (const node of document.querySelectorAll('.order'))
+    if (node.dataset.ledger === key) node.draw();
 }
 
 function draw(state, button, told) {
   if (state === undefined) return;
   if (state.isOver) button.removeAttribute('aria-disabled');
   else button.setAttribute('aria-disabled', 'true');
-  redraw(told, state.file ?? state.text, () => (state.file === undefined ? [state.text] : fileOf(state)));
+  redraw(told, state.file ?? state.text, () =>
+    state.file === undefined ? [state.text] : fileOf(state),
+  );
 }
 
 /** What the order brought is new bytes; the file holds the whole range, and its size is told when it is fetched. */
 function fileOf({ verdict, bytes: size, file }) {
   const name = size === '0' ? 'Download (nothing new)' : `Download (${bytes(size)} new)`;
-  return [el('strong', { class: verdict }, verdict), ' ', el('a', { href: file, download: '' }, name)];
+  return [
+    el('strong', { class: verdict }, verdict),
+    ' ',
+    el('a', { href: file, download: '' }, name),
+  ];
 }
 
 async function order(key, partyId, assetId) {
@@ -53,7 +68,10 @@ async function order(key, partyId, assetId) {
   };
   set({ isOver: false, text: 'asking…' });
   try {
-    const { id } = await post('/mirror/exports', assetId === null ? { partyId } : { partyId, assetId });
+    const { id } = await post(
+      '/mirror/exports',
+      assetId === null ? { partyId } : { partyId, assetId },
+    );
     announce('The export is queued');
     for (;;) {
       const status = await ask(`/mirror/exports/${id}`);
@@ -62,7 +80,10 @@ async function order(key, partyId, assetId) {
         return;
       }
       const line = live.find((run) => run.runId === id)?.progress[0];
-      set({ isOver: false, text: line === undefined ? status.state : `${bytes(line.done)} so far` });
+      set({
+        isOver: false,
+        text: line === undefined ? status.state : `${bytes(line.done)} so far`,
+      });
       await new Promise((resolve) => setTimeout(resolve, POLL_MS));
     }
   } catch (error) {
@@ -76,5 +97,10 @@ function endOf({ id, state, verdict, evidence }) {
   announce(`The export ended: ${verdict}`);
   if (verdict === 'failed')
     return { isOver: true, text: `failed: ${evidence.error?.message ?? 'see its run'}` };
-  return { isOver: true, verdict, bytes: evidence.bytes ?? '0', file: `/mirror/exports/${id}/download` };
+  return {
+    isOver: true,
+    verdict,
+    bytes: evidence.bytes ?? '0',
+    file: `/mirror/exports/${id}/download`,
+  };
 }

@@ -12,7 +12,8 @@ export function pager({ body, more, read, told, nothing }) {
   let following;
   const load = async (after) => {
     const mine = (question += 1);
-    const put = (rows) => (after === undefined ? show(body, ...rows) : body.append(...rows));
+    const put = (rows) =>
+      after === undefined ? show(body, ...rows) : body.append(...rows);
     body.querySelector('.problem')?.remove();
     try {
       const { rows, next } = await read(after);

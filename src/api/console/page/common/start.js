@@ -11,7 +11,11 @@ export function takeLists(streams) {
 }
 
 export function startButton(label, className = '') {
-  return el('button', { type: 'button', class: className, click: () => void openStart() }, label);
+  return el(
+    'button',
+    { type: 'button', class: className, click: () => void openStart() },
+    label,
+  );
 }
 
 export function startRun(order) {
@@ -20,8 +24,13 @@ export function startRun(order) {
 
 function openStart() {
   return openDialog('Run now', async () => {
-    const [preview, { settings }] = await Promise.all([ask('/console/preview'), ask('/console/settings')]);
-    const pageSize = BigInt(settings.find(({ name }) => name === 'SOURCE_PAGE_SIZE')?.value ?? 1_000);
+    const [preview, { settings }] = await Promise.all([
+      ask('/console/preview'),
+      ask('/console/settings'),
+    ]);
+    const pageSize = BigInt(
+      settings.find(({ name }) => name === 'SOURCE_PAGE_SIZE')?.value ?? 1_000,
+    );
     return { parts: [form(choicesOf(preview, pageSize))] };
   });
 }
@@ -31,11 +40,18 @@ function choicesOf(preview, pageSize) {
   const audit = Math.ceil(Number(pages) / preview.ratePerSecond) * 1_000;
   const nothing = 'Asks the source nothing.';
   return [
-    ['Nightly run', 'Lists, every due ledger, load, lake, verify.', nightAsks(preview), { kind: 'nightly' }],
+    [
+      'Nightly run',
+      'Lists, every due ledger, load, lake, verify.',
+      nightAsks(preview),
+      { kind: 'nightly' },
+    ],
     [
       'Sync the lists',
       'What is new of parties and checkpoints.',
-      preview.isFirst ? 'Asks for every page: nothing is known yet.' : asks(preview.lists.requests),
+      preview.isFirst
+        ? 'Asks for every page: nothing is known yet.'
+        : asks(preview.lists.requests),
       { kind: 'sync' },
     ],
     [
@@ -46,8 +62,18 @@ function choicesOf(preview, pageSize) {
         : `${asks(pages, audit, 'at least')} Where the source lists equal rows, a page takes two.`,
       { kind: 'audit' },
     ],
-    ['Load', 'What is published and not in the warehouse or the lake yet.', nothing, { kind: 'load' }],
-    ['Verify', 'Objects, warehouse and lake against their sums.', nothing, { kind: 'verify' }],
+    [
+      'Load',
+      'What is published and not in the warehouse or the lake yet.',
+      nothing,
+      { kind: 'load' },
+    ],
+    [
+      'Verify',
+      'Objects, warehouse and lake against their sums.',
+      nothing,
+      { kind: 'verify' },
+    ],
   ];
 }
 
@@ -60,7 +86,8 @@ function nightAsks({ isFirst, exports, requests, seconds, ratePerSecond }) {
   if (isFirst)
     return `Asks for every page of both lists, then each party’s ledger: how much that is, nobody knows yet. At most ${ratePerSecond} requests a second.`;
   const waiting = exports.deferred + exports.notDue;
-  const left = waiting === 0 ? '' : ` ${plural(waiting, 'ledger')} wait for another nightly run.`;
+  const left =
+    waiting === 0 ? '' : ` ${plural(waiting, 'ledger')} wait for another nightly run.`;
   return `${asks(requests, seconds * 1_000)} ${count(exports.asked)} of them ${exports.asked === 1 ? 'is an export' : 'are exports'}.${left}`;
 }
 

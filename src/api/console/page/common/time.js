@@ -25,7 +25,10 @@ export function timeZone() {
 function formatter(options) {
   const key = `${zone} ${JSON.stringify(options)}`;
   if (!forms.has(key))
-    forms.set(key, new Intl.DateTimeFormat('sv-SE', { timeZone: zone, hourCycle: 'h23', ...options }));
+    forms.set(
+      key,
+      new Intl.DateTimeFormat('sv-SE', { timeZone: zone, hourCycle: 'h23', ...options }),
+    );
   return forms.get(key);
 }
 
@@ -40,8 +43,10 @@ const FULL = {
 const FORMS = {
   full: (ms) => formatter(FULL).format(ms),
   minute: (ms) => formatter({ ...FULL, second: undefined }).format(ms),
-  day: (ms) => formatter({ year: 'numeric', month: '2-digit', day: '2-digit' }).format(ms),
-  clock: (ms) => formatter({ hour: '2-digit', minute: '2-digit', second: '2-digit' }).format(ms),
+  day: (ms) =>
+    formatter({ year: 'numeric', month: '2-digit', day: '2-digit' }).format(ms),
+  clock: (ms) =>
+    formatter({ hour: '2-digit', minute: '2-digit', second: '2-digit' }).format(ms),
   ago: (ms) => ago(ms),
 };
 
@@ -53,7 +58,9 @@ function ago(ms) {
 
 function rounded(ms) {
   if (ms < 60_000) return duration(Math.round(ms / 5_000) * 5_000);
-  return ms < 3_600_000 ? `${Math.round(ms / 60_000)} min` : duration(Math.round(ms / 60_000) * 60_000);
+  return ms < 3_600_000
+    ? `${Math.round(ms / 60_000)} min`
+    : duration(Math.round(ms / 60_000) * 60_000);
 }
 
 /** @param at RFC 3339, or milliseconds since 1970 */

@@ -19,7 +19,11 @@ const KEYWORDS = [
 ];
 
 export function completeNames(area) {
-  const list = el('ul.completion', { role: 'listbox', 'aria-label': 'Names', hidden: true });
+  const list = el('ul.completion', {
+    role: 'listbox',
+    'aria-label': 'Names',
+    hidden: true,
+  });
   area.after(list);
   area.setAttribute('aria-autocomplete', 'list');
   let names = KEYWORDS;
@@ -34,7 +38,8 @@ export function completeNames(area) {
     }
   };
   void load();
-  const word = () => /[a-z_][\w]*$/i.exec(area.value.slice(0, area.selectionStart))?.[0] ?? '';
+  const word = () =>
+    /[a-z_][\w]*$/i.exec(area.value.slice(0, area.selectionStart))?.[0] ?? '';
   const close = () => {
     list.hidden = true;
   };
@@ -46,7 +51,9 @@ export function completeNames(area) {
   };
   const open = (isAsked) => {
     const typed = word().toLowerCase();
-    const found = names.filter((name) => name.startsWith(typed) && name !== typed).slice(0, SHOWN_MAX);
+    const found = names
+      .filter((name) => name.startsWith(typed) && name !== typed)
+      .slice(0, SHOWN_MAX);
     list.hidden = found.length === 0 || (!isAsked && typed.length < CHARACTERS_MIN);
     chosen = 0;
     list.replaceChildren(

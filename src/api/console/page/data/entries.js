@@ -28,7 +28,10 @@ export function entryList(party) {
     more,
     read: (after) => readEntries(party.partyId, form, after),
     told: (shown) => {
-      setText(told, shown === 0 ? '' : `${plural(shown, 'entry', 'entries')} shown, newest first.`);
+      setText(
+        told,
+        shown === 0 ? '' : `${plural(shown, 'entry', 'entries')} shown, newest first.`,
+      );
       if (shown === 0) announce(NOTHING);
     },
     nothing: () => NOTHING,
@@ -58,9 +61,13 @@ function choice(label, name, values, said) {
 }
 
 async function readEntries(partyId, form, after) {
-  const query = new URLSearchParams([...new FormData(form)].filter(([, value]) => value !== ''));
+  const query = new URLSearchParams(
+    [...new FormData(form)].filter(([, value]) => value !== ''),
+  );
   if (after !== undefined) query.set('after', after);
-  const { entries, next } = await ask(`/console/parties/${encodeURIComponent(partyId)}/entries?${query}`);
+  const { entries, next } = await ask(
+    `/console/parties/${encodeURIComponent(partyId)}/entries?${query}`,
+  );
   return { rows: entries.map((entry) => row(entry, partyId)), next };
 }
 
@@ -78,6 +85,10 @@ function row({ at, transferType, quantity, assetId, ...entry }, partyId) {
     el('td.number', { 'data-label': 'Amount' }, count(quantity)),
     el('td', { 'data-label': 'From' }, side(entry.fromParty, entry.fromAccount)),
     el('td', { 'data-label': 'To' }, side(entry.toParty, entry.toAccount)),
-    el('td', { 'data-label': 'Asset' }, el('span.id', { title: assetId }, shortId(assetId))),
+    el(
+      'td',
+      { 'data-label': 'Asset' },
+      el('span.id', { title: assetId }, shortId(assetId)),
+    ),
   );
 }

@@ -11,7 +11,9 @@ const PAGE_ROWS = 25;
 let load;
 
 export function startParties() {
-  const [form, search, view] = [byId('parties-form'), byId('parties-search'), byId('parties-view')];
+  const form = byId('parties-form');
+  const search = byId('parties-search');
+  const view = byId('parties-view');
   load = pager({
     body: byId('parties'),
     more: byId('parties-more'),
@@ -25,7 +27,10 @@ export function startParties() {
       return { rows: parties.map(row), next };
     },
     told: (shown) =>
-      setText(byId('parties-told'), shown === 0 ? 'No party' : `${plural(shown, 'party', 'parties')} shown`),
+      setText(
+        byId('parties-told'),
+        shown === 0 ? 'No party' : `${plural(shown, 'party', 'parties')} shown`,
+      ),
     nothing: () =>
       view.value === 'id' && search.value !== ''
         ? `No party’s id begins with “${search.value}”, or is cut like it.`
@@ -75,7 +80,8 @@ function row(party) {
       'th',
       { scope: 'row' },
       partyName(party.partyId),
-      party.quarantinedAt !== null && el('span.badge', { 'data-is': 'incomplete' }, 'in quarantine'),
+      party.quarantinedAt !== null &&
+        el('span.badge', { 'data-is': 'incomplete' }, 'in quarantine'),
     ),
     el('td.number', { 'data-label': 'Entries' }, known ? count(party.rows) : '–'),
     el('td.number', { 'data-label': 'Size' }, known ? bytes(party.bytes) : '–'),

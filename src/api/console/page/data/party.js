@@ -52,7 +52,8 @@ function content(party) {
 
 function charts(party) {
   const assets = [...new Set(party.accounts.map(({ assetId }) => assetId))];
-  const [flows, balance] = [el('div.chart'), el('div.chart')];
+  const flows = el('div.chart');
+  const balance = el('div.chart');
   const asset = el(
     'select',
     assets.map((id) => el('option', { value: id, title: id }, shortId(id))),
@@ -66,11 +67,17 @@ function charts(party) {
       type: accountType,
       ...(marketId === null ? {} : { market: marketId }),
     });
-    void fill(balance, () => ask(`${pathOf(party.partyId)}/balance?${query}`), drawBalance);
+    void fill(
+      balance,
+      () => ask(`${pathOf(party.partyId)}/balance?${query}`),
+      drawBalance,
+    );
   };
   const choose = () => {
     account.replaceChildren(
-      ...accountsOf(asset.value).map((one, index) => el('option', { value: index }, accountName(one))),
+      ...accountsOf(asset.value).map((one, index) =>
+        el('option', { value: index }, accountName(one)),
+      ),
     );
     const query = new URLSearchParams({ asset: asset.value, zone: timeZone() });
     void fill(
@@ -89,7 +96,10 @@ function charts(party) {
     el('h3', 'Flows by day'),
     flows,
     party.isSentOnly &&
-      el('p.hint', 'The source’s release exports what a party sends, not what it receives.'),
+      el(
+        'p.hint',
+        'The source’s release exports what a party sends, not what it receives.',
+      ),
     el('div.head', el('h3', 'Balance'), el('label.choice', 'Account', account)),
     balance,
     el(
@@ -105,7 +115,8 @@ function charts(party) {
 }
 
 function accountName({ accountType, marketId, entries }) {
-  const market = marketId === null || marketId === '' ? '' : ` · market ${shortId(marketId)}`;
+  const market =
+    marketId === null || marketId === '' ? '' : ` · market ${shortId(marketId)}`;
   return `${words(accountType)}${market} (${plural(entries, 'entry', 'entries')})`;
 }
 
@@ -115,7 +126,8 @@ function drawFlows({ days }, target, isSentOnly) {
     tail === undefined
       ? ''
       : `, the last of them ${tail.day}: ${count(tail.received)} received, ${count(tail.sent)} sent`;
-  const [received, sent] = [days.map((day) => day.received), days.map((day) => day.sent)];
+  const received = days.map((day) => day.received);
+  const sent = days.map((day) => day.sent);
   chart(target, {
     label: 'Flows by day',
     said: `${plural(days.length, 'day')} with entries${told}.`,
@@ -143,7 +155,8 @@ function drawBalance({ points }, target) {
     show(target, el('p.none', 'The source’s release gave no balances for this account.'));
     return;
   }
-  const [head, tail] = [points[0], points.at(-1)];
+  const head = points[0];
+  const tail = points.at(-1);
   const balances = points.map(({ balance }) => balance);
   chart(target, {
     label: 'Balance',

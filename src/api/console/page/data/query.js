@@ -33,7 +33,11 @@ export function startQuery() {
     'aria-describedby': 'query-keys',
   });
   sql.value = sessionStorage.getItem(LAST) ?? EXAMPLE;
-  const question = el('select', { id: 'query-question' }, el('option', { value: '' }, 'your own SQL'));
+  const question = el(
+    'select',
+    { id: 'query-question' },
+    el('option', { value: '' }, 'your own SQL'),
+  );
   const options = el('span.choices');
   const keys = el('p.hint', { id: 'query-keys' }, KEYS);
   const result = el('div', { id: 'query-result', 'aria-live': 'polite' });
@@ -47,7 +51,12 @@ export function startQuery() {
     el('p.choices', el('label.choice', 'Question', question), options),
     sql,
     keys,
-    el('p.deal', run, fileButton('CSV', 'csv', asked), fileButton('Parquet', 'parquet', asked)),
+    el(
+      'p.deal',
+      run,
+      fileButton('CSV', 'csv', asked),
+      fileButton('Parquet', 'parquet', asked),
+    ),
     result,
   );
   completeNames(sql);
@@ -62,7 +71,9 @@ async function loadQuestions(question, { options, sql, keys, result }) {
       const chosen = questions.find(({ name }) => name === question.value);
       sql.hidden = chosen !== undefined;
       keys.textContent =
-        chosen === undefined ? KEYS : `${chosen.title[0].toUpperCase()}${chosen.title.slice(1)}.`;
+        chosen === undefined
+          ? KEYS
+          : `${chosen.title[0].toUpperCase()}${chosen.title.slice(1)}.`;
       // The answer to another question goes, and one that still comes is not shown.
       show(result);
       options.replaceChildren(...(chosen?.parameters ?? []).map(optionField));
@@ -78,7 +89,14 @@ function optionField(name) {
   return el(
     'label.choice',
     label,
-    el('input', { name, list, placeholder: hint, autocomplete: 'off', spellcheck: 'false', size: 15 }),
+    el('input', {
+      name,
+      list,
+      placeholder: hint,
+      autocomplete: 'off',
+      spellcheck: 'false',
+      size: 15,
+    }),
     list !== undefined && assetList(list),
   );
 }
@@ -96,11 +114,14 @@ function assetList(id) {
 
 function askedFor(sql, question, options) {
   if (question.value === '') {
-    if (sql.value.trim() === '') throw new Error('Nothing was asked yet: write SQL, or choose a question.');
+    if (sql.value.trim() === '')
+      throw new Error('Nothing was asked yet: write SQL, or choose a question.');
     sessionStorage.setItem(LAST, sql.value);
     return { sql: sql.value };
   }
-  const given = [...options.querySelectorAll('input')].filter(({ value }) => value.trim() !== '');
+  const given = [...options.querySelectorAll('input')].filter(
+    ({ value }) => value.trim() !== '',
+  );
   return {
     question: question.value,
     options: Object.fromEntries(given.map(({ name, value }) => [name, value.trim()])),
@@ -113,14 +134,21 @@ async function answer(asked, run, result) {
   const target = el('div', el('p.quiet', 'Asking the lake…'));
   show(result, target);
   try {
-    const { isCut, tookMs, ...found } = await post('/console/query', asked(), { timeoutMs: TIMEOUT_MS });
+    const { isCut, tookMs, ...found } = await post('/console/query', asked(), {
+      timeoutMs: TIMEOUT_MS,
+    });
     if (!target.isConnected) return;
     const { columns, rows } = tabled(found.rows);
     const hint = el('p.hint');
-    const shown = rows.length === 0 ? [] : [...resultChart(columns, rows), resultTable(columns, rows)];
+    const shown =
+      rows.length === 0
+        ? []
+        : [...resultChart(columns, rows), resultTable(columns, rows)];
     show(target, hint, ...shown);
     const more = isCut ? ', and more: the files hold all of them' : '';
-    const below = isLonger(target.querySelector('.result')) ? ', scroll for all of them' : '';
+    const below = isLonger(target.querySelector('.result'))
+      ? ', scroll for all of them'
+      : '';
     const told = `${plural(rows.length, 'row')}${more}${below}, ${duration(tookMs)}`;
     hint.textContent = told;
     announce(told);

@@ -8,15 +8,23 @@ const TONES = ['live', 'good', 'warn', 'second', 'bad', 'quiet'];
 
 /** @returns the chart's place, or nothing where a line would say nothing */
 export function resultChart(columns, rows) {
-  const places = (kind) => columns.flatMap((column, index) => (column.kind === kind ? [index] : []));
+  const places = (kind) =>
+    columns.flatMap((column, index) => (column.kind === kind ? [index] : []));
   const [[time], [figure], kinds] = [places('time'), places('number'), places('text')];
   const isDaily = rows.every((row) => `${row[time]}`.length <= 10);
-  if (time === undefined || figure === undefined || rows.length < 3 || (kinds.length > 0 && !isDaily))
+  if (
+    time === undefined ||
+    figure === undefined ||
+    rows.length < 3 ||
+    (kinds.length > 0 && !isDaily)
+  )
     return [];
   const kind = fewest(kinds, rows);
   if (kinds.length > 0 && kind === undefined) return [];
   const lines = linesOf(rows, { time, figure, kind });
-  const times = [...new Set(lines.flatMap(({ at }) => [...at.keys()]))].toSorted((a, b) => a - b);
+  const times = [...new Set(lines.flatMap(({ at }) => [...at.keys()]))].toSorted(
+    (a, b) => a - b,
+  );
   if (times.length < 2 || times.some(Number.isNaN)) return [];
   const target = el('div.chart');
   const name = columns[figure].name;
@@ -55,7 +63,8 @@ function linesOf(rows, { time, figure, kind }) {
     if (!lines.has(name)) lines.set(name, { name, at: new Map() });
     const { at } = lines.get(name);
     const when = Date.parse(`${row[time]}`.replace(' ', 'T')) / 1_000;
-    const [known, value] = [at.get(when), String(row[figure])];
+    const known = at.get(when);
+    const value = String(row[figure]);
     at.set(when, known === undefined ? value : sum(known, value));
   }
   return [...lines.values()].toSorted((a, b) => (a.name < b.name ? -1 : 1));
@@ -63,7 +72,9 @@ function linesOf(rows, { time, figure, kind }) {
 
 function sum(one, other) {
   const isWhole = /^-?\d+$/.test(one) && /^-?\d+$/.test(other);
-  return isWhole ? String(BigInt(one) + BigInt(other)) : String(Number(one) + Number(other));
+  return isWhole
+    ? String(BigInt(one) + BigInt(other))
+    : String(Number(one) + Number(other));
 }
 
 function shown(value) {

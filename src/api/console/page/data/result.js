@@ -5,7 +5,8 @@ import { count, shortId } from '../common/format.js';
 const ROWS_AT_ONCE = 100;
 const NUMBER = /^-?\d{1,45}(?:\.\d+)?$/;
 /** Columns whose numbers are names or places, not amounts. */
-const NAMED = /(?:^|_)(?:id|year|month|day|hour|week|quarter|epoch|block|height|pos|version)$/i;
+const NAMED =
+  /(?:^|_)(?:id|year|month|day|hour|week|quarter|epoch|block|height|pos|version)$/i;
 const CODED = /^-?0\d/;
 const TIME = /^\d{4}-\d\d(?:-\d\d(?:[ T]|$)|$)/;
 
@@ -15,7 +16,10 @@ export function tabled(found) {
   const columns = names.map((name) => {
     const values = found.map((row) => row[name]);
     const kind = kindOf(values);
-    const isAmount = kind === 'number' && !NAMED.test(name) && !values.some((value) => CODED.test(value));
+    const isAmount =
+      kind === 'number' &&
+      !NAMED.test(name) &&
+      !values.some((value) => CODED.test(value));
     return { name, kind, isAmount };
   });
   return { columns, rows: found.map((row) => names.map((name) => row[name])) };
@@ -23,7 +27,8 @@ export function tabled(found) {
 
 function kindOf(values) {
   const given = values.filter((value) => value !== null);
-  const are = (pattern) => given.length > 0 && given.every((value) => pattern.test(String(value)));
+  const are = (pattern) =>
+    given.length > 0 && given.every((value) => pattern.test(String(value)));
   if (are(NUMBER)) return 'number';
   return are(TIME) ? 'time' : 'text';
 }
@@ -38,11 +43,19 @@ export function resultTable(columns, rows) {
   let next = 0;
   const add = () => {
     const part = rows.slice(next, next + ROWS_AT_ONCE);
-    body.append(...part.map((row) => el('tr', ...row.map((value, index) => cell(value, columns[index])))));
+    body.append(
+      ...part.map((row) =>
+        el('tr', ...row.map((value, index) => cell(value, columns[index]))),
+      ),
+    );
     next += part.length;
   };
   region.addEventListener('scroll', () => {
-    if (region.scrollTop + region.clientHeight * 2 > region.scrollHeight && next < rows.length) add();
+    if (
+      region.scrollTop + region.clientHeight * 2 > region.scrollHeight &&
+      next < rows.length
+    )
+      add();
   });
   add();
   return region;
@@ -58,7 +71,15 @@ function cell(value, column) {
   if (value === null) return el('td.quiet', { ...label }, '–');
   const text = typeof value === 'object' ? JSON.stringify(value) : String(value);
   const isId = /^[0-9a-f]{64}$/.test(text);
-  const shown = isId ? shortId(text) : column.isAmount ? text.replace(/^-?\d+/, count) : text;
+  const shown = isId
+    ? shortId(text)
+    : column.isAmount
+      ? text.replace(/^-?\d+/, count)
+      : text;
   const title = isId ? text : undefined;
-  return el('td', { class: column.kind === 'number' ? 'number' : 'any', title, ...label }, shown);
+  return el(
+    'td',
+    { class: column.kind === 'number' ? 'number' : 'any', title, ...label },
+    shown,
+  );
 }

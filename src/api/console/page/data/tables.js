@@ -1,6 +1,15 @@
 // What tables there are: columns with their meaning, rows, size, age, and how to read each from elsewhere.
 import { ask } from '../common/ask.js';
-import { action, el, keyed, loader, redraw, scrolling, show, tableHead } from '../common/dom.js';
+import {
+  action,
+  el,
+  keyed,
+  loader,
+  redraw,
+  scrolling,
+  show,
+  tableHead,
+} from '../common/dom.js';
 import { bytes, count, plural } from '../common/format.js';
 import { time } from '../common/time.js';
 
@@ -9,12 +18,17 @@ export const loadTables = loader(
   () => ask('/console/tables'),
   ({ tables }, target) => {
     if (tables.length > 0) keyed(target, tables, ({ name }) => name, makeTable);
-    else show(target, el('p.none', 'The lake has no tables yet: the first nightly run makes them.'));
+    else
+      show(
+        target,
+        el('p.none', 'The lake has no tables yet: the first nightly run makes them.'),
+      );
   },
 );
 
 function makeTable() {
-  const [head, body] = [el('summary'), el('div')];
+  const head = el('summary');
+  const body = el('div');
   return {
     node: el('details.lake-table', head, body),
     update: (table) => {
@@ -36,9 +50,17 @@ function makeTable() {
 
 function columns({ columns: all }) {
   const rows = all.map(({ name, type, comment }) =>
-    el('tr', el('th', { scope: 'row' }, el('code', name)), el('td', el('code', type)), el('td', comment)),
+    el(
+      'tr',
+      el('th', { scope: 'row' }, el('code', name)),
+      el('td', el('code', type)),
+      el('td', comment),
+    ),
   );
-  return scrolling('Columns', el('table.cards', tableHead(['Column', 'Type', 'Meaning']), el('tbody', rows)));
+  return scrolling(
+    'Columns',
+    el('table.cards', tableHead(['Column', 'Type', 'Meaning']), el('tbody', rows)),
+  );
 }
 
 function lines({ access }) {

@@ -9,7 +9,8 @@ const DEPTH_MAX = 6;
 /** Named values that fit into one line. */
 const SMALL_MAX = 6;
 
-const CANCELLED = 'It was cancelled. What it had stored stays; the next run goes on from there.';
+const CANCELLED =
+  'It was cancelled. What it had stored stays; the next run goes on from there.';
 
 /** @param run `{ runId, kind, state, evidence }` */
 export function evidence({ runId, kind, state, evidence: found }) {
@@ -17,12 +18,20 @@ export function evidence({ runId, kind, state, evidence: found }) {
   return el(
     'div.evidence',
     found.error !== undefined &&
-      el('p.notice.bad', el('strong', found.error.code ?? 'error'), ` ${found.error.message ?? ''}`),
+      el(
+        'p.notice.bad',
+        el('strong', found.error.code ?? 'error'),
+        ` ${found.error.message ?? ''}`,
+      ),
     sentence !== undefined && found.error === undefined && el('p.said', sentence),
     tree(found, 0),
     folded('Cost by stage', el('div', 'Loading…'), () => costTable(runId)),
     folded('Log lines', el('pre', { tabindex: 0 }, 'Loading…'), () => logLines(runId)),
-    el('details', el('summary', 'As JSON'), el('pre', { tabindex: 0 }, JSON.stringify(found, undefined, 2))),
+    el(
+      'details',
+      el('summary', 'As JSON'),
+      el('pre', { tabindex: 0 }, JSON.stringify(found, undefined, 2)),
+    ),
   );
 }
 
@@ -64,7 +73,11 @@ async function costTable(runId) {
       'tbody',
       stages.map((stage) => row(stage.stage, stage)),
       stages.length > 1 &&
-        row('all', { requests: sum('requests'), retries: sum('retries'), bytes: sum('bytes') }),
+        row('all', {
+          requests: sum('requests'),
+          retries: sum('retries'),
+          bytes: sum('bytes'),
+        }),
     ),
   );
 }
@@ -73,14 +86,22 @@ async function costTable(runId) {
 async function logLines(runId) {
   const { lines, next } = await ask(`/mirror/runs/${runId}/logs`);
   const texts = lines.map(({ at, level, message, fields }) =>
-    [at.slice(11, 19), level.padEnd(5), message, ...Object.entries(fields).map(said)].join(' '),
+    [
+      at.slice(11, 19),
+      level.padEnd(5),
+      message,
+      ...Object.entries(fields).map(said),
+    ].join(' '),
   );
   const more = next === null ? [] : [`… more: ledger-mirror logs ${runId}`];
-  return texts.length === 0 ? 'No lines are kept of this run.' : [...texts, ...more].join('\n');
+  return texts.length === 0
+    ? 'No lines are kept of this run.'
+    : [...texts, ...more].join('\n');
 }
 
 function said([name, value]) {
-  const text = typeof value === 'string' ? value : (value?.message ?? JSON.stringify(value));
+  const text =
+    typeof value === 'string' ? value : (value?.message ?? JSON.stringify(value));
   return `${name}=${text}`;
 }
 
@@ -117,7 +138,9 @@ const SENTENCES = {
 
 /** Plain facts first, then what has parts of its own; at the top those are folded. */
 function tree(value, depth) {
-  const [facts, branches, nothing] = [[], [], []];
+  const facts = [];
+  const branches = [];
+  const nothing = [];
   for (const [key, inner] of Object.entries(value)) {
     if (key === 'error' && depth === 0) continue;
     if (isNothing(inner)) nothing.push(words(key));
@@ -139,7 +162,9 @@ function fact(key, content) {
 function branch(key, value, depth) {
   const entries = Object.entries(value);
   const isSmall =
-    !Array.isArray(value) && entries.length <= SMALL_MAX && entries.every(([, inner]) => !isBranch(inner));
+    !Array.isArray(value) &&
+    entries.length <= SMALL_MAX &&
+    entries.every(([, inner]) => !isBranch(inner));
   if (isSmall) {
     const text = entries.flatMap(([name, inner]) =>
       isNothing(inner) ? [] : [', ', `${words(name)} `, leaf(name, inner, depth)],
@@ -162,7 +187,8 @@ function branch(key, value, depth) {
 }
 
 function isNothing(value) {
-  if (value === null || value === '' || value === 0 || value === '0' || value === false) return true;
+  if (value === null || value === '' || value === 0 || value === '0' || value === false)
+    return true;
   if (Array.isArray(value)) return value.length === 0;
   return typeof value === 'object' && Object.keys(value).length === 0;
 }
@@ -174,14 +200,17 @@ function isBranch(value) {
 function leaf(key, value, depth) {
   if (depth > DEPTH_MAX) return '…';
   if (Array.isArray(value)) {
-    const items = value.slice(0, SHOWN_MAX).map((item) => el('li', leaf(key, item, depth + 1)));
+    const items = value
+      .slice(0, SHOWN_MAX)
+      .map((item) => el('li', leaf(key, item, depth + 1)));
     const more = value.length - SHOWN_MAX;
     return el('ul.plain', items, more > 0 && el('li.quiet', `and ${count(more)} more`));
   }
   if (isBranch(value)) return tree(value, depth + 1);
   const text = String(value);
   if (key === 'verdict') return el('span.badge', { 'data-is': text }, text);
-  if (/^\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:\d\d)$/.test(text)) return time(text, 'full');
+  if (/^\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:\d\d)$/.test(text))
+    return time(text, 'full');
   if (/^\d+$/.test(text)) return numeral(key, text);
   if (typeof value === 'number') return value.toPrecision(3);
   if (/^[0-9a-f]{40,}$/.test(text)) return el('span.id', { title: text }, shortId(text));

@@ -16,14 +16,20 @@ const NOTHING =
 export const loadLines = loader(
   'lines',
   () => ask('/console/lines'),
-  ({ lines }, target) => show(target, ...(lines.length === 0 ? [el('p.none', NOTHING)] : told(lines))),
+  ({ lines }, target) =>
+    show(target, ...(lines.length === 0 ? [el('p.none', NOTHING)] : told(lines))),
 );
 
 /** All is well in a sentence; what is under way or in quarantine is drawn at once. */
 function told(lines) {
   if (lines.some(({ state }) => state !== 'published')) return [legend(), ...draw(lines)];
-  const drawn = el('details', el('summary', 'Show what is known of the latest over time'));
-  drawn.addEventListener('toggle', () => drawn.append(legend(), ...draw(lines)), { once: true });
+  const drawn = el(
+    'details',
+    el('summary', 'Show what is known of the latest over time'),
+  );
+  drawn.addEventListener('toggle', () => drawn.append(legend(), ...draw(lines)), {
+    once: true,
+  });
   const latest = lines
     .map(({ covered }) => covered.at(-1)?.to)
     .filter(Boolean)
@@ -32,7 +38,9 @@ function told(lines) {
     el(
       'p.quiet',
       'No export is under way and none is in quarantine. ',
-      ...(latest[0] === undefined ? [] : ['The latest ledgers are known up to ', time(latest[0]), '.']),
+      ...(latest[0] === undefined
+        ? []
+        : ['The latest ledgers are known up to ', time(latest[0]), '.']),
     ),
     drawn,
   ];
@@ -58,11 +66,15 @@ function legend() {
 function domainOf(lines) {
   const nowMs = mirrorNowMs();
   const starts = lines
-    .flatMap(({ firstEntryAt, covered }) => [firstEntryAt, ...covered.slice(1).map(({ from }) => from)])
+    .flatMap(({ firstEntryAt, covered }) => [
+      firstEntryAt,
+      ...covered.slice(1).map(({ from }) => from),
+    ])
     .filter((at) => at !== null)
     .map((at) => Date.parse(at));
   // Before the first load nobody knows where they do.
-  const fromMs = starts.length === 0 ? nowMs - 7 * DAY_MS : Math.min(...starts, nowMs - DAY_MS / 24);
+  const fromMs =
+    starts.length === 0 ? nowMs - 7 * DAY_MS : Math.min(...starts, nowMs - DAY_MS / 24);
   const spare = (nowMs - fromMs) * 0.02;
   return { fromMs: fromMs - spare, toMs: nowMs + spare, nowMs };
 }
@@ -87,25 +99,45 @@ function axis({ fromMs, toMs }) {
 
 function row(line, domain) {
   const scale = (ms) =>
-    ((Math.min(Math.max(ms, domain.fromMs), domain.toMs) - domain.fromMs) / (domain.toMs - domain.fromMs)) *
+    ((Math.min(Math.max(ms, domain.fromMs), domain.toMs) - domain.fromMs) /
+      (domain.toMs - domain.fromMs)) *
     WIDTH;
   const block = (fromMs, toMs, is) => {
     const x = scale(fromMs);
-    return svg('rect', { x, y: 0, width: Math.max(scale(toMs) - x, 2), height: HEIGHT, class: is });
+    return svg('rect', {
+      x,
+      y: 0,
+      width: Math.max(scale(toMs) - x, 2),
+      height: HEIGHT,
+      class: is,
+    });
   };
-  const knownToMs = Math.max(domain.fromMs, ...line.covered.map(({ to }) => Date.parse(to)));
+  const knownToMs = Math.max(
+    domain.fromMs,
+    ...line.covered.map(({ to }) => Date.parse(to)),
+  );
   const parts = line.covered.map(({ from, to, open, rows }) =>
-    block(Date.parse(from), Date.parse(to), open ? 'open' : rows === null ? 'empty' : 'closed'),
+    block(
+      Date.parse(from),
+      Date.parse(to),
+      open ? 'open' : rows === null ? 'empty' : 'closed',
+    ),
   );
   if (line.state === 'in flight') parts.push(block(knownToMs, domain.nowMs, 'flight'));
-  if (line.state === 'quarantined') parts.push(block(knownToMs, domain.nowMs, 'quarantined'));
+  if (line.state === 'quarantined')
+    parts.push(block(knownToMs, domain.nowMs, 'quarantined'));
   const said = sayLine(line);
   return el(
     'li',
     el('span.who', partyName(line.partyId)),
     svg(
       'svg',
-      { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: 'none', role: 'img', 'aria-label': said },
+      {
+        viewBox: `0 0 ${WIDTH} ${HEIGHT}`,
+        preserveAspectRatio: 'none',
+        role: 'img',
+        'aria-label': said,
+      },
       svg('title', said),
       parts,
     ),
@@ -114,8 +146,13 @@ function row(line, domain) {
 }
 
 function stateOf({ state, covered }) {
-  if (state === 'published') return el('span.quiet.state', 'to ', time(covered.at(-1)?.to, 'ago'));
-  return el('span.badge', { 'data-is': state === 'in flight' ? 'live' : 'incomplete' }, state);
+  if (state === 'published')
+    return el('span.quiet.state', 'to ', time(covered.at(-1)?.to, 'ago'));
+  return el(
+    'span.badge',
+    { 'data-is': state === 'in flight' ? 'live' : 'incomplete' },
+    state,
+  );
 }
 
 function sayLine({ covered, state }) {

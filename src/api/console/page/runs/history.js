@@ -67,8 +67,12 @@ function calendar(nightlyRuns) {
   const today = formatTime(mirrorNowMs(), 'day');
   const todayMs = Date.parse(today);
   const mondayMs = todayMs - ((new Date(todayMs).getUTCDay() + 6) % 7) * DAY_MS;
-  const weeks = Array.from({ length: WEEKS }, (_, index) => mondayMs - (WEEKS - 1 - index) * 7 * DAY_MS);
-  const dayOf = (weekMs, index) => new Date(weekMs + index * DAY_MS).toISOString().slice(0, 10);
+  const weeks = Array.from(
+    { length: WEEKS },
+    (_, index) => mondayMs - (WEEKS - 1 - index) * 7 * DAY_MS,
+  );
+  const dayOf = (weekMs, index) =>
+    new Date(weekMs + index * DAY_MS).toISOString().slice(0, 10);
   const table = el(
     'table.calendar',
     el('caption.hidden', 'Nightly runs by day'),
@@ -78,7 +82,12 @@ function calendar(nightlyRuns) {
         'tr',
         el('td'),
         weeks.map((weekMs) =>
-          el('th', { scope: 'col' }, el('span.hidden', `week of ${dayOf(weekMs, 0)}`), month(weekMs)),
+          el(
+            'th',
+            { scope: 'col' },
+            el('span.hidden', `week of ${dayOf(weekMs, 0)}`),
+            month(weekMs),
+          ),
         ),
       ),
     ),
@@ -102,10 +111,20 @@ function calendar(nightlyRuns) {
 
 function month(weekMs) {
   const date = new Date(weekMs);
-  return date.getUTCDate() <= 7 ? date.toLocaleString('en', { month: 'short', timeZone: 'UTC' }) : '';
+  return date.getUTCDate() <= 7
+    ? date.toLocaleString('en', { month: 'short', timeZone: 'UTC' })
+    : '';
 }
 
-const BADNESS = ['failed', 'suspicious', 'incomplete', 'running', 'queued', 'cancelled', 'complete'];
+const BADNESS = [
+  'failed',
+  'suspicious',
+  'incomplete',
+  'running',
+  'queued',
+  'cancelled',
+  'complete',
+];
 
 function day(date, today, byDay) {
   if (date > today) return el('td');
@@ -116,7 +135,11 @@ function day(date, today, byDay) {
   if (is === undefined)
     return el(
       'td',
-      el('span.day', { title: `${date}: no nightly run` }, el('span.hidden', `${date}: no nightly run`)),
+      el(
+        'span.day',
+        { title: `${date}: no nightly run` },
+        el('span.hidden', `${date}: no nightly run`),
+      ),
     );
   const run = runs.find((one) => (one.verdict ?? one.state) === is);
   const said = `${date}: ${is}${runs.length > 1 ? ` (the worst of ${runs.length})` : ''}`;

@@ -43,7 +43,12 @@ function makeItem(found) {
         'p',
         partyName(found.partyId),
         ' ',
-        el('span.quiet', 'since ', time(found.since), `, after ${plural(found.attempts, 'try', 'tries')}`),
+        el(
+          'span.quiet',
+          'since ',
+          time(found.since),
+          `, after ${plural(found.attempts, 'try', 'tries')}`,
+        ),
       ),
       el(
         'p.any',

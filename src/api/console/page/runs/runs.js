@@ -26,7 +26,9 @@ export const loadRuns = loader(
   async () => {
     const kind = byId('runs-kind').value;
     const limit = Math.min(shown + 1, 500);
-    const { runs } = await ask(`/mirror/runs?limit=${limit}${kind === '' ? '' : `&kind=${kind}`}`);
+    const { runs } = await ask(
+      `/mirror/runs?limit=${limit}${kind === '' ? '' : `&kind=${kind}`}`,
+    );
     byId('runs-more').hidden = runs.length <= shown;
     return familiesOf(runs.slice(0, shown), kind === '' && runs.length > shown);
   },
@@ -40,7 +42,9 @@ export const loadRuns = loader(
 /** The parts of a run follow it, in the order in which they began; those of a run on the next page come with it. */
 function familiesOf(runs, isCut) {
   const known = new Set(runs.map(({ runId }) => runId));
-  const heads = runs.filter(({ parentRunId }) => !(isCut && parentRunId !== null) && !known.has(parentRunId));
+  const heads = runs.filter(
+    ({ parentRunId }) => !(isCut && parentRunId !== null) && !known.has(parentRunId),
+  );
   return heads.flatMap((head) => [
     head,
     ...runs.filter(({ parentRunId }) => parentRunId === head.runId).toReversed(),
@@ -81,7 +85,10 @@ function bodyOf(run) {
 
 function headOf(run) {
   const from = run.startedAt ?? run.queuedAt;
-  const took = run.finishedAt === null ? '' : duration(Date.parse(run.finishedAt) - Date.parse(from));
+  const took =
+    run.finishedAt === null
+      ? ''
+      : duration(Date.parse(run.finishedAt) - Date.parse(from));
   return [
     el(
       'span.badge',

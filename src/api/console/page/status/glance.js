@@ -9,19 +9,30 @@ import { startButton, startRun } from '../common/start.js';
 const NUMBERS = [
   [
     'Ledgers covered',
-    ({ status: { coverage } }) => `${count(coverage.covered)} of ${count(coverage.wanted)}`,
+    ({ status: { coverage } }) =>
+      `${count(coverage.covered)} of ${count(coverage.wanted)}`,
   ],
   ['As CSV', ({ status }) => bytes(status.ledger.bytes)],
   ['Not loaded yet', ({ status }) => count(status.ledger.notLoaded)],
   ['Jobs waiting', ({ upkeep }) => waiting(upkeep)],
-  ['Disk free', ({ upkeep: { diskFreeBytes } }) => (diskFreeBytes === null ? '–' : bytes(diskFreeBytes))],
-  ['Next audit', ({ upkeep: { nextAudit } }) => (nextAudit === null ? '–' : formatTime(nextAudit, 'day'))],
+  [
+    'Disk free',
+    ({ upkeep: { diskFreeBytes } }) =>
+      diskFreeBytes === null ? '–' : bytes(diskFreeBytes),
+  ],
+  [
+    'Next audit',
+    ({ upkeep: { nextAudit } }) =>
+      nextAudit === null ? '–' : formatTime(nextAudit, 'day'),
+  ],
 ];
 
 /** How many, and for how long the first of them. */
 function waiting({ jobsWaiting, oldestSeconds }) {
   if (jobsWaiting === null) return '–';
-  return jobsWaiting === 0 ? '0' : `${count(jobsWaiting)}, for ${duration(oldestSeconds * 1_000)}`;
+  return jobsWaiting === 0
+    ? '0'
+    : `${count(jobsWaiting)}, for ${duration(oldestSeconds * 1_000)}`;
 }
 
 export function showGlance(snapshot) {
@@ -35,7 +46,12 @@ export function showGlance(snapshot) {
   byId('glance').dataset.state = state;
   showSentence(status.sentence);
   showFreshness(status, nextNightlyRun);
-  keyed(byId('attention'), status.attention, ({ what }) => what.replace(/^\d+ /, ''), attentionItem);
+  keyed(
+    byId('attention'),
+    status.attention,
+    ({ what }) => what.replace(/^\d+ /, ''),
+    attentionItem,
+  );
   keyed(
     byId('numbers'),
     NUMBERS.map(([name, read]) => ({ name, text: read(snapshot) })),
@@ -60,21 +76,23 @@ function showSentence(text) {
 
 function showFreshness(status, nextNightlyRun) {
   const times = status.streams.map((stream) => stream.asOfTime);
-  const oldest = times.includes(null) ? null : times.toSorted((a, b) => Date.parse(a) - Date.parse(b))[0];
+  const oldest = times.includes(null)
+    ? null
+    : times.toSorted((a, b) => Date.parse(a) - Date.parse(b))[0];
   redraw(byId('fresh'), `${oldest} ${nextNightlyRun}`, () => [
-    ...(oldest === null ? [] : ['Proven up to ', time(oldest, 'full'), ', ', time(oldest, 'ago'), '. ']),
+    ...(oldest === null
+      ? []
+      : ['Proven up to ', time(oldest, 'full'), ', ', time(oldest, 'ago'), '. ']),
     ...(nextNightlyRun === null ? ['No nightly run is scheduled.'] : []),
   ]);
 }
 
 function attentionItem() {
-  const [what, why, todo, deal, list] = [
-    el('strong'),
-    el('span'),
-    el('p.quiet'),
-    el('div.deal'),
-    el('ul.quarantine'),
-  ];
+  const what = el('strong');
+  const why = el('span');
+  const todo = el('p.quiet');
+  const deal = el('div.deal');
+  const list = el('ul.quarantine');
   const node = el('li', el('div', el('p', what, ' — ', why), todo, list), deal);
   return {
     node,
@@ -83,7 +101,9 @@ function attentionItem() {
       setText(why, item.why);
       // What stands between backticks is a command.
       redraw(todo, item.todo, () =>
-        item.todo.split('`').map((part, index) => (index % 2 === 0 ? part : el('code', part))),
+        item.todo
+          .split('`')
+          .map((part, index) => (index % 2 === 0 ? part : el('code', part))),
       );
       redraw(deal, JSON.stringify(item.action), () => buttons(item.action));
       if (item.action?.does === 'ask again') showQuarantined(list);
@@ -102,7 +122,13 @@ function buttons(wanted) {
     case 'sync':
       return [action('Sync now', syncNow, 'primary')];
     case 'evidence':
-      return [action('Read the evidence', () => showLastRun(wanted.kind, wanted.subject), 'primary')];
+      return [
+        action(
+          'Read the evidence',
+          () => showLastRun(wanted.kind, wanted.subject),
+          'primary',
+        ),
+      ];
     case 'ask again':
       return [startButton('Ask all again')];
     default:
@@ -124,7 +150,10 @@ function showQuarantined(target) {
     (found) => {
       const reason = el('span.quiet', found.reason?.message ?? 'no reason was kept');
       const who = el('div', partyName(found.partyId), ' ', reason);
-      return { node: el('li', who, orderButton(found, 'Ask again')), update: () => undefined };
+      return {
+        node: el('li', who, orderButton(found, 'Ask again')),
+        update: () => undefined,
+      };
     },
   );
 }

@@ -10,7 +10,9 @@ export function showNow({ live, nightly, inFlight, nextNightlyRun, workers }) {
     ...live.map((run) => ({
       key: run.runId,
       // What a run below it tells is not told twice.
-      run: live.some(({ parentRunId }) => parentRunId === run.runId) ? { ...run, progress: [] } : run,
+      run: live.some(({ parentRunId }) => parentRunId === run.runId)
+        ? { ...run, progress: [] }
+        : run,
       nightly: nightly?.runId === run.runId ? nightly : undefined,
     })),
     ...flights(live, nightly, inFlight),
@@ -29,7 +31,9 @@ function idleItem() {
   const update = ({ nextNightlyRun, workers }) =>
     redraw(node, `${nextNightlyRun} ${workers}`, () => [
       `Nothing is running; ${workers === 0 ? 'no worker is there' : `${plural(workers, 'worker')} ready`}. `,
-      ...(nextNightlyRun === null ? [] : ['Next nightly run: ', time(nextNightlyRun), '.']),
+      ...(nextNightlyRun === null
+        ? []
+        : ['Next nightly run: ', time(nextNightlyRun), '.']),
     ]);
   return { node, update };
 }
@@ -37,7 +41,8 @@ function idleItem() {
 /** Exports of a nightly run come and go: one line holds them all, so that nothing below it moves. */
 function flights(live, nightly, inFlight) {
   const exports = inFlight.filter(
-    ({ partyId }) => !live.some((run) => run.kind === 'export' && run.subject === partyId),
+    ({ partyId }) =>
+      !live.some((run) => run.kind === 'export' && run.subject === partyId),
   );
   return nightly === null && exports.length === 0 ? [] : [{ key: 'in flight', exports }];
 }
@@ -63,28 +68,38 @@ function makeFlight({ partyId }) {
 }
 
 function runItem() {
-  const [kind, subject, state, spent] = [
-    el('strong'),
-    el('span.id'),
-    el('span.badge'),
-    el('span.quiet.figures'),
-  ];
-  const [lines, cancel] = [el('div'), el('span')];
+  const kind = el('strong');
+  const subject = el('span.id');
+  const state = el('span.badge');
+  const spent = el('span.quiet.figures');
+  const lines = el('div');
+  const cancel = el('span');
   return {
-    node: el('article', el('div.head', el('p.name', kind, ' ', subject, ' ', state), spent, cancel), lines),
+    node: el(
+      'article',
+      el('div.head', el('p.name', kind, ' ', subject, ' ', state), spent, cancel),
+      lines,
+    ),
     update: ({ run, nightly }) => {
       setText(kind, kindName(run.kind));
       setText(subject, shortId(run.subject));
       setText(state, run.state);
       state.dataset.is = run.state === 'running' ? 'live' : 'waiting';
-      setText(spent, run.startedAt === null ? '' : duration(mirrorNowMs() - Date.parse(run.startedAt)));
+      setText(
+        spent,
+        run.startedAt === null ? '' : duration(mirrorNowMs() - Date.parse(run.startedAt)),
+      );
       // A part of a run ends with the run; it can be cancelled by itself under Runs.
       if (run.parentRunId === null && cancel.childElementCount === 0) {
-        cancel.append(cancelButton(run.runId, `${kindName(run.kind)} ${shortId(run.subject)}`));
+        cancel.append(
+          cancelButton(run.runId, `${kindName(run.kind)} ${shortId(run.subject)}`),
+        );
       }
       showLines(
         lines,
-        nightly === undefined ? run.progress : [ledgersLine(nightly), ...besides(run.progress)],
+        nightly === undefined
+          ? run.progress
+          : [ledgersLine(nightly), ...besides(run.progress)],
       );
     },
   };
@@ -100,7 +115,10 @@ function ledgersLine({ waiting, done, failed, deferred, firstAt }) {
   const total = waiting + done + failed;
   const settled = done + failed;
   const spentMs = firstAt === null ? 0 : mirrorNowMs() - Date.parse(firstAt);
-  const left = settled > 0 && waiting > 0 ? `about ${duration((spentMs / settled) * waiting)} left` : '';
+  const left =
+    settled > 0 && waiting > 0
+      ? `about ${duration((spentMs / settled) * waiting)} left`
+      : '';
   const notes = [
     failed > 0 ? `${count(failed)} failed` : '',
     deferred > 0 ? `${count(deferred)} put off` : '',
@@ -120,10 +138,17 @@ function showLines(target, lines) {
 }
 
 function makeLine({ label }) {
-  const [figure, note, bar] = [el('span.figures'), el('span.quiet.note'), el('i')];
+  const figure = el('span.figures');
+  const note = el('span.quiet.note');
+  const bar = el('i');
   const meter = el(
     'div.meter',
-    { role: 'progressbar', 'aria-label': label, 'aria-valuemin': 0, 'aria-valuemax': 100 },
+    {
+      role: 'progressbar',
+      'aria-label': label,
+      'aria-valuemin': 0,
+      'aria-valuemax': 100,
+    },
     bar,
   );
   return {
@@ -132,9 +157,14 @@ function makeLine({ label }) {
       const isKnown = line.total !== undefined;
       const shown = line.unit === 'bytes' ? bytes : count;
       const of = isKnown ? ` of ${shown(line.total)}` : '';
-      setText(figure, `${shown(line.done)}${of} ${line.unit === 'bytes' ? '' : line.unit}`);
+      setText(
+        figure,
+        `${shown(line.done)}${of} ${line.unit === 'bytes' ? '' : line.unit}`,
+      );
       setText(note, line.note ?? '');
-      const percent = isKnown ? (Number(line.done) / Math.max(Number(line.total), 1)) * 100 : 100;
+      const percent = isKnown
+        ? (Number(line.done) / Math.max(Number(line.total), 1)) * 100
+        : 100;
       if (isKnown) meter.setAttribute('aria-valuenow', String(Math.round(percent)));
       else meter.removeAttribute('aria-valuenow');
       meter.dataset.is = isKnown ? 'known' : 'unknown';

@@ -3,10 +3,16 @@ import { byId, el, keyed, redraw, setText } from '../common/dom.js';
 import { count } from '../common/format.js';
 import { time } from '../common/time.js';
 
-const NAMES = { parties: 'Parties', checkpoints: 'Checkpoints', ledger: 'Ledger entries' };
+const NAMES = {
+  parties: 'Parties',
+  checkpoints: 'Checkpoints',
+  ledger: 'Ledger entries',
+};
 
 export function showStreams({ status }) {
-  const audits = new Map((status.lists ?? []).map(({ list, lastAuditAt }) => [list, lastAuditAt]));
+  const audits = new Map(
+    (status.lists ?? []).map(({ list, lastAuditAt }) => [list, lastAuditAt]),
+  );
   const items = status.streams.map((stream) => ({
     ...stream,
     auditedAt: audits.get(stream.name),
@@ -22,9 +28,16 @@ function heldOf({ name, rows }, { hasNetwork, coverage }) {
 }
 
 function makeStream({ name }) {
-  const [badge, rows] = [el('span.badge'), el('span')];
-  const figures = el('span.figures', rows, name === 'checkpoints' && el('span.extra', ' unique'));
-  const [asOf, checked, audited] = [el('dd'), el('dd'), el('dd')];
+  const badge = el('span.badge');
+  const rows = el('span');
+  const figures = el(
+    'span.figures',
+    rows,
+    name === 'checkpoints' && el('span.extra', ' unique'),
+  );
+  const asOf = el('dd');
+  const checked = el('dd');
+  const audited = el('dd');
   const node = el(
     'article',
     el('div.head', el('h3', NAMES[name], ' ', figures), badge),
