@@ -5,7 +5,7 @@
  */
 import { openApp, type App } from '../src/app/app.ts';
 import { readConfig } from '../src/config/environment.ts';
-import { createLog } from '../src/core/log.ts';
+import { createLog } from '../src/logging/log.ts';
 import { planNightly, readLateness } from '../src/runs/store/nightly/nightly-plan.ts';
 import { fraction, noise } from '../src/sandbox/network/seeded.ts';
 import { givenNumbers, openFolder, say } from './world/scratch-world.ts';

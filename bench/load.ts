@@ -12,7 +12,7 @@ import { pipeline } from 'node:stream/promises';
 import { fileURLToPath } from 'node:url';
 import { DuckDBInstance } from '@duckdb/node-api';
 import { from as copyFrom, to as copyTo } from 'pg-copy-streams';
-import { openFileStore } from '../src/objects/file-store.ts';
+import { openFileStore } from '../src/storage/file-store.ts';
 import {
   addToMonth,
   askQuestions,

@@ -13,7 +13,7 @@ import { parseArgs } from 'node:util';
 import { Redis } from 'ioredis';
 import { openApp, type App } from '../src/app/app.ts';
 import { readConfig } from '../src/config/environment.ts';
-import { createLog } from '../src/core/log.ts';
+import { createLog } from '../src/logging/log.ts';
 import { enqueueRun } from '../src/runs/enqueue.ts';
 import type { Run } from '../src/runs/store/run-store.ts';
 import { handleJob } from '../src/worker/job-worker.ts';

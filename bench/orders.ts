@@ -7,7 +7,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { openApp } from '../src/app/app.ts';
 import { startApi } from '../src/app/serving/serve.ts';
 import { readConfig } from '../src/config/environment.ts';
-import { createLog } from '../src/core/log.ts';
+import { createLog } from '../src/logging/log.ts';
 import { addIdleLedgers } from '../test/support/mirror-arrange.ts';
 import { startSource } from './world/lists-bench.ts';
 import { givenNumbers, openFolder, say, sayLoad } from './world/scratch-world.ts';

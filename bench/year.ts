@@ -4,7 +4,7 @@
  */
 import { openApp } from '../src/app/app.ts';
 import { readConfig } from '../src/config/environment.ts';
-import { createLog } from '../src/core/log.ts';
+import { createLog } from '../src/logging/log.ts';
 import { farSchedule } from '../test/support/far-schedule.ts';
 import {
   closedSegments,

@@ -1,6 +1,6 @@
 /** Exports one party's ledger entries: on demand as a run of its own, at night as a part of the nightly run. */
 import { z } from 'zod';
-import { partyId } from '../src/ledger/json-values.ts';
+import { partyId } from '../src/ledger/json-fields.ts';
 import { exportOnDemand } from '../src/runs/export-on-demand.ts';
 import { exportLedgers } from '../src/runs/nightly/export-ledgers.ts';
 import { JOBS, type JobDefinition } from '../src/runs/job.ts';

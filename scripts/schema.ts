@@ -7,7 +7,7 @@ import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
-import { createLog } from '../src/core/log.ts';
+import { createLog } from '../src/logging/log.ts';
 import { startEmbeddedPostgres } from '../src/embedded/postgres.ts';
 import { openWarehouse } from '../src/postgres/database.ts';
 import { type Baseline, migrate } from '../src/postgres/migrate.ts';

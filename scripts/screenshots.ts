@@ -10,8 +10,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { openApp, type App } from '../src/app/app.ts';
 import { startApi } from '../src/app/serving/serve.ts';
 import { readConfig } from '../src/config/environment.ts';
-import { createLog } from '../src/core/log.ts';
-import { DAY_MICROS, floorSecond, nowMicros } from '../src/core/time.ts';
+import { createLog } from '../src/logging/log.ts';
+import { DAY_MICROS, floorSecond, nowMicros } from '../src/time/time.ts';
 import { startSandbox, type Sandbox } from '../test/support/sandbox.ts';
 import { openPage, type ConsolePage } from '../test/api/console/browser.ts';
 

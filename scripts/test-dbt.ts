@@ -6,17 +6,17 @@
 import { cp, glob, mkdir, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { createLog } from '../src/core/log.ts';
+import { createLog } from '../src/logging/log.ts';
 import { buildLake } from '../src/lake/build/build.ts';
 import { LakeStore } from '../src/lake/store/lake-store.ts';
 import { startEmbeddedPostgres } from '../src/embedded/postgres.ts';
-import { loadAll } from '../src/load/load-all.ts';
-import { LoadStore } from '../src/load/store/load-store.ts';
-import { openFileStore } from '../src/objects/file-store.ts';
+import { loadAll } from '../src/warehouse/load-all.ts';
+import { LoadStore } from '../src/warehouse/store/load-store.ts';
+import { openFileStore } from '../src/storage/file-store.ts';
 import { openWarehouse } from '../src/postgres/database.ts';
 import { migrate } from '../src/postgres/migrate.ts';
 import { HEADER_13 } from '../test/ledger/csv.ts';
-import { PARTY_A, PARTY_B, publish, row13 } from '../test/load/published.ts';
+import { PARTY_A, PARTY_B, publish, row13 } from '../test/warehouse/published.ts';
 import { command, expect, NotRun, runSteps, type Step, succeed } from './steps.ts';
 import { openVenv } from './venv.ts';
 

@@ -12,9 +12,19 @@ import {
 const ROOT = resolve(import.meta.dirname, '..');
 const FOLDERS = ['src', 'jobs', 'migrations', 'scripts', 'bench', 'test'];
 
-const STAGES = ['src/list-sync', 'src/export', 'src/load', 'src/lake'];
-const ADAPTERS = ['src/source', 'src/postgres', 'src/objects', 'src/state', 'src/queue'];
-const PURE = ['src/core', 'src/ledger'];
+const STAGES = ['src/lists', 'src/exports', 'src/warehouse', 'src/lake'];
+const ADAPTERS = ['src/source', 'src/postgres', 'src/storage', 'src/state', 'src/queue'];
+/** One topic each; they import no more than each other, and no package but what their topic is. */
+const FOUNDATION = [
+  'src/errors',
+  'src/time',
+  'src/json',
+  'src/concurrency',
+  'src/logging',
+  'src/files',
+  'src/version.ts',
+];
+const PURE = [...FOUNDATION, 'src/ledger'];
 /** Beside the product, which imports none of it. */
 const UNSHIPPED = ['test', 'bench', 'scripts'];
 const EDGES = ['jobs', 'src/api', 'src/cli', 'src/runs', 'src/worker'];
@@ -22,7 +32,7 @@ const EDGES = ['jobs', 'src/api', 'src/cli', 'src/runs', 'src/worker'];
 const COMPOSITION = 'src/app';
 
 /** Written from the interface document alone; only Node's own modules, and the test runner in their tests. */
-const INDEPENDENT = ['test/list-sync/plain-source', 'test/export/hostile'];
+const INDEPENDENT = ['test/lists/plain-source', 'test/exports/hostile'];
 
 function isIndependent(target: string): boolean {
   return (
@@ -42,9 +52,9 @@ interface Rule {
 
 /** What a stage needs is a port; what an adapter implements is the port of a stage. */
 const PORTS =
-  /^src\/(?:[a-z-/]+\/(?:[a-z]+-)?ports|objects\/object-store|state\/resume-state)\.ts$/;
+  /^src\/(?:[a-z-/]+\/(?:[a-z]+-)?ports|storage\/object-store|state\/resume-state)\.ts$/;
 const stage = (...packages: string[]): Rule => ({
-  values: PURE,
+  values: [...PURE, 'src/catalog'],
   typeFiles: PORTS,
   packages,
 });
@@ -62,6 +72,8 @@ const edge = (...packages: string[]): Rule => ({
     'src/queue',
     'src/runs',
     'src/worker',
+    'src/status',
+    'src/observability',
     'jobs',
   ],
   types: ADAPTERS,
@@ -70,35 +82,42 @@ const edge = (...packages: string[]): Rule => ({
 });
 /** A store reads and writes the tables of the stage that it lies in. */
 const store = (room: string): Rule => ({
-  values: [...PURE, 'src/postgres', room],
+  values: [...PURE, 'src/postgres', 'src/catalog', 'src/status', room],
   typeFiles: PORTS,
   packages: ['pg', 'kysely', 'pg-copy-streams', 'uuid', 'zod'],
 });
 const STORES = [
-  'list-sync',
-  'export',
-  'load',
+  'lists',
+  'exports',
+  'warehouse',
   'lake',
   'runs',
   'source',
-  'worker',
+  'status',
+  'observability',
   'api/access',
   'api/console',
-  'api/service',
+  'api/source-api',
 ];
 
 /** The longest folder that holds a file has its rule. */
 const RULES: Readonly<Record<string, Rule>> = {
-  'src/core': { values: [], packages: ['pino', 'uuid', 'package.json'] },
-  'src/ledger': { values: ['src/core'], packages: ['zod'] },
+  ...Object.fromEntries(
+    FOUNDATION.map((room) => [room, { values: FOUNDATION, packages: ['uuid'] }]),
+  ),
+  'src/logging': { values: FOUNDATION, packages: ['pino'] },
+  'src/version.ts': { values: [], packages: ['package.json'] },
+  'src/ledger': { values: FOUNDATION, packages: ['zod'] },
+  // The tables that several stages share: segments, coverage, publications, leases.
+  'src/catalog': store('src/catalog'),
   'src/config': { values: PURE, packages: ['cron-parser'] },
-  'src/list-sync': stage('zod'),
-  'src/export': stage('zod'),
-  'src/load': stage('zod'),
+  'src/lists': stage('zod'),
+  'src/exports': stage('zod'),
+  'src/warehouse': stage('zod'),
   // Its rooms go one way: what is on this machine, the tables' shapes, their logs, then who builds, asks and verifies.
   'src/lake': stage('@duckdb/node-api', 'zod'),
   'src/lake/local': {
-    values: ['src/core'],
+    values: FOUNDATION,
     typeFiles: PORTS,
     packages: ['@duckdb/node-api'],
   },
@@ -116,18 +135,21 @@ const RULES: Readonly<Record<string, Rule>> = {
     ...adapter('pg', 'kysely', 'p-retry', 'pg-copy-streams', 'uuid'),
     values: [...PURE, 'migrations'],
   },
-  'src/objects': adapter('@aws-sdk/client-s3'),
+  'src/storage': adapter('@aws-sdk/client-s3'),
   'src/state': adapter('pg', 'ioredis'),
   'src/queue': adapter('bullmq', 'ioredis', 'pg'),
-  'src/embedded': { values: ['src/core'] },
+  'src/embedded': { values: FOUNDATION },
   'src/sandbox': { values: PURE, packages: ['zod'] },
   jobs: edge('cron-parser', 'p-retry'),
   'src/runs': {
     ...edge('cron-parser', 'p-retry'),
-    values: [...PURE, 'src/config', 'src/queue', 'src/source', 'jobs'],
+    values: [...PURE, 'src/config', 'src/queue', 'src/source', 'src/status', 'jobs'],
     types: [...ADAPTERS, ...STAGES],
   },
-  'src/worker': edge(
+  // What is known of the mirror, and the one place that decides whether it is complete.
+  'src/status': { ...stage('zod'), values: [...PURE, 'src/catalog'] },
+  'src/observability': edge(
+    'fastify',
     'prom-client',
     'bullmq',
     'bullmq-otel',
@@ -135,6 +157,7 @@ const RULES: Readonly<Record<string, Rule>> = {
       (name) => `@opentelemetry/${name}`,
     ),
   ),
+  'src/worker': edge('bullmq'),
   'src/api': edge(
     'fastify',
     '@fastify/rate-limit',
@@ -153,6 +176,8 @@ const RULES: Readonly<Record<string, Rule>> = {
       'src/api',
       'src/lake',
       'src/sandbox',
+      'src/status',
+      'src/observability',
       'jobs',
       'src/runs',
       COMPOSITION,
@@ -162,11 +187,6 @@ const RULES: Readonly<Record<string, Rule>> = {
   ...Object.fromEntries(
     STORES.map((room) => [`src/${room}/store`, store(`src/${room}`)]),
   ),
-  // Segments are written where they are published, and where they are rebuilt from manifests.
-  'src/load/store': {
-    ...store('src/load'),
-    values: [...PURE, 'src/postgres', 'src/load', 'src/export/store'],
-  },
 };
 
 /** Only these import what is built: the command line, and the process that starts it. */
@@ -174,7 +194,7 @@ const ABOVE_COMPOSITION = [COMPOSITION, 'src/cli'];
 const MAIN = 'src/main.ts';
 
 function isBelow(path: string, folders: readonly string[]): boolean {
-  return folders.some((folder) => path.startsWith(`${folder}/`));
+  return folders.some((folder) => path === folder || path.startsWith(`${folder}/`));
 }
 
 function folderOf(path: string): string | undefined {
@@ -308,12 +328,12 @@ describe('the check of imports', () => {
   test.each([
     [
       'a stage that imports a stage',
-      module('src/list-sync/a.ts', 'src/export/b.ts', true, true),
+      module('src/lists/a.ts', 'src/exports/b.ts', true, true),
     ],
-    ['a stage that imports a driver', module('src/load/a.ts', 'pg', false, true)],
+    ['a stage that imports a driver', module('src/warehouse/a.ts', 'pg', false, true)],
     [
       'a stage that imports an adapter',
-      module('src/list-sync/a.ts', 'src/postgres/b.ts', true),
+      module('src/lists/a.ts', 'src/postgres/b.ts', true),
     ],
     [
       'an adapter that imports an adapter',
@@ -321,7 +341,7 @@ describe('the check of imports', () => {
     ],
     [
       'an adapter that imports a stage',
-      module('src/postgres/a.ts', 'src/list-sync/ports.ts', true),
+      module('src/postgres/a.ts', 'src/lists/ports.ts', true),
     ],
     ['the console that imports a driver', module('src/api/a.ts', 'pg', false)],
     [
@@ -334,7 +354,7 @@ describe('the check of imports', () => {
     ],
     [
       'a second reader of the environment',
-      module('src/core/a.ts', 'node:process', false),
+      module('src/time/a.ts', 'node:process', false),
     ],
     ['a folder without a rule', module('src/utils/a.ts', 'node:fs', false)],
   ])('finds %s', (_, planted) => {
@@ -343,7 +363,7 @@ describe('the check of imports', () => {
 
   test('allows the types of a port', () => {
     expect(
-      violations([module('src/postgres/a.ts', 'src/list-sync/ports.ts', true, true)]),
+      violations([module('src/postgres/a.ts', 'src/lists/ports.ts', true, true)]),
     ).toEqual([]);
   });
 

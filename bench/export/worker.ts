@@ -1,14 +1,14 @@
 /** One export in a process of its own, so that its memory and its event loop are the worker's. Prints JSON. */
 import { randomUUID } from 'node:crypto';
 import { monitorEventLoopDelay } from 'node:perf_hooks';
-import { parseInstant } from '../../src/core/time.ts';
-import { exportLedger } from '../../src/export/export-ledger.ts';
-import type { Compression } from '../../src/ledger/objects/object-keys.ts';
-import { RowPool } from '../../src/export/read/row-pool.ts';
-import { openFileStore } from '../../src/objects/file-store.ts';
+import { parseInstant } from '../../src/time/time.ts';
+import { exportLedger } from '../../src/exports/export-ledger.ts';
+import type { Compression } from '../../src/ledger/object-keys.ts';
+import { RowPool } from '../../src/exports/download/row-pool.ts';
+import { openFileStore } from '../../src/storage/file-store.ts';
 import { openSource } from '../../src/source/source-client.ts';
 import { openWarehouse } from '../../src/postgres/database.ts';
-import { ExportStore } from '../../src/export/store/export-store.ts';
+import { ExportStore } from '../../src/exports/store/export-store.ts';
 import { localState } from '../../test/support/source-config.ts';
 
 const LIFTED_RATE = 1_000_000;

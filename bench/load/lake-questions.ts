@@ -11,7 +11,7 @@ import type { SegmentMonth, WarehouseReader } from '../../src/lake/store/lake-st
 import { inquiry, READY_QUESTIONS } from '../../src/lake/query/questions.ts';
 import { runQuery } from '../../src/lake/query/query.ts';
 import { LINE_COLUMNS } from '../../src/ledger/canonical.ts';
-import type { ObjectStore } from '../../src/objects/object-store.ts';
+import type { ObjectStore } from '../../src/storage/object-store.ts';
 
 /** As the warehouse sends rows. */
 const TEXT = `delim = ',', quote = '"', escape = '"', nullstr = ''`;

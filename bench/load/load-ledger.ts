@@ -3,10 +3,10 @@ import { createHash } from 'node:crypto';
 import { rm, writeFile } from 'node:fs/promises';
 import { zstdCompressSync } from 'node:zlib';
 import type { Pool } from 'pg';
-import { parseInstant } from '../../src/core/time.ts';
+import { parseInstant } from '../../src/time/time.ts';
 import { hashRow, RowDigest } from '../../src/ledger/digest.ts';
-import { segmentKey } from '../../src/ledger/objects/object-keys.ts';
-import type { ObjectStore } from '../../src/objects/object-store.ts';
+import { segmentKey } from '../../src/ledger/object-keys.ts';
+import type { ObjectStore } from '../../src/storage/object-store.ts';
 
 const HEADER =
   'vega_time,quantity,effect,transfer_type,asset_id,account_from_market_id,account_from_party_id,account_from_account_type,account_from_balance,account_to_market_id,account_to_party_id,account_to_account_type,account_to_balance';

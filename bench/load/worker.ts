@@ -1,10 +1,10 @@
 /** Stages in a process of their own, for its peak memory: `worker.ts load|lake|both URL OBJECTS SCRATCH`. */
 import { buildLake } from '../../src/lake/build/build.ts';
-import { loadAll } from '../../src/load/load-all.ts';
-import { openFileStore } from '../../src/objects/file-store.ts';
+import { loadAll } from '../../src/warehouse/load-all.ts';
+import { openFileStore } from '../../src/storage/file-store.ts';
 import { openWarehouse } from '../../src/postgres/database.ts';
 import { LakeStore } from '../../src/lake/store/lake-store.ts';
-import { LoadStore } from '../../src/load/store/load-store.ts';
+import { LoadStore } from '../../src/warehouse/store/load-store.ts';
 
 const [stage = '', url = '', objectsDir = '', scratchDir = ''] = process.argv.slice(2);
 const signal = new AbortController().signal;

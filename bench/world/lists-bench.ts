@@ -4,11 +4,11 @@ import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
-import type { Verdict } from '../../src/core/verdict.ts';
+import type { Verdict } from '../../src/errors/verdict.ts';
 import { openSource, type Source } from '../../src/source/source-client.ts';
-import { syncList } from '../../src/list-sync/sync.ts';
+import { syncList } from '../../src/lists/sync-list.ts';
 import type { Warehouse } from '../../src/postgres/database.ts';
-import { ListStore } from '../../src/list-sync/store/list-store.ts';
+import { ListStore } from '../../src/lists/store/list-store.ts';
 import { localState } from '../../test/support/source-config.ts';
 
 const LIFTED_RATE = 1_000_000;

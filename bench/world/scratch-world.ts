@@ -2,7 +2,7 @@
 import { mkdtemp, rm } from 'node:fs/promises';
 import { loadavg, tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { createLog } from '../../src/core/log.ts';
+import { createLog } from '../../src/logging/log.ts';
 import { startEmbeddedPostgres } from '../../src/embedded/postgres.ts';
 import { openWarehouse, type Warehouse } from '../../src/postgres/database.ts';
 import { migrate } from '../../src/postgres/migrate.ts';

@@ -53,7 +53,8 @@ const noThrowingDefault = {
     const message = 'Check for the missing value in a statement of its own.';
     return {
       AssignmentPattern(node) {
-        const call = node.right.type === 'CallExpression' ? node.right.callee.name : undefined;
+        const call =
+          node.right.type === 'CallExpression' ? node.right.callee.name : undefined;
         if (call !== undefined && /^(?:fail|refuse|throw|unknown|missing)/.test(call)) {
           context.report({ node, message });
         }

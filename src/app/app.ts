@@ -2,12 +2,12 @@
  * The composition root: builds everything a command needs in order, and takes it down last-in first-out. Whatever has
  * no URL configured is embedded.
  */
-import { sharedLoad } from '../core/shared-load.ts';
-import { version } from '../core/version.ts';
-import { RowPool } from '../export/read/row-pool.ts';
+import { sharedLoad } from '../concurrency/shared-load.ts';
+import { version } from '../version.ts';
+import { RowPool } from '../exports/download/row-pool.ts';
 import { LakeStore } from '../lake/store/lake-store.ts';
 import { shownUrl, sourceIdOf } from '../postgres/identity.ts';
-import { Presence } from '../postgres/presence.ts';
+import { Presence } from '../postgres/liveness-lock.ts';
 import { Queues } from '../queue/queues.ts';
 import { openPostgresBackend, openRedisBackend } from '../queue/redis-and-postgres.ts';
 import type { JobDeps } from '../runs/job.ts';
@@ -15,7 +15,7 @@ import { nextScheduledMs } from '../runs/nightly/start-scheduled.ts';
 import { ProgressHints } from '../runs/progress.ts';
 import { openPoster } from '../runs/notices.ts';
 import { RunCosts } from '../runs/store/run-costs.ts';
-import { readCompleteness } from '../runs/store/completeness.ts';
+import { readCompleteness } from '../status/store/completeness.ts';
 import { NightlyStore } from '../runs/store/nightly/nightly-store.ts';
 import { readRunFacts } from '../runs/store/run-facts.ts';
 import { appendLines, RunLogs } from '../runs/store/run-logs.ts';
@@ -24,9 +24,9 @@ import { CostMeter } from '../source/observers.ts';
 import { openSource, type SourceDeps } from '../source/source-client.ts';
 import { openBanStore } from '../source/store/source-state.ts';
 import { JobWorker, SHUTDOWN_GRACE_MS } from '../worker/job-worker.ts';
-import { addReadMetrics, type Probe, WorkMetrics } from '../worker/metrics.ts';
-import { WorkerRegistry } from '../worker/store/worker-registry.ts';
-import { openTracing } from '../worker/tracing.ts';
+import { addReadMetrics, type Probe, WorkMetrics } from '../observability/metrics.ts';
+import { WorkerRegistry } from '../observability/store/worker-registry.ts';
+import { openTracing } from '../observability/tracing.ts';
 import { type BaseOptions, openBase, openStatusSource, untilReachable } from './base.ts';
 import { openStore, scratchDirOf } from './data-dir.ts';
 import { composeStages } from './stages.ts';

@@ -12,22 +12,22 @@ import {
   errorLine,
   PermanentError,
   UnreachableError,
-} from '../core/errors.ts';
-import type { Log } from '../core/log.ts';
-import { rememberSecrets } from '../core/secrets.ts';
+} from '../errors/errors.ts';
+import type { Log } from '../logging/log.ts';
+import { rememberSecrets } from '../logging/secret-masking.ts';
 import { isLakeDecidedHere } from '../lake/store/lake-store.ts';
-import { readSituation } from '../list-sync/store/list-state.ts';
-import { storeUrl } from '../objects/store-url.ts';
+import { readSituation } from '../lists/store/list-state.ts';
+import { storeUrl } from '../storage/store-url.ts';
 import { type Database, openWarehouse, type Warehouse } from '../postgres/database.ts';
 import { queuePrefix, readIdentity, shownUrl } from '../postgres/identity.ts';
 import { migrate } from '../postgres/migrate.ts';
 import { findMissedMs, nextScheduledMs } from '../runs/nightly/start-scheduled.ts';
 import { ProgressHints } from '../runs/progress.ts';
 import { RunStore } from '../runs/store/run-store.ts';
-import { openStatusStore } from '../runs/store/status-store.ts';
+import { openStatusStore } from '../status/store/status-store.ts';
 import { openPostgresState } from '../state/postgres-state.ts';
 import { type ResumeState, tolerateOutages } from '../state/resume-state.ts';
-import { WorkerRegistry } from '../worker/store/worker-registry.ts';
+import { WorkerRegistry } from '../observability/store/worker-registry.ts';
 import { objectsAt } from './data-dir.ts';
 
 /** For commands that wait for their services. */

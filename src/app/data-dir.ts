@@ -4,9 +4,9 @@ import { rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import type { Config } from '../config/environment.ts';
-import { errorCode, UsageError } from '../core/errors.ts';
-import { makeFolders } from '../core/folders.ts';
-import type { ObjectStore } from '../objects/object-store.ts';
+import { errorCode, UsageError } from '../errors/errors.ts';
+import { makeFolders } from '../files/folders.ts';
+import type { ObjectStore } from '../storage/object-store.ts';
 
 export function objectsAt({ objectStoreUrl, dataDir }: Config): URL {
   return objectStoreUrl ?? pathToFileURL(join(dataDir, 'objects'));
@@ -21,7 +21,7 @@ export async function openStore(given: {
   reachableMaxMs?: number;
 }): Promise<ObjectStore> {
   const { config, reachableMaxMs } = given;
-  const { openObjectStore } = await import('../objects/open-store.ts');
+  const { openObjectStore } = await import('../storage/open-store.ts');
   return openObjectStore({
     // Half of it: whoever waits shorter than a minute wants to hear why.
     patienceMs: reachableMaxMs && reachableMaxMs / 2,

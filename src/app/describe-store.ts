@@ -1,5 +1,5 @@
 /** What a store was found to do, and what that means, in one line. */
-import type { ConditionSupport, StoreCapabilities } from '../objects/object-store.ts';
+import type { ConditionSupport, StoreCapabilities } from '../storage/object-store.ts';
 
 /** For `status`. */
 export const LAKE_DECIDED_IN_DATABASE =

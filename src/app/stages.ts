@@ -1,35 +1,35 @@
 /** The stages composed with their stores, as jobs and commands call them. */
 import type { StageCall, Stages } from '../runs/job.ts';
-import { readLedger } from '../api/service/ledger-reader.ts';
+import { readLedger } from '../exports/reading/read-ledger.ts';
 import { type Config, sourceMissing } from '../config/environment.ts';
-import { storable } from '../core/json-value.ts';
-import type { Log } from '../core/log.ts';
-import { nowMicros } from '../core/time.ts';
-import { worst } from '../core/verdict.ts';
-import { exportParty } from '../export/export-party.ts';
-import type { RowPool } from '../export/read/row-pool.ts';
-import { mergeAll } from '../export/merge/merge-all.ts';
-import { tidyStore } from '../export/publish/janitor.ts';
-import { type SourceClock, sourceClock } from '../export/plan/source-clock.ts';
+import { storable } from '../json/json-value.ts';
+import type { Log } from '../logging/log.ts';
+import { nowMicros } from '../time/time.ts';
+import { worst } from '../errors/verdict.ts';
+import { exportParty } from '../exports/export-party.ts';
+import type { RowPool } from '../exports/download/row-pool.ts';
+import { mergeAll } from '../exports/merging/merge-all.ts';
+import { tidyStore } from '../exports/publishing/garbage-collection.ts';
+import { type SourceClock, sourceClock } from '../exports/planning/source-clock.ts';
 import { buildLake, type LakeDeps } from '../lake/build/build.ts';
 import { verifyLake } from '../lake/verify/verify-lake.ts';
-import { loadAll } from '../load/load-all.ts';
-import { catchUpWithStore, rebuildIfEmpty } from '../load/store/rebuild.ts';
-import type { LakeCheck } from '../load/ports.ts';
-import { verify, type VerifyCounts } from '../load/verify.ts';
-import { isWrittenOnce, type ObjectStore } from '../objects/object-store.ts';
+import { loadAll } from '../warehouse/load-all.ts';
+import { catchUpWithStore, rebuildIfEmpty } from '../warehouse/store/rebuild.ts';
+import type { LakeCheck } from '../warehouse/ports.ts';
+import { verify, type VerifyCounts } from '../warehouse/verify.ts';
+import { isWrittenOnce, type ObjectStore } from '../storage/object-store.ts';
 import type { Source } from '../source/source-client.ts';
-import { findListedParties } from '../list-sync/store/list-state.ts';
-import { lookUpParty, syncList } from '../list-sync/sync.ts';
-import { ExportArchiveStore } from '../export/store/export-archive.ts';
-import { BatchStore } from '../export/store/batch-store.ts';
-import { ExportStore } from '../export/store/export-store.ts';
+import { findListedParties } from '../lists/store/list-state.ts';
+import { lookUpParty, syncList } from '../lists/sync-list.ts';
+import { ExportArchiveStore } from '../exports/store/export-archive.ts';
+import { BatchStore } from '../exports/store/batch-store.ts';
+import { ExportStore } from '../exports/store/export-store.ts';
 import { decodeReport } from '../runs/report-form.ts';
 import { compareWithReport } from '../runs/store/compare-report.ts';
 import { publishReport, restoreReports } from '../runs/store/publish-report.ts';
-import { LoadStore } from '../load/store/load-store.ts';
-import { VerifyStore } from '../load/store/verify-store.ts';
-import { ListStore } from '../list-sync/store/list-store.ts';
+import { LoadStore } from '../warehouse/store/load-store.ts';
+import { VerifyStore } from '../warehouse/store/verify-store.ts';
+import { ListStore } from '../lists/store/list-store.ts';
 import {
   exportLine,
   lakeLine,

@@ -1,8 +1,8 @@
 /** What every command is handed, and what it answers with. */
 import type { Writable } from 'node:stream';
 import type { Config } from '../config/environment.ts';
-import type { Log } from '../core/log.ts';
-import type { Verdict } from '../core/verdict.ts';
+import type { Log } from '../logging/log.ts';
+import type { Verdict } from '../errors/verdict.ts';
 import { errorIn, describeRun } from '../runs/run-document.ts';
 import type { Run } from '../runs/store/run-store.ts';
 import type { Progress } from './output/progress.ts';

@@ -4,8 +4,8 @@ import { join } from 'node:path';
 import type { App } from '../app/app.ts';
 import { openReader, type Reader } from '../app/base.ts';
 import type { Config } from '../config/environment.ts';
-import { chooseById, splitCutId } from '../core/ids.ts';
-import { UsageError } from '../core/errors.ts';
+import { chooseById, splitCutId } from '../ledger/ids.ts';
+import { UsageError } from '../errors/errors.ts';
 import type { Run } from '../runs/store/run-store.ts';
 import type { CommandContext } from './context.ts';
 

@@ -2,9 +2,9 @@
 import { readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { parseEnv } from 'node:util';
-import { errorCode, UsageError } from '../core/errors.ts';
-import { canonicalId, canonicalPartyId } from '../core/ids.ts';
-import { hideSecrets } from '../core/secrets.ts';
+import { errorCode, UsageError } from '../errors/errors.ts';
+import { canonicalId, canonicalPartyId } from '../ledger/ids.ts';
+import { hideSecrets } from '../logging/secret-masking.ts';
 import { SETTINGS, type Setting, type SettingKey, type Settings } from './settings.ts';
 
 /** Where a value came from, for the console's configuration page. A command such as `demo` sets some itself. */

@@ -1,5 +1,5 @@
 /** What of a configuration must never be told (settings, parts of URLs, other libraries' keys), and how it is shown without. */
-import { decodeUrl } from '../core/secrets.ts';
+import { decodeUrl } from '../logging/secret-masking.ts';
 import type { Config } from './environment.ts';
 import { SETTINGS, type Setting } from './settings.ts';
 

@@ -1,6 +1,6 @@
 /** How the values of settings are written: what is accepted, and how it is read. */
 import { CronExpressionParser } from 'cron-parser';
-import { canonicalId, canonicalPartyId } from '../core/ids.ts';
+import { canonicalId, canonicalPartyId } from '../ledger/ids.ts';
 import { KNOWN_COLUMNS, type KnownColumn } from '../ledger/header.ts';
 
 export interface Form<Value> {

@@ -7,7 +7,7 @@ import * as fs from 'node:fs';
 import { createRequire } from 'node:module';
 import { homedir } from 'node:os';
 import { dirname, join, relative } from 'node:path';
-import { PermanentError, errorCode } from '../core/errors.ts';
+import { PermanentError, errorCode } from '../errors/errors.ts';
 
 export interface Binaries {
   /** Folder of `initdb` and `postgres`. */

@@ -7,8 +7,8 @@ import { randomBytes } from 'node:crypto';
 import * as fs from 'node:fs';
 import { type FileHandle, open } from 'node:fs/promises';
 import { dirname, join, resolve } from 'node:path';
-import { PermanentError, errorCode } from '../core/errors.ts';
-import { makeFolders } from '../core/folders.ts';
+import { PermanentError, errorCode } from '../errors/errors.ts';
+import { makeFolders } from '../files/folders.ts';
 import {
   type Account,
   type Binaries,

@@ -11,9 +11,9 @@ import * as fs from 'node:fs';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { PermanentError, RetryableError } from '../core/errors.ts';
-import type { Log } from '../core/log.ts';
-import { waitFor } from '../core/waiting.ts';
+import { PermanentError, RetryableError } from '../errors/errors.ts';
+import type { Log } from '../logging/log.ts';
+import { waitFor } from '../concurrency/timeouts.ts';
 import { type Cluster, ensureData, openCluster, SUPERUSER } from './data-folder.ts';
 import { ensureServer, findServer, stopServer } from './server.ts';
 

@@ -9,7 +9,7 @@ import { once } from 'node:events';
 import { createServer, type AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { RetryableError, errorCode } from '../core/errors.ts';
+import { RetryableError, errorCode } from '../errors/errors.ts';
 import { SERVER_ENV } from './binaries.ts';
 import { type Cluster, HERE } from './data-folder.ts';
 

@@ -1,19 +1,19 @@
 /** The lake as an operator sees it: its tables, what is wrong with their logs, and going back to a moment. */
-import { PermanentError, UsageError } from '../core/errors.ts';
+import { PermanentError, UsageError } from '../errors/errors.ts';
 import { openTable, statesOf, type TableWriter } from './build/table-writer.ts';
 import {
   inWorkshop,
   type LakeDeps,
   publishTables,
   type Workshop,
-} from './build/workshop.ts';
+} from './build/build-session.ts';
 import { type TableState, totalOfFiles } from './delta/actions.ts';
 import { findBrokenCheckpoints } from './delta/checkpoint.ts';
 import { listObjects, logAmong } from './delta/listing.ts';
 import { readTable } from './delta/log.ts';
 import { type LakeAccess, openEngine } from './local/duckdb.ts';
 import { storedFile } from './local-files.ts';
-import { momentsAmong, readMoment } from './moment.ts';
+import { momentsAmong, readMoment } from './snapshot.ts';
 import { removeUnnamed } from './retention.ts';
 import { LAKE_TABLES, type LakeTable } from './tables/columns.ts';
 import { LAKE_PREFIX, rootOf } from './tables/tables.ts';

@@ -1,11 +1,11 @@
 /** What no version of a table names any more goes when its time is over: files, commits and moments. */
-import { type Micros, nowMicros } from '../core/time.ts';
-import type { ListedObject } from '../objects/object-store.ts';
-import type { TableStates, Workshop } from './build/workshop.ts';
+import { type Micros, nowMicros } from '../time/time.ts';
+import type { ListedObject } from '../storage/object-store.ts';
+import type { TableStates, Workshop } from './build/build-session.ts';
 import type { TableState } from './delta/actions.ts';
 import { readCheckpoint, removeHint } from './delta/checkpoint.ts';
 import { fileKey, logAmong, type LogObject, logPrefix } from './delta/listing.ts';
-import { momentsAmong } from './moment.ts';
+import { momentsAmong } from './snapshot.ts';
 import { rootOf } from './tables/tables.ts';
 
 /**

@@ -3,8 +3,8 @@
  * release wrote it. Its text is what `values_digest` sums, so the same rows have the same sum whether
  * they are read from objects, the warehouse or the lake.
  */
-import { PermanentError } from '../core/errors.ts';
-import { formatInstant, parseInstant } from '../core/time.ts';
+import { PermanentError } from '../errors/errors.ts';
+import { formatInstant, parseInstant } from '../time/time.ts';
 import {
   decodeAccountType,
   decodeId,

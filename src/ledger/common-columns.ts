@@ -2,7 +2,7 @@
  * Rows of releases with different columns as one CSV: columns go by name, every field keeps its bytes,
  * and what a release did not send is empty, which is how it writes NULL.
  */
-import { PermanentError } from '../core/errors.ts';
+import { PermanentError } from '../errors/errors.ts';
 import { RowFields } from './row-fields.ts';
 import { RowSplitter } from './row-splitter.ts';
 

@@ -2,7 +2,7 @@
  * A source that writes another CSV than the public service. Its lines are rewritten into that service's columns and
  * spellings as they arrive, before anything of them is checked: behind this file there is only one CSV.
  */
-import { PermanentError, RetryableError } from '../core/errors.ts';
+import { PermanentError, RetryableError } from '../errors/errors.ts';
 import { effectOf, remember } from './canonical.ts';
 import { rewriteRows } from './common-columns.ts';
 import { decodeId, decodeInteger } from './encodings.ts';

@@ -3,7 +3,7 @@
  * returns undefined where the text is nothing that a release is known to write: never a guess. A change
  * of what a text means changes the sums of rows that are loaded already.
  */
-import { canonicalId, canonicalPartyId } from '../core/ids.ts';
+import { canonicalId, canonicalPartyId } from './ids.ts';
 
 const HEX_BYTES = /^(?:[0-9a-f]{2}){2,64}$/;
 const UNSIGNED = /^[0-9]+$/;

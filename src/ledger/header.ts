@@ -2,7 +2,7 @@
  * Columns by name. The source's releases send 12 or 13 of them in different orders, and may add more:
  * nothing in this project relies on a position.
  */
-import { PermanentError } from '../core/errors.ts';
+import { PermanentError } from '../errors/errors.ts';
 import { RowFields } from './row-fields.ts';
 
 /** The columns this project understands, in the warehouse's order, and what their values are. */

@@ -1,4 +1,4 @@
-import type { Micros } from '../core/time.ts';
+import type { Micros } from '../time/time.ts';
 
 /** One party's ledger, or a part of it. */
 export interface LedgerRange {

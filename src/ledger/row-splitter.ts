@@ -2,7 +2,7 @@
  * Cuts a stream of CSV bytes into rows, wherever its chunks begin and end. Rows are handed out as
  * places in a buffer, uncopied: only a row that spans chunks is joined.
  */
-import { PermanentError } from '../core/errors.ts';
+import { PermanentError } from '../errors/errors.ts';
 
 const LINE_FEED = 0x0a;
 const CARRIAGE_RETURN = 0x0d;

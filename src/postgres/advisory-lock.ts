@@ -1,7 +1,7 @@
 /** Locks between processes that end with their connection or transaction, and that can be waited for with a signal. */
 import type { PoolClient } from 'pg';
-import { RetryableError } from '../core/errors.ts';
-import { waitFor } from '../core/waiting.ts';
+import { RetryableError } from '../errors/errors.ts';
+import { waitFor } from '../concurrency/timeouts.ts';
 import { mapDatabaseError } from './transaction.ts';
 
 const STEP_MAX_MS = 200;

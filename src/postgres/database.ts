@@ -1,7 +1,7 @@
 /** The pool and the query builder, with exact types: no numeric, bigint or time becomes a JavaScript number. */
 import { Kysely, PostgresDialect } from 'kysely';
 import { Pool, TypeOverrides } from 'pg';
-import { formatInstant, parseInstant } from '../core/time.ts';
+import { formatInstant, parseInstant } from '../time/time.ts';
 
 /** One of them says that this process is there. */
 const POOL_MAX = 11;

@@ -2,7 +2,7 @@
 import { readdir, readFile } from 'node:fs/promises';
 import { type Kysely, type QueryExecutorProvider, sql } from 'kysely';
 import type { Migration } from 'kysely/migration';
-import { PermanentError, UnreachableError } from '../core/errors.ts';
+import { PermanentError, UnreachableError } from '../errors/errors.ts';
 import { databaseError, readRow, readRows } from './transaction.ts';
 
 const MIGRATIONS_DIR = new URL('../../migrations/', import.meta.url);

@@ -8,9 +8,9 @@ import {
   PermanentError,
   RetryableError,
   UnreachableError,
-} from '../core/errors.ts';
-import { waitFor } from '../core/waiting.ts';
-import { classifyDatabaseCode } from '../core/faults.ts';
+} from '../errors/errors.ts';
+import { waitFor } from '../concurrency/timeouts.ts';
+import { classifyDatabaseCode } from '../errors/faults.ts';
 import type { Database } from './database.ts';
 
 /** Retried at once, more or less: others were in the way. */

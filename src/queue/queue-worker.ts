@@ -5,8 +5,8 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { UnrecoverableError } from 'bullmq';
-import { FencedError, PermanentError, RetryableError } from '../core/errors.ts';
-import type { Log } from '../core/log.ts';
+import { FencedError, PermanentError, RetryableError } from '../errors/errors.ts';
+import type { Log } from '../logging/log.ts';
 import type { BullJob, BullWorker, QueueBackend } from './backend.ts';
 
 /** A job that does nothing: taking it proves that jobs are taken. */

@@ -1,7 +1,7 @@
 /** The mirror's queues by name: adding, scheduling and working jobs, with every wait bounded. */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { UnreachableError } from '../core/errors.ts';
-import { within } from '../core/waiting.ts';
+import { UnreachableError } from '../errors/errors.ts';
+import { within } from '../concurrency/timeouts.ts';
 import {
   type BullJob,
   type BullQueue,

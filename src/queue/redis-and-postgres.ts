@@ -9,7 +9,7 @@ import {
 } from 'bullmq';
 import { Redis } from 'ioredis';
 import { Client } from 'pg';
-import { errorCode, UnreachableError } from '../core/errors.ts';
+import { errorCode, UnreachableError } from '../errors/errors.ts';
 import { type JobData, type QueueBackend, RETENTION } from './backend.ts';
 
 const CONNECT_TIMEOUT_MS = 10_000;

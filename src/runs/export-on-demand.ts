@@ -1,7 +1,7 @@
 /** One party's ledger, ordered by somebody: exported ahead of nightly work, and loaded when it is published. */
 import { z } from 'zod';
-import { id, instant } from '../ledger/json-values.ts';
-import type { VerdictWithEvidence } from '../core/verdict.ts';
+import { id, instant } from '../ledger/json-fields.ts';
+import type { VerdictWithEvidence } from '../errors/verdict.ts';
 import { enqueueRun } from './enqueue.ts';
 import { fixClock, reportTo } from './nightly/export-ledgers.ts';
 import type { JobDeps } from './job.ts';

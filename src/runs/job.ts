@@ -1,9 +1,9 @@
 /** What a job is, and what every job is handed. */
 import type { z } from 'zod';
-import type { Log } from '../core/log.ts';
-import type { SourceClock } from '../export/plan/source-clock.ts';
-import type { ExportRequest } from '../export/request.ts';
-import type { VerdictWithEvidence } from '../core/verdict.ts';
+import type { Log } from '../logging/log.ts';
+import type { SourceClock } from '../exports/planning/source-clock.ts';
+import type { ExportRequest } from '../exports/request.ts';
+import type { VerdictWithEvidence } from '../errors/verdict.ts';
 import type { Config } from '../config/environment.ts';
 import type { LedgerQuestion } from '../ledger/ledger-range.ts';
 import type { JobData, QueueName } from '../queue/backend.ts';
@@ -14,9 +14,9 @@ import type { RunCosts } from './store/run-costs.ts';
 import type { Notices } from './notices.ts';
 import type { NightlyStore } from './store/nightly/nightly-store.ts';
 import type { Database } from '../postgres/database.ts';
-import type { Completeness } from './store/completeness.ts';
+import type { Completeness } from '../status/store/completeness.ts';
 import type { Run, RunStore } from './store/run-store.ts';
-import type { SyncRequest } from '../list-sync/ports.ts';
+import type { SyncRequest } from '../lists/ports.ts';
 
 export type ReportProgress = (lines: readonly ProgressLine[]) => void;
 

@@ -6,9 +6,9 @@
  */
 import { createHmac } from 'node:crypto';
 import pRetry from 'p-retry';
-import { errorLine, RetryableError } from '../core/errors.ts';
-import { hideSecretsIn } from '../core/json-value.ts';
-import type { Log } from '../core/log.ts';
+import { errorLine, RetryableError } from '../errors/errors.ts';
+import { hideSecretsIn } from '../json/json-value.ts';
+import type { Log } from '../logging/log.ts';
 import type { Database } from '../postgres/database.ts';
 import { isOver, describeRun } from './run-document.ts';
 import type { Run, RunStore } from './store/run-store.ts';

@@ -2,10 +2,10 @@
  * Live progress: what stages report, as lines that every view shows the same way, their present rate, and the hint
  * beside the resume state that others read, written a few times a second and never waited for.
  */
-import type { ExportProgress } from '../export/request.ts';
+import type { ExportProgress } from '../exports/request.ts';
 import type { LakeProgress } from '../lake/build/build.ts';
-import type { SyncProgress } from '../list-sync/context.ts';
-import type { VerifyCounts } from '../load/verify.ts';
+import type { SyncProgress } from '../lists/sync-context.ts';
+import type { VerifyCounts } from '../warehouse/verify.ts';
 import type { ResumeState } from '../state/resume-state.ts';
 
 const WRITE_EVERY_MS = 250;

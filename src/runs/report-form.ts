@@ -3,8 +3,8 @@
  * object store, so that the store alone says what it holds; it is published whole, once, and never overwritten.
  */
 import { z } from 'zod';
-import { PermanentError } from '../core/errors.ts';
-import type { ObjectStore } from '../objects/object-store.ts';
+import { PermanentError } from '../errors/errors.ts';
+import type { ObjectStore } from '../storage/object-store.ts';
 import type { Run } from './store/run-store.ts';
 
 export const REPORTS_PREFIX = 'runs/';

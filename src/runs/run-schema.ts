@@ -1,6 +1,6 @@
 /** The JSON Schema of a run: OpenAPI's, and the one that ships. Who only looks at runs loads none of it. */
 import { z } from 'zod';
-import { VERDICTS } from '../core/verdict.ts';
+import { VERDICTS } from '../errors/verdict.ts';
 
 export const RUN_KINDS = ['sync', 'export', 'load', 'nightly', 'verify'] as const;
 const STATES = ['queued', 'running', 'done', 'cancelled'] as const;

@@ -7,9 +7,9 @@ import {
   PermanentError,
   RetryableError,
   UnreachableError,
-} from '../core/errors.ts';
-import { inRun } from '../core/log.ts';
-import { type Verdict, type VerdictWithEvidence, worst } from '../core/verdict.ts';
+} from '../errors/errors.ts';
+import { inRun } from '../logging/log.ts';
+import { type Verdict, type VerdictWithEvidence, worst } from '../errors/verdict.ts';
 import type { JobContext, JobDeps, LastWords, StageCall } from './job.ts';
 import type { Run } from './store/run-store.ts';
 

@@ -1,5 +1,5 @@
 /** What a sandbox network can be told, and what it is where it is told nothing. Naming the releases loads nothing. */
-import { readInstant, type Micros } from '../core/time.ts';
+import { readInstant, type Micros } from '../time/time.ts';
 
 /** The releases of the service whose exports the sandbox can serve: see `release.ts`. */
 export const RELEASE_NAMES = ['0.71.4', '0.71.6', '0.73'] as const;

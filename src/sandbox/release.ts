@@ -2,7 +2,7 @@
  * What differs between releases of the service: the columns of an export, how each value is written, and which
  * entries its query finds, in which order. 0.71.4 is the one that the interface's label most plausibly means.
  */
-import type { Micros } from '../core/time.ts';
+import type { Micros } from '../time/time.ts';
 import { ACCOUNT_TYPE, NETWORK, NO_MARKET } from './network/ledger.ts';
 import type { Account, BlockRange, Movement } from './network/ledger.ts';
 import { timestamptz, type Network } from './network/network.ts';

@@ -1,6 +1,6 @@
 /** One request to the source: rate limit, HTTP, status, retries. */
-import { errorCode, RetryableError } from '../core/errors.ts';
-import type { Log } from '../core/log.ts';
+import { errorCode, RetryableError } from '../errors/errors.ts';
+import type { Log } from '../logging/log.ts';
 import { exhaustedForMs } from './wire/answer-headers.ts';
 import { readStart } from './wire/body.ts';
 import { answerError } from './retry/failure.ts';

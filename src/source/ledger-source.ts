@@ -1,9 +1,9 @@
 /** The export over HTTP: a request with the source's parameters, an answer as plain CSV bytes. */
 import type { Config } from '../config/environment.ts';
-import { errorCode, PermanentError } from '../core/errors.ts';
-import { canonicalId, isExportableParty } from '../core/ids.ts';
-import { formatInstant, SECOND_MICROS, type Micros } from '../core/time.ts';
-import type { ExportAnswer, WindowRequest, LedgerSource } from '../export/ports.ts';
+import { errorCode, PermanentError } from '../errors/errors.ts';
+import { canonicalId, isExportableParty } from '../ledger/ids.ts';
+import { formatInstant, SECOND_MICROS, type Micros } from '../time/time.ts';
+import type { ExportAnswer, WindowRequest, LedgerSource } from '../exports/ports.ts';
 import { AnswerReader } from '../ledger/answer/answer-reader.ts';
 import { type CsvDialect, hasTimes, translated } from '../ledger/dialect.ts';
 import type { OpenAnswer, Question, SourceAccess } from './caller.ts';

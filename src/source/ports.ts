@@ -1,5 +1,5 @@
 /** The state that the source client shares with all workers, and its observers. */
-import type { Micros } from '../core/time.ts';
+import type { Micros } from '../time/time.ts';
 
 /** One budget of requests for all workers. */
 export interface RateState {

@@ -1,8 +1,8 @@
 /** The gate before every request: the rate limit of all workers, a ban, and the budget that the source reports. */
 import { setTimeout as delay } from 'node:timers/promises';
-import { RetryableError } from '../core/errors.ts';
-import { sharedLoad } from '../core/shared-load.ts';
-import { nowMicros, type Micros } from '../core/time.ts';
+import { RetryableError } from '../errors/errors.ts';
+import { sharedLoad } from '../concurrency/shared-load.ts';
+import { nowMicros, type Micros } from '../time/time.ts';
 import type {
   BanStore,
   Clock,

@@ -1,10 +1,10 @@
 /** Opens the source: one client for the lists and the export, behind one gate. */
 import type { Config } from '../config/environment.ts';
-import { UsageError } from '../core/errors.ts';
-import type { Log } from '../core/log.ts';
-import { version } from '../core/version.ts';
-import type { LedgerSource } from '../export/ports.ts';
-import type { ListSource } from '../list-sync/ports.ts';
+import { UsageError } from '../errors/errors.ts';
+import type { Log } from '../logging/log.ts';
+import { version } from '../version.ts';
+import type { LedgerSource } from '../exports/ports.ts';
+import type { ListSource } from '../lists/ports.ts';
 import { openCaller, type SourceLimits } from './caller.ts';
 import { openDispatcher } from './wire/dispatcher.ts';
 import { CONNECT_MS, openHttp } from './wire/http.ts';

@@ -1,6 +1,6 @@
 /** Resume state in Postgres, for mirrors without a Redis: two tables that a crash may empty. */
 import { DatabaseError, type Pool } from 'pg';
-import { classifyDatabaseCode } from '../core/faults.ts';
+import { classifyDatabaseCode } from '../errors/faults.ts';
 import {
   AHEAD_MAX_MICROS,
   BURST_MICROS,

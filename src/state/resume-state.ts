@@ -7,8 +7,8 @@ import {
   PermanentError,
   RetryableError,
   UnreachableError,
-} from '../core/errors.ts';
-import type { Log } from '../core/log.ts';
+} from '../errors/errors.ts';
+import type { Log } from '../logging/log.ts';
 
 /** A larger value is refused. */
 export const VALUE_CHARS_MAX = 1_048_576;

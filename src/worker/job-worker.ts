@@ -6,7 +6,7 @@ import type { JobDeps } from '../runs/job.ts';
 import { sendNotices } from '../runs/notices.ts';
 import { forgetHistory } from '../runs/store/history.ts';
 import type { WorkedJob } from '../queue/queue-worker.ts';
-import { PermanentError } from '../core/errors.ts';
+import { PermanentError } from '../errors/errors.ts';
 import { exportPartyJob } from '../../jobs/export-party.ts';
 import { loadSegmentsJob } from '../../jobs/load-segments.ts';
 import { nightlyJob } from '../../jobs/nightly.ts';
@@ -20,7 +20,10 @@ import {
 } from '../runs/nightly/start-scheduled.ts';
 import { QUEUE_NAMES, type QueueName } from '../queue/backend.ts';
 import type { Queues } from '../queue/queues.ts';
-import { WORKER_SILENT_MS, type WorkerRegistry } from './store/worker-registry.ts';
+import {
+  WORKER_SILENT_MS,
+  type WorkerRegistry,
+} from '../observability/store/worker-registry.ts';
 
 /** How long jobs may take to checkpoint when the process is told to stop. */
 export const SHUTDOWN_GRACE_MS = 8_000;

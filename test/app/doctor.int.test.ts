@@ -6,8 +6,8 @@ import { join } from 'node:path';
 import { afterAll, expect, test } from 'vitest';
 import { examine, type Finding } from '../../src/app/doctor.ts';
 import { readConfig } from '../../src/config/environment.ts';
-import { createLog } from '../../src/core/log.ts';
-import { nowMicros } from '../../src/core/time.ts';
+import { createLog } from '../../src/logging/log.ts';
+import { nowMicros } from '../../src/time/time.ts';
 import { startSandbox } from '../support/sandbox.ts';
 import { openFreshDatabase } from '../support/database.ts';
 

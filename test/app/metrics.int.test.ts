@@ -3,7 +3,7 @@ import { readFile } from 'node:fs/promises';
 import { get, type IncomingMessage } from 'node:http';
 import { once } from 'node:events';
 import { afterAll, describe, expect, it } from 'vitest';
-import { startWorkerHealth } from '../../src/app/serving/worker-health.ts';
+import { startWorkerHealth } from '../../src/observability/worker-health.ts';
 import { startSandbox } from '../support/sandbox.ts';
 import { waitFor } from '../support/wait-for.ts';
 import { startRealApp } from './real-app.ts';

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { type App, type AppOptions, openApp } from '../../src/app/app.ts';
 import { startApi } from '../../src/app/serving/serve.ts';
 import { readConfig } from '../../src/config/environment.ts';
-import { createLog } from '../../src/core/log.ts';
+import { createLog } from '../../src/logging/log.ts';
 import { openFreshDatabase } from '../support/database.ts';
 import { farSchedule } from '../support/far-schedule.ts';
 

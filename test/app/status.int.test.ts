@@ -4,7 +4,7 @@ import { status } from '../../src/cli/commands/status.ts';
 import type { CommandContext } from '../../src/cli/context.ts';
 import { createProgress } from '../../src/cli/output/progress.ts';
 import { openStatusSource } from '../../src/app/base.ts';
-import { createLog } from '../../src/core/log.ts';
+import { createLog } from '../../src/logging/log.ts';
 import { PassThrough } from 'node:stream';
 import { startSandbox } from '../support/sandbox.ts';
 import { farMonth } from '../support/far-schedule.ts';

@@ -2,8 +2,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
 import { untilReachable } from '../../src/app/base.ts';
-import { UnreachableError } from '../../src/core/errors.ts';
-import { createLog } from '../../src/core/log.ts';
+import { UnreachableError } from '../../src/errors/errors.ts';
+import { createLog } from '../../src/logging/log.ts';
 
 const AWAY = new UnreachableError('Cannot reach the database at db; check DATABASE_URL', {
   code: 'AWAY',

@@ -2,8 +2,8 @@
 import { Writable } from 'node:stream';
 import { expect, test } from 'vitest';
 import { tellFailure } from '../../src/cli/program.ts';
-import { PermanentError } from '../../src/core/errors.ts';
-import { rememberSecrets } from '../../src/core/secrets.ts';
+import { PermanentError } from '../../src/errors/errors.ts';
+import { rememberSecrets } from '../../src/logging/secret-masking.ts';
 
 function collector(): { stream: Writable; text: () => string } {
   const chunks: string[] = [];

@@ -5,7 +5,7 @@ import { fc } from '../support/properties.ts';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { readConfig, type Config } from '../../src/config/environment.ts';
 import { SETTINGS } from '../../src/config/settings.ts';
-import { UsageError } from '../../src/core/errors.ts';
+import { UsageError } from '../../src/errors/errors.ts';
 
 const PARTY = 'ab'.repeat(32);
 

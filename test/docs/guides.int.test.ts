@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { DuckDBInstance } from '@duckdb/node-api';
 import { Client } from 'pg';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { DAY_MICROS, floorSecond, nowMicros } from '../../src/core/time.ts';
+import { DAY_MICROS, floorSecond, nowMicros } from '../../src/time/time.ts';
 import { type Sandbox, startSandbox } from '../support/sandbox.ts';
 import { type Child } from '../support/process.ts';
 import { waitFor } from '../support/wait-for.ts';

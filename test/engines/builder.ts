@@ -1,7 +1,7 @@
 /** Builds a lake as a process of its own, and kills itself with -9 before the n-th write: `builder.ts FOLDER SEGMENTS NTH`. */
 import { join } from 'node:path';
 import { buildLake } from '../../src/lake/build/build.ts';
-import { openFileStore } from '../../src/objects/file-store.ts';
+import { openFileStore } from '../../src/storage/file-store.ts';
 import { WarehouseDouble } from '../lake/entries-double.ts';
 import { segmentOf } from './segments.ts';
 

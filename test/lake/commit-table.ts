@@ -5,7 +5,7 @@ import { writeCheckpoint } from '../../src/lake/delta/checkpoint.ts';
 import { commitKey, listObjects } from '../../src/lake/delta/listing.ts';
 import { encodeCommit, readTable } from '../../src/lake/delta/log.ts';
 import { openEngine } from '../../src/lake/local/duckdb.ts';
-import type { ObjectStore } from '../../src/objects/object-store.ts';
+import type { ObjectStore } from '../../src/storage/object-store.ts';
 
 export async function commitTable(
   objects: ObjectStore,

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { onTestFinished } from 'vitest';
 import type { LakeDeps } from '../../src/lake/build/build.ts';
 import { openLake } from '../../src/lake/query/lake.ts';
-import { openFileStore } from '../../src/objects/file-store.ts';
+import { openFileStore } from '../../src/storage/file-store.ts';
 import { WarehouseDouble } from './entries-double.ts';
 
 const WEEK_MS = 7 * 86_400_000;

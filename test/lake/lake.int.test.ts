@@ -18,14 +18,21 @@ import {
 } from '../../src/lake/query/questions.ts';
 import { describeLake } from '../../src/lake/overview.ts';
 import { verifyLake } from '../../src/lake/verify/verify-lake.ts';
-import { loadAll } from '../../src/load/load-all.ts';
-import type { ObjectStore } from '../../src/objects/object-store.ts';
+import { loadAll } from '../../src/warehouse/load-all.ts';
+import type { ObjectStore } from '../../src/storage/object-store.ts';
 import { LakeStore } from '../../src/lake/store/lake-store.ts';
-import { LoadStore } from '../../src/load/store/load-store.ts';
-import { loadWorld } from '../load/load-world.ts';
+import { LoadStore } from '../../src/warehouse/store/load-store.ts';
+import { loadWorld } from '../warehouse/load-world.ts';
 import { openDoubleStore, S3Double } from '../support/stores/s3-double.ts';
 import { HEADER_12, HEADER_13 } from '../ledger/csv.ts';
-import { ASSET, PARTY_A, PARTY_B, publish, row12, row13 } from '../load/published.ts';
+import {
+  ASSET,
+  PARTY_A,
+  PARTY_B,
+  publish,
+  row12,
+  row13,
+} from '../warehouse/published.ts';
 import { addCheckpoints, addParties } from '../support/mirror-arrange.ts';
 
 const world = await loadWorld();

@@ -16,7 +16,7 @@ import {
 import { layoutOf } from '../../src/ledger/header.ts';
 import { RowFields } from '../../src/ledger/row-fields.ts';
 import { HEADER_12, HEADER_13 } from './csv.ts';
-import { PARTY_A, row12, row13 } from '../load/published.ts';
+import { PARTY_A, row12, row13 } from '../warehouse/published.ts';
 
 describe('values of every release', () => {
   it.each([

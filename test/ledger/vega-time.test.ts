@@ -1,6 +1,6 @@
 import { fc } from '../support/properties.ts';
 import { describe, expect, test } from 'vitest';
-import { floorSecond, readInstant, SECOND_MICROS } from '../../src/core/time.ts';
+import { floorSecond, readInstant, SECOND_MICROS } from '../../src/time/time.ts';
 import { formatZone, VegaTimeReader } from '../../src/ledger/vega-time.ts';
 
 function read(text: string): VegaTimeReader | undefined {

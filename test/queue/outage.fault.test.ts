@@ -1,7 +1,7 @@
 /** Stores that go away for long, and come back: workers go on without being restarted. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
-import { createLog } from '../../src/core/log.ts';
+import { createLog } from '../../src/logging/log.ts';
 import type { QueueBackend } from '../../src/queue/backend.ts';
 import {
   openPostgresBackend,

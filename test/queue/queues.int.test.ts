@@ -1,8 +1,8 @@
 /** One contract for the queues, held by both stores that they can live in. */
 import { Redis } from 'ioredis';
 import { afterAll, describe, expect, it } from 'vitest';
-import { PermanentError, RetryableError } from '../../src/core/errors.ts';
-import { createLog } from '../../src/core/log.ts';
+import { PermanentError, RetryableError } from '../../src/errors/errors.ts';
+import { createLog } from '../../src/logging/log.ts';
 import type { QueueBackend } from '../../src/queue/backend.ts';
 import {
   openPostgresBackend,

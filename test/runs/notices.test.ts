@@ -4,8 +4,8 @@ import { once } from 'node:events';
 import { createServer, type IncomingHttpHeaders } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { errorLine } from '../../src/core/errors.ts';
-import { rememberSecrets } from '../../src/core/secrets.ts';
+import { errorLine } from '../../src/errors/errors.ts';
+import { rememberSecrets } from '../../src/logging/secret-masking.ts';
 import { type Notice, type PostOptions, openPoster } from '../../src/runs/notices.ts';
 
 const REPORT = {

@@ -13,7 +13,7 @@ import {
 import {
   type Completeness,
   readCompleteness,
-} from '../../src/runs/store/completeness.ts';
+} from '../../src/status/store/completeness.ts';
 import {
   publishReport,
   type ReportDeps,
@@ -21,9 +21,9 @@ import {
 } from '../../src/runs/store/publish-report.ts';
 import { type Run, RunStore } from '../../src/runs/store/run-store.ts';
 import type { Pool } from 'pg';
-import { loadWorld } from '../load/load-world.ts';
+import { loadWorld } from '../warehouse/load-world.ts';
 import { HEADER_12 } from '../ledger/csv.ts';
-import { PARTY_A, PARTY_B, publish, row12 } from '../load/published.ts';
+import { PARTY_A, PARTY_B, publish, row12 } from '../warehouse/published.ts';
 import {
   addParties,
   emptyCoverage,

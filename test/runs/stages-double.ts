@@ -1,10 +1,10 @@
 /** A double of the stages: what each answers is told by the test. Queues, runs and the night's list are real. */
 import type { JobDeps, Stages } from '../../src/runs/job.ts';
 import type { ProgressLine } from '../../src/runs/progress.ts';
-import { findListedParties } from '../../src/list-sync/store/list-state.ts';
+import { findListedParties } from '../../src/lists/store/list-state.ts';
 import { handleJob } from '../../src/worker/job-worker.ts';
-import { createLog } from '../../src/core/log.ts';
-import type { VerdictWithEvidence } from '../../src/core/verdict.ts';
+import { createLog } from '../../src/logging/log.ts';
+import type { VerdictWithEvidence } from '../../src/errors/verdict.ts';
 import { openPostgresBackend } from '../../src/queue/redis-and-postgres.ts';
 import { QUEUE_NAMES } from '../../src/queue/backend.ts';
 import { Queues } from '../../src/queue/queues.ts';

@@ -1,7 +1,7 @@
 /** The frame around a run: what it says while it goes on, who took it over, and how it waits for a service. */
 import { expect, describe, it } from 'vitest';
-import { RetryableError, UnreachableError } from '../../src/core/errors.ts';
-import type { Log } from '../../src/core/log.ts';
+import { RetryableError, UnreachableError } from '../../src/errors/errors.ts';
+import type { Log } from '../../src/logging/log.ts';
 import type { Run } from '../../src/runs/store/run-store.ts';
 import type { LastWords } from '../../src/runs/job.ts';
 import { workRun, type WorkRunDeps } from '../../src/runs/work-run.ts';

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { fc } from '../support/properties.ts';
 import { describe, expect, it } from 'vitest';
-import { parseInstant } from '../../src/core/time.ts';
+import { parseInstant } from '../../src/time/time.ts';
 import { ACCOUNT_TYPE, type Movement } from '../../src/sandbox/network/ledger.ts';
 import { KIND } from '../../src/sandbox/network/seeded.ts';
 import { openCheckpointList, openPartyList } from '../../src/sandbox/http/lists.ts';

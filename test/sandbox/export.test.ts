@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import { get } from 'node:http';
 import { gunzipSync } from 'node:zlib';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { parseInstant } from '../../src/core/time.ts';
+import { parseInstant } from '../../src/time/time.ts';
 import { ACCOUNT_TYPE, NETWORK, type Account } from '../../src/sandbox/network/ledger.ts';
 import { openNetwork } from '../../src/sandbox/network/network.ts';
 import { Settings } from '../../src/sandbox/options.ts';

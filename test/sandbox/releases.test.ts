@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { parseInstant } from '../../src/core/time.ts';
+import { parseInstant } from '../../src/time/time.ts';
 import type { SandboxOptions } from '../support/sandbox.ts';
 import { startSandbox, type Sandbox } from '../support/sandbox.ts';
 import { ask, exportOf, rowsOf } from './client.ts';

@@ -3,7 +3,7 @@ import { Client } from 'pg';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { openWarehouse } from '../../src/postgres/database.ts';
 import { migrate } from '../../src/postgres/migrate.ts';
-import { ensurePartitions } from '../../src/load/store/copy-sink.ts';
+import { ensurePartitions } from '../../src/warehouse/store/copy-sink.ts';
 import { RunStore } from '../../src/runs/store/run-store.ts';
 import { freshDatabase } from '../support/database.ts';
 

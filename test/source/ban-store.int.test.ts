@@ -1,5 +1,5 @@
 import { afterAll, expect, test } from 'vitest';
-import { nowMicros } from '../../src/core/time.ts';
+import { nowMicros } from '../../src/time/time.ts';
 import { openWarehouse } from '../../src/postgres/database.ts';
 import { openBanStore } from '../../src/source/store/source-state.ts';
 import { freshDatabase } from '../support/database.ts';

@@ -1,8 +1,8 @@
 import { gzipSync } from 'node:zlib';
 import { describe, expect, test } from 'vitest';
-import { PermanentError } from '../../src/core/errors.ts';
-import { parseInstant } from '../../src/core/time.ts';
-import type { WindowRequest } from '../../src/export/ports.ts';
+import { PermanentError } from '../../src/errors/errors.ts';
+import { parseInstant } from '../../src/time/time.ts';
+import type { WindowRequest } from '../../src/exports/ports.ts';
 import type { Question, SourceCaller } from '../../src/source/caller.ts';
 import {
   exportUrl,

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { nowMicros } from '../../src/core/time.ts';
+import { nowMicros } from '../../src/time/time.ts';
 import type { WaitReport } from '../../src/source/ports.ts';
 import {
   openRateLimiter,

@@ -2,7 +2,7 @@
 import { expect, onTestFinished, test } from 'vitest';
 import { startSandbox, type Sandbox } from '../support/sandbox.ts';
 import type { SandboxOptions } from '../support/sandbox.ts';
-import type { ListName, Page } from '../../src/list-sync/ports.ts';
+import type { ListName, Page } from '../../src/lists/ports.ts';
 import { failureOf, NEVER, testSource, textOf, type TestSource } from './test-source.ts';
 
 const OPTIONS: SandboxOptions = { parties: 120, entriesMean: 30, rateLimit: 'none' };

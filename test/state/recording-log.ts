@@ -1,5 +1,5 @@
 /** A log that a test can read. */
-import type { Log } from '../../src/core/log.ts';
+import type { Log } from '../../src/logging/log.ts';
 
 export interface RecordedLine {
   readonly level: 'info' | 'warn';

@@ -1,6 +1,6 @@
 /** The outage rules of the tolerant state, on a clock of the test's own. */
 import { expect, test } from 'vitest';
-import { PermanentError, UnreachableError } from '../../src/core/errors.ts';
+import { PermanentError, UnreachableError } from '../../src/errors/errors.ts';
 import { type ResumeState, tolerateOutages } from '../../src/state/resume-state.ts';
 import { recordingLog } from './recording-log.ts';
 

@@ -1,7 +1,7 @@
 /** What must hold on every real S3 server: the contract, its failures, and the mirror's whole work. */
 import { afterAll, beforeAll, describe } from 'vitest';
-import type { StoreCapabilities } from '../../src/objects/object-store.ts';
-import { describeObjectStore } from '../objects/store-contract.ts';
+import type { StoreCapabilities } from '../../src/storage/object-store.ts';
+import { describeObjectStore } from '../storage/store-contract.ts';
 import type { RealStore } from '../support/stores/real-store.ts';
 import { describeMishaps, describeOutages, describeRefusals } from './store-faults.ts';
 import { describeNights } from './store-nights.ts';

@@ -8,7 +8,7 @@ import {
   ListMultipartUploadsCommand,
 } from '@aws-sdk/client-s3';
 import { describe, expect, test } from 'vitest';
-import type { ObjectStore } from '../../src/objects/object-store.ts';
+import type { ObjectStore } from '../../src/storage/object-store.ts';
 import { makeCertificates } from '../source/certificate.ts';
 import { rawClient, type RealStore } from '../support/stores/real-store.ts';
 import { type Mishap, type Passing, StoreProxy } from '../support/stores/store-proxy.ts';

@@ -10,7 +10,7 @@ import { openLake } from '../../src/lake/query/lake.ts';
 import type { DecidedCommit } from '../../src/lake/store/lake-store.ts';
 import { LakeStore } from '../../src/lake/store/lake-store.ts';
 import { verifyLake } from '../../src/lake/verify/verify-lake.ts';
-import type { ObjectStore } from '../../src/objects/object-store.ts';
+import type { ObjectStore } from '../../src/storage/object-store.ts';
 import { entry, type SegmentRows, WarehouseDouble } from '../lake/entries-double.ts';
 import { openFreshDatabase } from '../support/database.ts';
 import { openStoreOn, type StoreUnderTest } from './store-under-test.ts';

@@ -3,8 +3,8 @@ import { randomUUID } from 'node:crypto';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { PutObjectCommand } from '@aws-sdk/client-s3';
-import type { ObjectStore } from '../../src/objects/object-store.ts';
-import { openS3Store } from '../../src/objects/s3/s3-store.ts';
+import type { ObjectStore } from '../../src/storage/object-store.ts';
+import { openS3Store } from '../../src/storage/s3/s3-store.ts';
 import {
   awsVariables,
   type Keys,

@@ -3,7 +3,7 @@
  * interface can be compared with it. Computed from the movements, not from what was served.
  */
 import { createHash } from 'node:crypto';
-import { DAY_MICROS, formatInstant, type Micros } from '../../src/core/time.ts';
+import { DAY_MICROS, formatInstant, type Micros } from '../../src/time/time.ts';
 import {
   ACCOUNT_TYPE,
   ASSET_UNITS,

@@ -1,5 +1,5 @@
 /** The settings of a source as the tests need them: the public service's names, no rate limit that is felt. */
-import type { Micros } from '../../src/core/time.ts';
+import type { Micros } from '../../src/time/time.ts';
 import type { BanStore, Clock, RateState } from '../../src/source/ports.ts';
 import { SYSTEM_CLOCK } from '../../src/source/rate-limit.ts';
 import type { SourceConfig, SourceDeps } from '../../src/source/source-client.ts';

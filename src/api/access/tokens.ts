@@ -6,7 +6,7 @@ import { hash, timingSafeEqual } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import rateLimit from '@fastify/rate-limit';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
-import type { Log } from '../../core/log.ts';
+import type { Log } from '../../logging/log.ts';
 import { StatusError } from '../http/status-error.ts';
 
 /** `write` reads and orders; `read` only reads. */

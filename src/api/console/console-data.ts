@@ -1,12 +1,12 @@
 /** The console's own data. Not an interface for others: it may change with the page. */
 import type { FastifyInstance } from 'fastify';
 import { z } from 'zod';
-import { sharedLoad } from '../../core/shared-load.ts';
+import { sharedLoad } from '../../concurrency/shared-load.ts';
 import { exportKey } from '../../runs/progress.ts';
 import { followEvents, goneSignal } from '../http/events.ts';
 import type { ApiDeps, Upkeep } from '../http/ports.ts';
 import { BY_ID, openRoutes } from '../http/routes.ts';
-import type { Attention, MirrorStatus } from '../mirror/glance.ts';
+import type { Attention, MirrorStatus } from '../../status/status-summary.ts';
 import { FILE, FILE_TYPES, QUESTION } from './lake-queries.ts';
 import * as work from './store/work-statements.ts';
 

@@ -2,7 +2,7 @@
 import type { FastifyInstance } from 'fastify';
 import { z } from 'zod';
 import { timeZone } from '../../config/value-forms.ts';
-import { canonicalPartyId, PARTY_ID_BYTES_MAX, splitCutId } from '../../core/ids.ts';
+import { canonicalPartyId, PARTY_ID_BYTES_MAX, splitCutId } from '../../ledger/ids.ts';
 import type { PlainRow, Rows } from '../../postgres/rows.ts';
 import { openRoutes } from '../http/routes.ts';
 import { StatusError } from '../http/status-error.ts';

@@ -5,11 +5,11 @@
  */
 import type { FastifyInstance } from 'fastify';
 import { z } from 'zod';
-import { sharedLoad } from '../../core/shared-load.ts';
-import { parseInstant } from '../../core/time.ts';
-import { VERDICTS } from '../../core/verdict.ts';
-import { isAnswered, type Probe } from '../../worker/metrics.ts';
-import type { MirrorStatus } from '../mirror/glance.ts';
+import { sharedLoad } from '../../concurrency/shared-load.ts';
+import { parseInstant } from '../../time/time.ts';
+import { VERDICTS } from '../../errors/verdict.ts';
+import { isAnswered, type Probe } from '../../observability/metrics.ts';
+import type { MirrorStatus } from '../../status/status-summary.ts';
 import type { ApiDeps } from './ports.ts';
 import { openRoutes } from './routes.ts';
 

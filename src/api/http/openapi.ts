@@ -1,7 +1,7 @@
 /** `/openapi.json`, made from the schemas that validate and serialize, so that it cannot tell of others. */
 import swagger from '@fastify/swagger';
 import type { FastifyInstance, FastifySchema } from 'fastify';
-import { version } from '../../core/version.ts';
+import { version } from '../../version.ts';
 import { RUN } from '../../runs/run-schema.ts';
 import { nameSchemas } from './routes.ts';
 import { STATUS_BODY } from './status-error.ts';

@@ -1,16 +1,16 @@
 /** What the read API tells of the mirror, and needs from the rest of it. Times are RFC 3339. */
 import { z } from 'zod';
 import type { ShownSetting } from '../../config/secrets.ts';
-import type { Log } from '../../core/log.ts';
-import { VERDICTS } from '../../core/verdict.ts';
+import type { Log } from '../../logging/log.ts';
+import { VERDICTS } from '../../errors/verdict.ts';
 import type { Rows } from '../../postgres/rows.ts';
 import type { JobDeps } from '../../runs/job.ts';
 import type { NightlyPreview } from '../../runs/nightly/nightly-preview.ts';
 import type { RunDocument } from '../../runs/run-schema.ts';
-import type { Completeness } from '../../runs/store/completeness.ts';
+import type { Completeness } from '../../status/store/completeness.ts';
 import type { RunLinePage } from '../../runs/store/run-logs.ts';
 import type { RunStore } from '../../runs/store/run-store.ts';
-import type { MetricsRegistry, Probe } from '../../worker/metrics.ts';
+import type { MetricsRegistry, Probe } from '../../observability/metrics.ts';
 import type { LakeQueries } from '../console/lake-queries.ts';
 import { TEXT_OR_NULL } from './routes.ts';
 

@@ -5,7 +5,7 @@ import Fastify, {
   type FastifyInstance,
   type FastifyReply,
 } from 'fastify';
-import { errorCode, PermanentError, UnreachableError } from '../../core/errors.ts';
+import { errorCode, PermanentError, UnreachableError } from '../../errors/errors.ts';
 import { addAccess, type AccessSettings } from '../access/access.ts';
 import { addBounds } from '../access/connections.ts';
 import { pathOf, refuseOpenListening } from '../access/hosts.ts';
@@ -14,13 +14,13 @@ import { addConsoleData, addConsoleFeed } from '../console/console-data.ts';
 import { addConsoleLedgers } from '../console/console-ledgers.ts';
 import { addConsole } from '../console/console.ts';
 import { addHealth } from './health.ts';
-import { addLedgerExport } from '../service/ledger-export.ts';
-import { addLists } from '../service/lists.ts';
+import { addLedgerExport } from '../source-api/ledger-export.ts';
+import { addLists } from '../source-api/lists.ts';
 import { addRuns } from '../mirror/runs.ts';
 import { addOpenApi } from './openapi.ts';
 import type { ApiDeps } from './ports.ts';
 import { addExports } from '../mirror/exports.ts';
-import { hideSecretsIn } from '../../core/json-value.ts';
+import { hideSecretsIn } from '../../json/json-value.ts';
 import { sendJson, StatusError } from './status-error.ts';
 
 export interface ApiOptions extends AccessSettings {

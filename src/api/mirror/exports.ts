@@ -7,13 +7,13 @@ import {
   isExportableParty,
   isHexId,
   PARTY_ID_BYTES_MAX,
-} from '../../core/ids.ts';
+} from '../../ledger/ids.ts';
 import {
   floorSecond,
   formatInstant,
   parseInstant,
   readInstant,
-} from '../../core/time.ts';
+} from '../../time/time.ts';
 import type { LedgerRange } from '../../ledger/ledger-range.ts';
 import { enqueueRun } from '../../runs/enqueue.ts';
 import type { JobDeps } from '../../runs/job.ts';
@@ -30,7 +30,7 @@ import {
   UUID,
 } from '../http/routes.ts';
 import { StatusError } from '../http/status-error.ts';
-import { openLedger } from '../service/ledger-export.ts';
+import { openLedger } from '../source-api/ledger-export.ts';
 import { EVENT_STREAM, FOLLOWING } from './runs.ts';
 
 /** Each is a run that is never forgotten, and goes ahead of the nightly ones. */

@@ -2,7 +2,7 @@
 import { hash } from 'node:crypto';
 import type { FastifyInstance } from 'fastify';
 import { z } from 'zod';
-import { sharedLoad } from '../../core/shared-load.ts';
+import { sharedLoad } from '../../concurrency/shared-load.ts';
 import { enqueueRun } from '../../runs/enqueue.ts';
 import { describeRun, isOver } from '../../runs/run-document.ts';
 import { RUN_KINDS, type RunDocument } from '../../runs/run-schema.ts';
@@ -18,7 +18,7 @@ import {
   UUID,
 } from '../http/routes.ts';
 import { StatusError } from '../http/status-error.ts';
-import { glance, type MirrorStatus } from './glance.ts';
+import { glance, type MirrorStatus } from '../../status/status-summary.ts';
 
 /** Counting a hundred thousand ledgers takes some tenths of a second: all who look share one count. */
 const STATUS_MAX_AGE_MS = 5_000;

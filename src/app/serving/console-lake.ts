@@ -4,7 +4,7 @@ import { dirname } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { type LakeQueries, openQueryRunner } from '../../api/console/lake-queries.ts';
 import type { Config } from '../../config/environment.ts';
-import { sharedLoad } from '../../core/shared-load.ts';
+import { sharedLoad } from '../../concurrency/shared-load.ts';
 import { objectsAt } from '../data-dir.ts';
 import { READY_QUESTIONS } from '../../lake/query/questions.ts';
 import { askedColumns, SHAPES } from '../../lake/tables/tables.ts';

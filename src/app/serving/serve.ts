@@ -4,7 +4,7 @@ import { addQueueBoard } from '../../api/console/queue-board.ts';
 import type { ConsoleParts, Upkeep } from '../../api/http/ports.ts';
 import { buildServer, listen, type Listening } from '../../api/http/server.ts';
 import { shownSettings } from '../../config/secrets.ts';
-import { sharedLoad } from '../../core/shared-load.ts';
+import { sharedLoad } from '../../concurrency/shared-load.ts';
 import { openRows } from '../../postgres/rows.ts';
 import { QUEUE_NAMES } from '../../queue/backend.ts';
 import { describeNightly } from '../../runs/nightly/nightly-preview.ts';

@@ -1,21 +1,21 @@
 /** `export`: one party's ledger entries now, and waits. */
 import { openApp, type App } from '../../app/app.ts';
 import { sourceMissing } from '../../config/environment.ts';
-import { errorCode, errorLine, UsageError } from '../../core/errors.ts';
-import { worst } from '../../core/verdict.ts';
+import { errorCode, errorLine, UsageError } from '../../errors/errors.ts';
+import { worst } from '../../errors/verdict.ts';
 import {
   canonicalId,
   canonicalPartyId,
   isExportableParty,
   isHexId,
-} from '../../core/ids.ts';
+} from '../../ledger/ids.ts';
 import {
   ceilSecond,
   floorSecond,
   formatInstant,
   parseInstant,
   type Micros,
-} from '../../core/time.ts';
+} from '../../time/time.ts';
 import { exitCodeOf, type CommandContext, type Handler } from '../context.ts';
 import { followRun, joinOrCreate } from '../follow.ts';
 import {

@@ -2,7 +2,7 @@
 import { readFile } from 'node:fs/promises';
 import { openApp, type App } from '../../app/app.ts';
 import { requireSource } from '../../config/environment.ts';
-import { errorCode, UsageError } from '../../core/errors.ts';
+import { errorCode, UsageError } from '../../errors/errors.ts';
 import type { VerifyRequest } from '../../runs/job.ts';
 import {
   describeNightly,

@@ -3,7 +3,7 @@ import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { createInterface } from 'node:readline/promises';
 import { parseArgs } from 'node:util';
-import { errorLine, UsageError } from '../../core/errors.ts';
+import { errorLine, UsageError } from '../../errors/errors.ts';
 import type { QuestionParameter, QuestionValues } from '../../lake/query/questions.ts';
 import type { CommandContext } from '../context.ts';
 import { nameCommands } from '../typed.ts';

@@ -3,7 +3,7 @@ import { extname, join, resolve } from 'node:path';
 import type { Writable } from 'node:stream';
 import { text as readText } from 'node:stream/consumers';
 import { openStore, scratchDirOf } from '../../app/data-dir.ts';
-import { UsageError } from '../../core/errors.ts';
+import { UsageError } from '../../errors/errors.ts';
 import { scratchFolder } from '../../lake/local/scratch.ts';
 import { type Lake, type LakeOptions, openLake } from '../../lake/query/lake.ts';
 import { QUERY_FORMATS, type QueryFormat, runQuery } from '../../lake/query/query.ts';

@@ -1,6 +1,6 @@
 /** `runs`, `logs`, `cancel`: what ran and how it ended, what it said, and the end of one that goes on. */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { UsageError } from '../../core/errors.ts';
+import { UsageError } from '../../errors/errors.ts';
 import { isOver, describeRun } from '../../runs/run-document.ts';
 import { byTime, type RunLinePage } from '../../runs/store/run-logs.ts';
 import type { Run } from '../../runs/store/run-store.ts';

@@ -2,8 +2,8 @@
 import { once } from 'node:events';
 import { readFile, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import { makeFolders } from '../../core/folders.ts';
-import { DAY_MICROS, formatInstant, nowMicros, type Micros } from '../../core/time.ts';
+import { makeFolders } from '../../files/folders.ts';
+import { DAY_MICROS, formatInstant, nowMicros, type Micros } from '../../time/time.ts';
 import { startSandbox } from '../../sandbox/http/server.ts';
 import type { Settings } from '../../sandbox/options.ts';
 import type { Handler } from '../context.ts';

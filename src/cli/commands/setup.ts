@@ -1,6 +1,6 @@
 /** `doctor`, `migrate`, `config`: whether the mirror is set up right. */
 import { shownSettings } from '../../config/secrets.ts';
-import { createLog } from '../../core/log.ts';
+import { createLog } from '../../logging/log.ts';
 import { EXIT, type Handler } from '../context.ts';
 import { formatTable } from '../output/format.ts';
 

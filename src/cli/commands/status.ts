@@ -1,5 +1,5 @@
 /** `status`: is the mirror whole, how fresh is it, what is under way, what needs a person. */
-import { glance, type MirrorStatus } from '../../api/mirror/glance.ts';
+import { glance, type MirrorStatus } from '../../status/status-summary.ts';
 import type { Reader } from '../../app/base.ts';
 import { LAKE_DECIDED_IN_DATABASE } from '../../app/describe-store.ts';
 import type { Run } from '../../runs/store/run-store.ts';

@@ -1,9 +1,9 @@
 /** `sync`: brings the lists up to date now and waits. */
 import { openApp } from '../../app/app.ts';
 import { requireSource } from '../../config/environment.ts';
-import { UsageError } from '../../core/errors.ts';
-import { canonicalPartyId } from '../../core/ids.ts';
-import { worst } from '../../core/verdict.ts';
+import { UsageError } from '../../errors/errors.ts';
+import { canonicalPartyId } from '../../ledger/ids.ts';
+import { worst } from '../../errors/verdict.ts';
 import { EXIT, exitCodeOf, runResult, type Handler } from '../context.ts';
 import { followRun, joinOrCreate } from '../follow.ts';
 import { chooseParty } from '../mirror.ts';

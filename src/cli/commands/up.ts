@@ -4,7 +4,7 @@ import { refuseOpenListening } from '../../api/access/hosts.ts';
 import { openApp, type App } from '../../app/app.ts';
 import { requireWritable } from '../../app/data-dir.ts';
 import { startApi } from '../../app/serving/serve.ts';
-import { startWorkerHealth } from '../../app/serving/worker-health.ts';
+import { startWorkerHealth } from '../../observability/worker-health.ts';
 import { requireSource } from '../../config/environment.ts';
 import { startFirstRun } from '../../runs/nightly/start-scheduled.ts';
 import type { CommandContext, Handler } from '../context.ts';

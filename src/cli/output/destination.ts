@@ -5,7 +5,7 @@ import { rename, rm } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import type { Writable } from 'node:stream';
 import { finished, pipeline } from 'node:stream/promises';
-import { errorCode } from '../../core/errors.ts';
+import { errorCode } from '../../errors/errors.ts';
 import type { CommandContext } from '../context.ts';
 import { formatQuantity, printable } from './format.ts';
 

@@ -4,7 +4,7 @@
  */
 import type { WriteStream } from 'node:tty';
 import { styleText } from 'node:util';
-import { createLog, type Log, type LogLevel } from '../../core/log.ts';
+import { createLog, type Log, type LogLevel } from '../../logging/log.ts';
 import { type ProgressLine, RateMeter } from '../../runs/progress.ts';
 import {
   formatCount,

@@ -3,7 +3,7 @@
  * appended, and a file is written again only where segments in it are gone. Open segments lie in files of
  * their own, as each is gone soon; so files of closed ones stay as they are, until small ones are put together.
  */
-import { errorCode, RetryableError } from '../../core/errors.ts';
+import { errorCode, RetryableError } from '../../errors/errors.ts';
 import { LINE_COLUMNS } from '../../ledger/canonical.ts';
 import { ROW_BYTES_MAX } from '../../ledger/row-splitter.ts';
 import { type AddFile, rowsOfFile } from '../delta/actions.ts';
@@ -12,7 +12,7 @@ import type { SegmentMonth } from '../store/lake-store.ts';
 import { ENTRIES, namesOf } from '../tables/columns.ts';
 import { rowsOf } from '../tables/tables.ts';
 import type { Build } from './table-writer.ts';
-import { fetchCsv, LINE_BYTES, selectCsv } from './workshop.ts';
+import { fetchCsv, LINE_BYTES, selectCsv } from './build-session.ts';
 
 /** Of a row each byte may be escaped, and its ids stand beside it. */
 const LINE_BYTES_MAX = 2 * ROW_BYTES_MAX + LINE_BYTES;

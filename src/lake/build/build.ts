@@ -27,10 +27,10 @@ import {
   publishTables,
   selectCsv,
   type Workshop,
-} from './workshop.ts';
+} from './build-session.ts';
 
 export type { LakeProgress } from './table-writer.ts';
-export type { LakeDeps } from './workshop.ts';
+export type { LakeDeps } from './build-session.ts';
 
 const CONTENT_TAG = 'content';
 const OF_TAG = 'of';

@@ -1,7 +1,7 @@
 /** Writes one table: files first, each put where nothing lies, then the commit that names them. */
 import { randomUUID } from 'node:crypto';
 import { copyFile, unlink } from 'node:fs/promises';
-import { PermanentError } from '../../core/errors.ts';
+import { PermanentError } from '../../errors/errors.ts';
 import { type Action, type AddFile, replay, type TableState } from '../delta/actions.ts';
 import { findBrokenCheckpoints, writeCheckpoint } from '../delta/checkpoint.ts';
 import { encodeCommit, readTable } from '../delta/log.ts';
@@ -17,7 +17,12 @@ import {
   SHAPES,
   withNewColumns,
 } from '../tables/tables.ts';
-import { APP_PREFIX, SPOOL_PREFIX, type TableStates, type Workshop } from './workshop.ts';
+import {
+  APP_PREFIX,
+  SPOOL_PREFIX,
+  type TableStates,
+  type Workshop,
+} from './build-session.ts';
 
 const COMMITS_BETWEEN_CHECKPOINTS = 30;
 

@@ -10,7 +10,7 @@ import { text } from 'node:stream/consumers';
 import { isDeepStrictEqual } from 'node:util';
 import type { DuckDBConnection } from '@duckdb/node-api';
 import { z } from 'zod';
-import { errorCode, isRetryable, PermanentError } from '../../core/errors.ts';
+import { errorCode, isRetryable, PermanentError } from '../../errors/errors.ts';
 import { type LakeAccess, literal } from '../local/duckdb.ts';
 import { fetchObject, fileFacts } from '../local/scratch.ts';
 import { type Action, parseAction, type TableState } from './actions.ts';

@@ -1,7 +1,7 @@
 /** What lies in a store: the logs among it, as their names tell, and the keys that a log stands for. */
-import { PermanentError } from '../../core/errors.ts';
-import { checkKey } from '../../ledger/objects/object-keys.ts';
-import type { ListedObject } from '../../objects/object-store.ts';
+import { PermanentError } from '../../errors/errors.ts';
+import { checkKey } from '../../ledger/object-keys.ts';
+import type { ListedObject } from '../../storage/object-store.ts';
 import type { StoreAccess } from '../local/scratch.ts';
 
 const COMMIT_BYTES_MAX = 256n * 2n ** 20n;

@@ -2,8 +2,8 @@
 import { randomUUID } from 'node:crypto';
 import { text } from 'node:stream/consumers';
 import { z } from 'zod';
-import { PermanentError } from '../../core/errors.ts';
-import { version as ownVersion } from '../../core/version.ts';
+import { PermanentError } from '../../errors/errors.ts';
+import { version as ownVersion } from '../../version.ts';
 import { type Action, parseAction, replay, type TableState } from './actions.ts';
 import { readCheckpoint } from './checkpoint.ts';
 import type { LakeAccess } from '../local/duckdb.ts';

@@ -1,7 +1,7 @@
 /** DuckDB as this project uses it: in memory, bounded, without extensions from elsewhere. */
 import type { DuckDBConnection, DuckDBResult, DuckDBValue } from '@duckdb/node-api';
-import { errorCode, PermanentError } from '../../core/errors.ts';
-import type { ListedObject } from '../../objects/object-store.ts';
+import { errorCode, PermanentError } from '../../errors/errors.ts';
+import type { ListedObject } from '../../storage/object-store.ts';
 import { scratchFolder, type StoreAccess } from './scratch.ts';
 
 /** What DuckDB may use beside this process's own memory; beyond it, it spills to its folder. */

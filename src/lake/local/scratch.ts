@@ -3,9 +3,9 @@ import { createReadStream, createWriteStream } from 'node:fs';
 import { mkdtemp, readdir, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
-import { ByteSums, type FileFacts, measure } from '../../core/byte-sums.ts';
-import { makeFolders } from '../../core/folders.ts';
-import type { ObjectStore } from '../../objects/object-store.ts';
+import { ByteSums, type FileFacts, measure } from '../../files/byte-counter.ts';
+import { makeFolders } from '../../files/folders.ts';
+import type { ObjectStore } from '../../storage/object-store.ts';
 
 const PREFIX = 'lake-';
 /** No build and no query lasts that long: its process was killed. */

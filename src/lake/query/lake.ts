@@ -1,14 +1,14 @@
 /** The lake at one moment, opened for questions: copies of its files, and an engine that can read these and nothing else. */
 import type { DuckDBConnection } from '@duckdb/node-api';
-import { PermanentError } from '../../core/errors.ts';
+import { PermanentError } from '../../errors/errors.ts';
 import { LAKE_TABLES, type LakeTable, SUMMARY_TABLES } from '../tables/columns.ts';
 import type { AddFile } from '../delta/actions.ts';
 import { listObjects, logPrefix } from '../delta/listing.ts';
 import { readTable } from '../delta/log.ts';
-import type { ObjectStore } from '../../objects/object-store.ts';
+import type { ObjectStore } from '../../storage/object-store.ts';
 import { confine, type LakeAccess, openEngine } from '../local/duckdb.ts';
 import { bringFiles } from '../local-files.ts';
-import { type Moment, readMoment } from '../moment.ts';
+import { type Moment, readMoment } from '../snapshot.ts';
 import { cutMonths, type InstantRange, isWholeMonth } from '../tables/summaries.ts';
 import { countedEntries, rootOf, rowsOf, SHAPES } from '../tables/tables.ts';
 

@@ -8,7 +8,7 @@ import {
   type DuckDBResult,
   StatementType,
 } from '@duckdb/node-api';
-import { PermanentError, UsageError } from '../../core/errors.ts';
+import { PermanentError, UsageError } from '../../errors/errors.ts';
 import { interruptible, literal, openDuckDb, requireWhole } from '../local/duckdb.ts';
 import type { Lake } from './lake.ts';
 import { TEXT_FORMS, type TextForm } from './query-output.ts';

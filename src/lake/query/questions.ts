@@ -3,9 +3,9 @@
  * months are answered from their summaries, so that a question costs months, not entries.
  */
 import type { DuckDBConnection } from '@duckdb/node-api';
-import { UsageError } from '../../core/errors.ts';
-import { CANDIDATES_MAX, chooseById, splitCutId } from '../../core/ids.ts';
-import { formatInstant, type Micros, parseInstant } from '../../core/time.ts';
+import { UsageError } from '../../errors/errors.ts';
+import { CANDIDATES_MAX, chooseById, splitCutId } from '../../ledger/ids.ts';
+import { formatInstant, type Micros, parseInstant } from '../../time/time.ts';
 import type { SummaryTable } from '../tables/columns.ts';
 import { type InstantRange, summaryWithin } from '../tables/summaries.ts';
 

@@ -3,7 +3,7 @@
  * each summary, which is made with it and leaves with it; so a summary's rows are parts, to be put together by
  * who reads them. Each is one SELECT over entries, so a part of a month can be summed up the same way.
  */
-import { formatInstant, type Micros, monthOf, monthStart } from '../../core/time.ts';
+import { formatInstant, type Micros, monthOf, monthStart } from '../../time/time.ts';
 import {
   AMOUNT,
   amount,

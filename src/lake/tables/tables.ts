@@ -1,7 +1,7 @@
 /** The lake's tables as Delta and Parquet see them: schema, properties, and the statement that writes a file. */
 import { randomUUID } from 'node:crypto';
 import { z } from 'zod';
-import { PermanentError } from '../../core/errors.ts';
+import { PermanentError } from '../../errors/errors.ts';
 import {
   CHECKPOINTS,
   COVERAGE,

@@ -4,7 +4,7 @@
  * messages, and its releases send CSV.
  */
 import { isUtf8 } from 'node:buffer';
-import { PermanentError, RetryableError } from '../../core/errors.ts';
+import { PermanentError, RetryableError } from '../../errors/errors.ts';
 import {
   errorBodyLine,
   isRecord,

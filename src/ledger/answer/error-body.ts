@@ -2,9 +2,9 @@
  * The service's error body, `{code, message, details}`: bare, or enveloped in `error`. Both shapes
  * occur on every route, and spacing differs between answers, so only the parsed value is looked at.
  */
-import { RetryableError } from '../../core/errors.ts';
-import { hideSecrets } from '../../core/secrets.ts';
-import { parseJson } from '../json-values.ts';
+import { RetryableError } from '../../errors/errors.ts';
+import { hideSecrets } from '../../logging/secret-masking.ts';
+import { parseJson } from '../json-fields.ts';
 
 const TEXT_MAX = 500;
 const OPENING = /\{\s*"error"\s*:/;

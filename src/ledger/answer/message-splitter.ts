@@ -2,7 +2,7 @@
  * Finds where one JSON message of a stream ends and the next begins, by nesting and strings alone,
  * so that nothing is parsed twice and a message may be cut anywhere on its way.
  */
-import { PermanentError, RetryableError } from '../../core/errors.ts';
+import { PermanentError, RetryableError } from '../../errors/errors.ts';
 import { notUnderstood, sampleOf } from './error-body.ts';
 
 /** Sixty times what the service sends in one message. */

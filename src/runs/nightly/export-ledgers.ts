@@ -7,11 +7,11 @@ import {
   PermanentError,
   RetryableError,
   UnreachableError,
-} from '../../core/errors.ts';
-import { whoseFault } from '../../core/faults.ts';
-import type { SourceClock } from '../../export/plan/source-clock.ts';
-import { instant } from '../../ledger/json-values.ts';
-import type { ExportRequest } from '../../export/request.ts';
+} from '../../errors/errors.ts';
+import { whoseFault } from '../../errors/faults.ts';
+import type { SourceClock } from '../../exports/planning/source-clock.ts';
+import { instant } from '../../ledger/json-fields.ts';
+import type { ExportRequest } from '../../exports/request.ts';
 import type {
   ClockQuestion,
   JobContext,

@@ -1,8 +1,8 @@
 /** The exports of a nightly run: who is asked, in which order, until when, and when to leave the source alone. */
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { formatInstant } from '../../core/time.ts';
-import type { VerdictWithEvidence } from '../../core/verdict.ts';
+import { formatInstant } from '../../time/time.ts';
+import type { VerdictWithEvidence } from '../../errors/verdict.ts';
 import type { ListLatency } from '../../source/observers.ts';
 import { fixClock } from './export-ledgers.ts';
 import { BATCH_MAX, JOBS, PRIORITY, type JobDeps } from '../job.ts';

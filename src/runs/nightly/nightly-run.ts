@@ -3,8 +3,8 @@
  * what an earlier delivery of its job did; the verdict is computed from Postgres, not from the queue.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { RetryableError } from '../../core/errors.ts';
-import { worst, type VerdictWithEvidence } from '../../core/verdict.ts';
+import { RetryableError } from '../../errors/errors.ts';
+import { worst, type VerdictWithEvidence } from '../../errors/verdict.ts';
 import { enqueueRun } from '../enqueue.ts';
 import { PRIORITY, type JobDeps, type StageCall } from '../job.ts';
 import type { ProgressLine } from '../progress.ts';

@@ -1,8 +1,8 @@
 /** Is everything still there that the report of a nightly run says was held? Rows may only have been added. */
 import { sql } from 'kysely';
-import { PermanentError } from '../../core/errors.ts';
+import { PermanentError } from '../../errors/errors.ts';
 import { addDigests } from '../../ledger/digest.ts';
-import type { Problem } from '../../load/ports.ts';
+import type { Problem } from '../../warehouse/ports.ts';
 import { readRow } from '../../postgres/transaction.ts';
 import { type Holding, type NightlyReport, readReport } from '../report-form.ts';
 import { type ReportDeps, sumLedgers, sumList } from './publish-report.ts';

@@ -3,9 +3,9 @@
  * the run back into a database that does not know it.
  */
 import { sql } from 'kysely';
-import { errorCode, PermanentError } from '../../core/errors.ts';
-import type { VerdictWithEvidence } from '../../core/verdict.ts';
-import { version } from '../../core/version.ts';
+import { errorCode, PermanentError } from '../../errors/errors.ts';
+import type { VerdictWithEvidence } from '../../errors/verdict.ts';
+import { version } from '../../version.ts';
 import { addDigests, hashText, RowDigest } from '../../ledger/digest.ts';
 import { copyLines } from '../../postgres/copy-out.ts';
 import type { Database, Warehouse } from '../../postgres/database.ts';
@@ -19,7 +19,7 @@ import {
   type ReportSource,
   type RowSum,
 } from '../report-form.ts';
-import { type Completeness, readCompleteness } from './completeness.ts';
+import { type Completeness, readCompleteness } from '../../status/store/completeness.ts';
 import { type Run, RunStore } from './run-store.ts';
 
 const ACTION = 'sum up what is held';

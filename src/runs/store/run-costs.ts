@@ -1,7 +1,7 @@
 /** Charges what is asked of the source to the run it is asked for, added up over every process that works for it. */
 import { randomUUID } from 'node:crypto';
 import { sql } from 'kysely';
-import type { Log } from '../../core/log.ts';
+import type { Log } from '../../logging/log.ts';
 import type { Database } from '../../postgres/database.ts';
 import { readRow, readRows } from '../../postgres/transaction.ts';
 import type { RunMeter, SourceCost } from '../../source/ports.ts';

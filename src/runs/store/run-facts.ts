@@ -1,6 +1,6 @@
 /** What is asked of all runs: how they ended, which scheduled times they took care of, and whom nobody was told of. */
 import { sql } from 'kysely';
-import type { Verdict } from '../../core/verdict.ts';
+import type { Verdict } from '../../errors/verdict.ts';
 import type { Database } from '../../postgres/database.ts';
 import { readRow, readRows } from '../../postgres/transaction.ts';
 import type { NewRun } from './run-store.ts';

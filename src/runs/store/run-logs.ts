@@ -3,8 +3,8 @@
  * where the database is away or a run says too much, lines are dropped and counted, and work never waits for them.
  */
 import { sql } from 'kysely';
-import { evidenceJson } from '../../core/json-value.ts';
-import { createLog, teeLog, type Log } from '../../core/log.ts';
+import { evidenceJson } from '../../json/json-value.ts';
+import { createLog, teeLog, type Log } from '../../logging/log.ts';
 import type { Database } from '../../postgres/database.ts';
 import { readRows } from '../../postgres/transaction.ts';
 

@@ -1,8 +1,8 @@
 /** Every run, its state and its verdict. The queue may forget a job; a run is never forgotten. */
 import { type RawBuilder, sql } from 'kysely';
-import { CANDIDATES_MAX } from '../../core/ids.ts';
-import { evidenceJson } from '../../core/json-value.ts';
-import type { Verdict } from '../../core/verdict.ts';
+import { CANDIDATES_MAX } from '../../ledger/ids.ts';
+import { evidenceJson } from '../../json/json-value.ts';
+import type { Verdict } from '../../errors/verdict.ts';
 import type { Database } from '../../postgres/database.ts';
 import { mapDatabaseError, readRow, readRows } from '../../postgres/transaction.ts';
 import type { RunDocument, RunKind, RunState } from '../run-schema.ts';

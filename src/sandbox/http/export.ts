@@ -2,7 +2,7 @@
  * The export of one party's ledger entries: what may be asked, and the stream that answers, in pieces of
  * about a MiB as the service sends them. Nothing is sent before the first piece is full, or all is read.
  */
-import { floorSecond, type Micros } from '../../core/time.ts';
+import { floorSecond, type Micros } from '../../time/time.ts';
 import { rfc3339Nano, type Network } from '../network/network.ts';
 import { KIND } from '../network/seeded.ts';
 import { openRowWriter, RELEASES } from '../release.ts';

@@ -1,8 +1,8 @@
 /** The two lists as the head sees them, and what the service answers of them. */
 import { z } from 'zod';
-import { errorLine } from '../../core/errors.ts';
-import { canonicalId, NETWORK_PARTY } from '../../core/ids.ts';
-import { parseInstant } from '../../core/time.ts';
+import { errorLine } from '../../errors/errors.ts';
+import { canonicalId, NETWORK_PARTY } from '../../ledger/ids.ts';
+import { parseInstant } from '../../time/time.ts';
 import {
   rfc3339Nano,
   type Head,

@@ -2,7 +2,7 @@
  * A whole network from one seed, and how far it has come: which block was made when, who arrived in it, and which
  * checkpoints there are. Everything happens in blocks; they are counted from 1 at genesis.
  */
-import { DAY_MICROS, formatInstant, type Micros } from '../../core/time.ts';
+import { DAY_MICROS, formatInstant, type Micros } from '../../time/time.ts';
 import type { Settings } from '../options.ts';
 import { openLedger } from './ledger.ts';
 import { KIND, noise, openIds, seedWord, STREAM } from './seeded.ts';

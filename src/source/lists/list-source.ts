@@ -1,7 +1,7 @@
 /** The two lists over HTTP: requests that are never ambiguous, answers that are never guessed. */
-import { errorCode, PermanentError } from '../../core/errors.ts';
-import { canonicalPartyId } from '../../core/ids.ts';
-import type { ListName, ListSource, Page, PageQuestion } from '../../list-sync/ports.ts';
+import { errorCode, PermanentError } from '../../errors/errors.ts';
+import { canonicalPartyId } from '../../ledger/ids.ts';
+import type { ListName, ListSource, Page, PageQuestion } from '../../lists/ports.ts';
 import { readSourceClock } from '../wire/answer-headers.ts';
 import { readWhole } from '../wire/body.ts';
 import type { OpenAnswer, SourceAccess } from '../caller.ts';

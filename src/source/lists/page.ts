@@ -1,10 +1,10 @@
 /** A page of a list: its JSON checked value by value, its ids canonical, its numbers exact. */
-import { PermanentError, RetryableError } from '../../core/errors.ts';
-import { storable } from '../../core/json-value.ts';
-import { canonicalPartyId, checkpointKey, PARTY_ID_BYTES_MAX } from '../../core/ids.ts';
-import { hideSecrets } from '../../core/secrets.ts';
+import { PermanentError, RetryableError } from '../../errors/errors.ts';
+import { storable } from '../../json/json-value.ts';
+import { canonicalPartyId, checkpointKey, PARTY_ID_BYTES_MAX } from '../../ledger/ids.ts';
+import { hideSecrets } from '../../logging/secret-masking.ts';
 import { isRecord, sampleOf, tellsError } from '../../ledger/answer/error-body.ts';
-import type { ListedRow, ListName, Page } from '../../list-sync/ports.ts';
+import type { ListedRow, ListName, Page } from '../../lists/ports.ts';
 
 const UINT64_MAX = 2n ** 64n - 1n;
 const CURSOR_CHARS_MAX = 16_384;

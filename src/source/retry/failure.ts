@@ -9,15 +9,15 @@ import {
   PermanentError,
   RetryableError,
   UnreachableError,
-} from '../../core/errors.ts';
-import { classifyErrno } from '../../core/faults.ts';
+} from '../../errors/errors.ts';
+import { classifyErrno } from '../../errors/faults.ts';
 import {
   errorBodyLine,
   readErrorBody,
   sampleOf,
   type SourceErrorBody,
 } from '../../ledger/answer/error-body.ts';
-import { parseJson } from '../../ledger/json-values.ts';
+import { parseJson } from '../../ledger/json-fields.ts';
 import { isLimitedInTime, retryAfterMs } from '../wire/answer-headers.ts';
 
 export interface RetryRule {

@@ -6,7 +6,7 @@ import {
   PermanentError,
   RetryableError,
   UnreachableError,
-} from '../../core/errors.ts';
+} from '../../errors/errors.ts';
 import type { Clock } from '../ports.ts';
 import { WAIT_MAX_MS } from '../rate-limit.ts';
 import { RETRY_RULES, type RetryRule } from './failure.ts';

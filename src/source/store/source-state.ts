@@ -1,6 +1,6 @@
 /** The source's ban, which all workers must know and must not lose with Redis. */
 import { sql } from 'kysely';
-import { formatInstant, parseInstant } from '../../core/time.ts';
+import { formatInstant, parseInstant } from '../../time/time.ts';
 import type { BanStore } from '../ports.ts';
 import type { Database } from '../../postgres/database.ts';
 import { readRows } from '../../postgres/transaction.ts';

@@ -1,6 +1,6 @@
 /** What the headers of an answer say: how long to wait, how much is left, and how far the source is. */
 import type { IncomingHttpHeaders } from 'node:http';
-import type { Page } from '../../list-sync/ports.ts';
+import type { Page } from '../../lists/ports.ts';
 
 const SECONDS = /^\d{1,9}(?:\.\d+)?$/;
 const UINT64_MAX = 2n ** 64n - 1n;

@@ -1,7 +1,7 @@
 /** The body of an answer: decompressed, counted, and never waited for without a limit. */
 import { pipeline } from 'node:stream';
 import { createGunzip } from 'node:zlib';
-import { PermanentError, RetryableError } from '../../core/errors.ts';
+import { PermanentError, RetryableError } from '../../errors/errors.ts';
 
 const GUNZIP_CHUNK_BYTES = 256 * 1024;
 

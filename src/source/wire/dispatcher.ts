@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs';
 import { getCACertificates } from 'node:tls';
 import { Agent, EnvHttpProxyAgent, type Dispatcher } from 'undici';
-import { UsageError } from '../../core/errors.ts';
+import { UsageError } from '../../errors/errors.ts';
 
 /** Few at once: one page of each list, the exports, and a probe. */
 const CONNECTIONS_MAX = 128;

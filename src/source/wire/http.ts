@@ -1,7 +1,7 @@
 /** One HTTP request to the source: its headers, its time limits, and an answer that can be closed. */
 import type { IncomingHttpHeaders } from 'node:http';
 import type { Dispatcher } from 'undici';
-import { RetryableError } from '../../core/errors.ts';
+import { RetryableError } from '../../errors/errors.ts';
 import { decoded, DripGuard, type DripLimit } from './body.ts';
 import { trailerError, transportError } from '../retry/failure.ts';
 

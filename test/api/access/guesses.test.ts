@@ -1,7 +1,7 @@
 /** Wrong tokens: each is told in the log, many are slowed, and right ones still get in. */
 import type { FastifyInstance, LightMyRequestResponse } from 'fastify';
 import { describe, expect, it } from 'vitest';
-import { createLog } from '../../../src/core/log.ts';
+import { createLog } from '../../../src/logging/log.ts';
 import { apiWithoutDatabase } from '../mirror.ts';
 
 const TOKEN = 'correct-horse-battery';

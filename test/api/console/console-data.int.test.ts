@@ -8,7 +8,7 @@ import {
   addSegment,
   type Row,
 } from '../../support/mirror-arrange.ts';
-import { ensurePartitions } from '../../../src/load/store/copy-sink.ts';
+import { ensurePartitions } from '../../../src/warehouse/store/copy-sink.ts';
 
 const warehouse = await freshWarehouse();
 const { pool } = warehouse;

@@ -5,7 +5,7 @@ import { openRows } from '../../../src/postgres/rows.ts';
 import { openWarehouse } from '../../../src/postgres/database.ts';
 import { readNightlyScope } from '../../../src/runs/nightly/nightly-preview.ts';
 import { countDue } from '../../../src/runs/store/nightly/nightly-plan.ts';
-import { openStatusStore } from '../../../src/runs/store/status-store.ts';
+import { openStatusStore } from '../../../src/status/store/status-store.ts';
 import { apiWithoutDatabase } from '../mirror.ts';
 import { freshDatabase, openTestPool } from '../../support/database.ts';
 import { explainStatements } from '../../support/measure/explain-statements.ts';

@@ -1,9 +1,9 @@
 /** A source whose parties have ids of its own is mirrored wholly, from its list to a query and back. */
 import { randomUUID } from 'node:crypto';
 import { expect, test } from 'vitest';
-import { makeLedger } from '../../export/hostile/ledger.ts';
-import { declare, honestAnswer, WHOLE } from '../../export/hostile/cases/case.ts';
-import { startHostileSource } from '../../export/hostile/start.ts';
+import { makeLedger } from '../../exports/hostile/ledger.ts';
+import { declare, honestAnswer, WHOLE } from '../../exports/hostile/cases/case.ts';
+import { startHostileSource } from '../../exports/hostile/start.ts';
 import { openFreshDatabase } from '../../support/database.ts';
 import { waitFor } from '../../support/wait-for.ts';
 import { openHome } from '../mirror-home.ts';

@@ -1,8 +1,8 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { createProgress, openTerminal } from '../../../src/cli/output/progress.ts';
 import { RateMeter } from '../../../src/runs/progress.ts';
-import { createLog } from '../../../src/core/log.ts';
-import { rememberSecrets } from '../../../src/core/secrets.ts';
+import { createLog } from '../../../src/logging/log.ts';
+import { rememberSecrets } from '../../../src/logging/secret-masking.ts';
 
 /** What a terminal would show: understands just the sequences that a screen writes. */
 class FakeTerminal {

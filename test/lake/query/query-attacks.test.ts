@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Writable } from 'node:stream';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { UsageError } from '../../../src/core/errors.ts';
+import { UsageError } from '../../../src/errors/errors.ts';
 import { type Engine, openDuckDb } from '../../../src/lake/local/duckdb.ts';
 import { type QueryFormat, runQuery } from '../../../src/lake/query/query.ts';
 

@@ -5,7 +5,7 @@ import { Writable } from 'node:stream';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { buildLake, type LakeDeps } from '../../../src/lake/build/build.ts';
 import { type Lake, openLake } from '../../../src/lake/query/lake.ts';
-import { publishMoment, readMoment } from '../../../src/lake/moment.ts';
+import { publishMoment, readMoment } from '../../../src/lake/snapshot.ts';
 import {
   completeIds,
   inquiry,
@@ -19,7 +19,7 @@ import { LAKE_TABLES } from '../../../src/lake/tables/columns.ts';
 import { runQuery } from '../../../src/lake/query/query.ts';
 import { openDuckDb } from '../../../src/lake/local/duckdb.ts';
 import { verifyLake } from '../../../src/lake/verify/verify-lake.ts';
-import { openFileStore } from '../../../src/objects/file-store.ts';
+import { openFileStore } from '../../../src/storage/file-store.ts';
 import { entry, type EntryRow, WarehouseDouble } from '../entries-double.ts';
 import { lakeWorld } from '../lake-world.ts';
 

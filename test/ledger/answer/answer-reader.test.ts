@@ -1,6 +1,6 @@
 import { fc } from '../../support/properties.ts';
 import { describe, expect, test } from 'vitest';
-import { PermanentError, RetryableError } from '../../../src/core/errors.ts';
+import { PermanentError, RetryableError } from '../../../src/errors/errors.ts';
 import { AnswerReader } from '../../../src/ledger/answer/answer-reader.ts';
 import {
   chunksOf,

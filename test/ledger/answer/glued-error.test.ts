@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { RetryableError } from '../../../src/core/errors.ts';
+import { RetryableError } from '../../../src/errors/errors.ts';
 import { gluedError } from '../../../src/ledger/answer/error-body.ts';
 
 const MESSAGE =

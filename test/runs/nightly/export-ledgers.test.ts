@@ -1,8 +1,8 @@
 /** Where what became of ledgers cannot be written down: that is nobody's ledger's fault. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, it } from 'vitest';
-import { PermanentError } from '../../../src/core/errors.ts';
-import { createLog } from '../../../src/core/log.ts';
+import { PermanentError } from '../../../src/errors/errors.ts';
+import { createLog } from '../../../src/logging/log.ts';
 import type { JobDeps } from '../../../src/runs/job.ts';
 import { exportLedgers } from '../../../src/runs/nightly/export-ledgers.ts';
 import type { SettledLedger } from '../../../src/runs/store/nightly/nightly-store.ts';

@@ -1,6 +1,6 @@
 /** What a nightly run leaves when it is interrupted or cancelled, and how it goes on. */
 import { describe, expect, it } from 'vitest';
-import { RetryableError } from '../../../src/core/errors.ts';
+import { RetryableError } from '../../../src/errors/errors.ts';
 import { enqueueRun } from '../../../src/runs/enqueue.ts';
 import type { Run } from '../../../src/runs/store/run-store.ts';
 import { handleJob } from '../../../src/worker/job-worker.ts';

@@ -1,6 +1,6 @@
 /** When the exports of a nightly run stop early, and when they go on. */
 import { describe, expect, it } from 'vitest';
-import { PermanentError, UnreachableError } from '../../../src/core/errors.ts';
+import { PermanentError, UnreachableError } from '../../../src/errors/errors.ts';
 import type { JobDeps } from '../../../src/runs/job.ts';
 import { exportDue } from '../../../src/runs/nightly/nightly-exports.ts';
 import type { Run } from '../../../src/runs/store/run-store.ts';

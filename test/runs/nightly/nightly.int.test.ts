@@ -1,8 +1,8 @@
 /** What a nightly run asks for, what it concludes and what it tells; over doubles of the stages. */
 import { describe, expect, it } from 'vitest';
-import { PermanentError, RetryableError } from '../../../src/core/errors.ts';
+import { PermanentError, RetryableError } from '../../../src/errors/errors.ts';
 import type { Stages } from '../../../src/runs/job.ts';
-import type { Completeness } from '../../../src/runs/store/completeness.ts';
+import type { Completeness } from '../../../src/status/store/completeness.ts';
 import { addExports, daysAgo, emptyLedgers } from '../../support/mirror-arrange.ts';
 import { nightlyLedgers } from '../../support/mirror-state.ts';
 import {

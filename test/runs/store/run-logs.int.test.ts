@@ -1,7 +1,7 @@
 /** What is logged while a run is worked is kept with the run, without slowing or ending it. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
-import { createLog, inRun } from '../../../src/core/log.ts';
+import { createLog, inRun } from '../../../src/logging/log.ts';
 import {
   appendLines,
   readLines,

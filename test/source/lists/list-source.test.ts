@@ -4,8 +4,8 @@ import {
   RetryableError,
   UnreachableError,
   UsageError,
-} from '../../../src/core/errors.ts';
-import { version } from '../../../src/core/version.ts';
+} from '../../../src/errors/errors.ts';
+import { version } from '../../../src/version.ts';
 import { openSource } from '../../../src/source/source-client.ts';
 import { localState, sourceConfig } from '../../support/source-config.ts';
 import { failureOf, NEVER, PARTY, testSource } from '../test-source.ts';

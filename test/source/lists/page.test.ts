@@ -1,8 +1,8 @@
 import { fc } from '../../support/properties.ts';
 import { describe, expect, test } from 'vitest';
-import { errorCode, PermanentError, RetryableError } from '../../../src/core/errors.ts';
+import { errorCode, PermanentError, RetryableError } from '../../../src/errors/errors.ts';
 import { parsePage } from '../../../src/source/lists/page.ts';
-import type { ListName } from '../../../src/list-sync/ports.ts';
+import type { ListName } from '../../../src/lists/ports.ts';
 import { pageJson } from '../wire/wire-server.ts';
 
 const ID = 'ab'.repeat(32);

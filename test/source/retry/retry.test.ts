@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { PermanentError, RetryableError } from '../../../src/core/errors.ts';
+import { PermanentError, RetryableError } from '../../../src/errors/errors.ts';
 import { RETRY_RULES } from '../../../src/source/retry/failure.ts';
 import { delayMs, LIST_RETRIES, withRetries } from '../../../src/source/retry/retry.ts';
 import { failureOf, InstantClock, NEVER, PARTY, testSource } from '../test-source.ts';

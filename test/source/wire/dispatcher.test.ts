@@ -7,7 +7,7 @@ import { connect, type AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, onTestFinished, test } from 'vitest';
-import { UsageError } from '../../../src/core/errors.ts';
+import { UsageError } from '../../../src/errors/errors.ts';
 import { makeCertificates } from '../certificate.ts';
 import { failureOf, NEVER, PARTY, testSource } from '../test-source.ts';
 import { pageJson, send, serve } from './wire-server.ts';

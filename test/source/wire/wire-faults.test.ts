@@ -3,7 +3,7 @@ import { Readable } from 'node:stream';
 import { setTimeout as delay } from 'node:timers/promises';
 import { gzipSync } from 'node:zlib';
 import { describe, expect, test } from 'vitest';
-import { RetryableError } from '../../../src/core/errors.ts';
+import { RetryableError } from '../../../src/errors/errors.ts';
 import { DripGuard } from '../../../src/source/wire/body.ts';
 import type { HttpLimits } from '../../../src/source/wire/http.ts';
 import { LIST_RETRIES } from '../../../src/source/retry/retry.ts';

@@ -3,7 +3,7 @@
  * of the parties have entries, the first one a twentieth of all; a nightly run is half way.
  */
 import type { Pool } from 'pg';
-import { ensurePartitions } from '../../../src/load/store/copy-sink.ts';
+import { ensurePartitions } from '../../../src/warehouse/store/copy-sink.ts';
 
 export interface MirrorSize {
   readonly parties: number;

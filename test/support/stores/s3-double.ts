@@ -7,8 +7,8 @@ import { once } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { buffer } from 'node:stream/consumers';
-import type { ConditionSupport, ObjectStore } from '../../../src/objects/object-store.ts';
-import { openS3Store } from '../../../src/objects/s3/s3-store.ts';
+import type { ConditionSupport, ObjectStore } from '../../../src/storage/object-store.ts';
+import { openS3Store } from '../../../src/storage/s3/s3-store.ts';
 import { checkSignature, type Credentials } from './s3-signature.ts';
 
 export const CREDENTIALS: Credentials = {

@@ -26,10 +26,10 @@ function lastLineOf(file: string): string | undefined {
 }
 
 test('a run that met S3 only as a double says so in its last line, and another does not', () => {
-  expect(lastLineOf('test/objects/s3-store.test.ts')).toMatch(
+  expect(lastLineOf('test/storage/s3-store.test.ts')).toMatch(
     /^No real object store was run: .*npm run test:stores/,
   );
-  expect(lastLineOf('test/ledger/objects/object-keys.test.ts')).not.toContain(
+  expect(lastLineOf('test/ledger/object-keys.test.ts')).not.toContain(
     'No real object store',
   );
 });

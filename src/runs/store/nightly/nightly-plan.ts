@@ -1,9 +1,9 @@
 /** Whose ledger a nightly run asks for: the rule of who is due, and by it the plan, the preview and the estimate. */
 import { sql } from 'kysely';
-import { NETWORK_PARTY } from '../../../core/ids.ts';
+import { NETWORK_PARTY } from '../../../ledger/ids.ts';
 import type { Database } from '../../../postgres/database.ts';
 import { mapDatabaseError, readRow, readRows } from '../../../postgres/transaction.ts';
-import { recordScope } from '../completeness.ts';
+import { recordScope } from '../../../status/store/completeness.ts';
 
 /** Whom a nightly run is about. */
 export interface NightlyScope {

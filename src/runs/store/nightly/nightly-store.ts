@@ -1,7 +1,7 @@
 /** The ledgers of a nightly run, and what became of them. The verdict is computed from here. */
 import { type RawBuilder, sql } from 'kysely';
-import { PermanentError } from '../../../core/errors.ts';
-import { evidenceJson } from '../../../core/json-value.ts';
+import { PermanentError } from '../../../errors/errors.ts';
+import { evidenceJson } from '../../../json/json-value.ts';
 import type { Database } from '../../../postgres/database.ts';
 import { mapDatabaseError, readRow, readRows } from '../../../postgres/transaction.ts';
 

@@ -1,0 +1,142 @@
+/** Who works on which export: leases by the database's clock, of one ledger or of many in one statement. */
+import { sql } from 'kysely';
+import { LEASE_MS } from '../concurrency/lease.ts';
+import type { Database } from '../postgres/database.ts';
+import { readRows } from '../postgres/transaction.ts';
+import type { ExportScope } from '../exports/ports.ts';
+import { type Coverage, readCoverages } from './coverage-rows.ts';
+
+/** The right to work on a scope, for as long as it is renewed, with what earlier owners left in its row. */
+export interface ExportLease {
+  readonly scope: ExportScope;
+  readonly exportId: bigint;
+  readonly token: string;
+  /** When the request that took it, or renewed it last, was sent (`performance.now()`). */
+  readonly takenAtMs: number;
+  /** What was known of the party when it was taken, in every asset that the scope overlaps, by time. */
+  readonly coverage: readonly Coverage[];
+  /** What `keepPlan` kept of an export that was not finished. */
+  readonly plan: unknown;
+  /** In how many runs in a row the source contradicted what is known. */
+  readonly contradictions: number;
+  /** A dead worker left publications that were intended. */
+  readonly hasIntents: boolean;
+}
+
+type Leases = readonly ExportLease[];
+
+/**
+ * As the index `parties_own_ids` has it, and in its order: Postgres takes the condition to hold for nearly every party,
+ * and would look for the first one by reading all of them.
+ */
+const HAS_OWN_IDS = sql`(select min(party_id) from mirror.parties
+  where (length(party_id) <> 64 or party_id ~ '[^0-9a-f]') and party_id <> 'network') is not null`;
+
+interface LeasedRow extends Omit<ExportLease, 'scope' | 'takenAtMs' | 'coverage'> {
+  readonly partyId: string;
+  readonly hasOwnIds: boolean;
+  readonly listedAs: string | null;
+}
+
+/**
+ * Leases the exports of these parties in one asset, or in all: those of which nobody works on an overlapping one.
+ * @param holder by which others see that this process is there; absent: its leases are soon taken over
+ */
+export async function takeLeases(
+  tx: Database,
+  partyIds: readonly string[],
+  assetId: string | undefined,
+  holder: number | undefined,
+): Promise<readonly ExportLease[]> {
+  const takenAtMs = performance.now();
+  const ids = [...partyIds];
+  const asset = assetId ?? null;
+  // Exports of one party overlap where one is "all assets": they are leased one after another.
+  await lockEach(tx, 'export', ids);
+  await sql`insert into mirror.exports (party_id, asset_id)
+    select id, ${asset} from unnest(${ids}::text[]) id
+    where not exists (
+      select from mirror.exports where party_id = id and asset_id is not distinct from ${asset}::text)
+    on conflict do nothing`.execute(tx);
+  const taken = await sql<LeasedRow>`
+    update mirror.exports u
+    set lease_token = gen_random_uuid(), lease_until = clock_timestamp() + ${LEASE_MS} * interval '1 ms',
+      lease_holder = ${holder ?? null}, is_at_source = false
+    where u.party_id = any(${ids}::text[]) and u.asset_id is not distinct from ${asset}::text
+      and not exists (
+        select from mirror.exports o
+        where o.party_id = u.party_id and mirror.is_leased(o.lease_until, o.lease_holder)
+          and (o.export_id = u.export_id or o.asset_id is null or u.asset_id is null))
+    returning party_id as "partyId", export_id as "exportId", lease_token as token, window_plan as plan, contradictions,
+      ${HAS_OWN_IDS} as "hasOwnIds",
+      (select extra->>'id' from mirror.parties where party_id = u.party_id) as "listedAs",
+      exists (select from mirror.publications p where p.export_id = u.export_id and p.state = 'intent')
+        as "hasIntents"`.execute(tx);
+  const leasedIds = taken.rows.map(({ partyId }) => partyId);
+  const known = await readCoverages(tx, leasedIds, assetId);
+  return taken.rows.map(({ partyId, hasOwnIds, listedAs, ...row }) => ({
+    ...row,
+    coverage: known.get(partyId) ?? [],
+    scope: {
+      partyId,
+      assetId,
+      hasOwnIds: hasOwnIds || undefined,
+      listedAs: listedAs ?? undefined,
+    },
+    takenAtMs,
+  }));
+}
+
+/** Locks these exports until the end of the transaction. @returns those whose leases are held, and have not run out */
+export async function fenceLeases(
+  tx: Database,
+  leases: Leases,
+): Promise<ReadonlySet<bigint>> {
+  const fenced = await sql<{ export_id: bigint }>`
+    select e.export_id from mirror.exports e
+    join ${tokens(leases)} on e.export_id = held.export_id and e.lease_token = held.token
+    where e.lease_until > clock_timestamp() order by e.export_id for update of e`.execute(
+    tx,
+  );
+  return new Set(fenced.rows.map((row) => row.export_id));
+}
+
+/** @returns the exports whose leases another has not taken over */
+export async function renewLeases(
+  db: Database,
+  leases: Leases,
+): Promise<ReadonlySet<bigint>> {
+  const renew = sql<{ export_id: bigint }>`
+    update mirror.exports e set lease_until = clock_timestamp() + ${LEASE_MS} * interval '1 ms'
+    from ${tokens(leases)} where e.export_id = held.export_id and e.lease_token = held.token
+    returning e.export_id`;
+  const renewed = await readRows(db, 'renew the leases of exports', renew);
+  return new Set(renewed.map((row) => row.export_id));
+}
+
+export async function releaseLeases(db: Database, leases: Leases): Promise<void> {
+  const release = sql`
+    update mirror.exports e set lease_token = null, lease_until = null, is_at_source = false
+    from ${tokens(leases)} where e.export_id = held.export_id and e.lease_token = held.token`;
+  await readRows(db, 'release the leases of exports', release);
+}
+
+function tokens(leases: Leases) {
+  return sql`unnest(${leases.map(({ exportId }) => String(exportId))}::bigint[],
+    ${leases.map(({ token }) => token)}::uuid[]) as held(export_id, token)`;
+}
+
+/**
+ * Who leases exports, or rebuilds a party, locks `export`; who comes to name objects, or removes one that nothing
+ * names, `object`. In the order of their names: two that lock several never wait for each other in a circle.
+ */
+export async function lockEach(
+  tx: Database,
+  kind: 'export' | 'object',
+  names: readonly string[],
+): Promise<void> {
+  await sql`select pg_advisory_xact_lock(mirror.lock_key(${kind}::text || ' ' || name))
+    from (select name from unnest(${[...names]}::text[]) name order by name) ordered`.execute(
+    tx,
+  );
+}

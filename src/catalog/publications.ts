@@ -1,0 +1,182 @@
+/** Publications as Postgres keeps them: the plan as JSON, and the one transaction that makes it true. */
+import { sql } from 'kysely';
+import { z } from 'zod';
+import { formatInstant } from '../time/time.ts';
+import { instant } from '../ledger/json-fields.ts';
+import { manifestJson, manifestSchema } from '../ledger/manifest.ts';
+import type { Database } from '../postgres/database.ts';
+import {
+  type Coverage,
+  coverageChanged,
+  coverageRow,
+  guardOverlap,
+  insertCoverage,
+  newCoverage,
+  supersede,
+  tailSum,
+} from './coverage-rows.ts';
+import type { ExportLease } from './leases.ts';
+import { insertSegments, segmentRow } from './segment-rows.ts';
+
+const bigId = z.codec(z.string(), z.bigint(), { decode: BigInt, encode: String });
+
+/**
+ * Everything that becomes visible in one COMMIT, written down before the first object is: whoever finds
+ * it after a crash can finish it without the source.
+ */
+const plan = z.object({
+  publicationId: z.uuid(),
+  runId: z.uuid(),
+  segments: z.array(z.object({ spoolName: z.string(), manifest: manifestSchema })),
+  coverage: z.array(newCoverage),
+  /** Coverage that the new one takes the place of, with its segments. */
+  supersedes: z.array(bigId),
+  /** Coverage that was received again and found unchanged: closed as it stands, with its segment. */
+  closes: z.array(z.object({ coverageId: bigId, tail: tailSum.optional() })).default([]),
+  /** Of the source's chain; absent where no list is known. */
+  epoch: z.int().optional(),
+  /** Second of the newest entry received. */
+  lastEntryAt: instant.optional(),
+});
+export type Publication = Readonly<z.output<typeof plan>>;
+
+/** @returns undefined where the stored JSON cannot be read: another version wrote it, or it is of no time there is */
+export function decodePublication(json: unknown): Publication | undefined {
+  return plan.safeParse(json).data;
+}
+
+/**
+ * Records an intent, or that it is done; what has no objects is done without an intent before.
+ * @returns whether it was not recorded so already, as after a COMMIT whose answer was lost
+ */
+export async function recordPublication(
+  tx: Database,
+  { exportId, token }: ExportLease,
+  publication: Publication,
+  state: 'intent' | 'done',
+): Promise<boolean> {
+  const { rows } = await sql`
+    insert into mirror.publications as held (publication_id, export_id, lease_token, plan, state)
+    values (${publication.publicationId}, ${exportId}, ${token}, ${JSON.stringify(plan.encode(publication))}, ${state})
+    on conflict (publication_id) do update set state = 'done' where held.state = 'intent' and excluded.state = 'done'
+    returning publication_id`.execute(tx);
+  return rows.length > 0;
+}
+
+/**
+ * Everything of a publication at once: old coverage and its segments go, the new ones come. Called with
+ * the export's row locked and its token checked.
+ */
+export async function commitPublication(
+  tx: Database,
+  lease: ExportLease,
+  publication: Publication,
+): Promise<void> {
+  if (!(await recordPublication(tx, lease, publication, 'done'))) return;
+  // One settled publication of a scope is kept, for a COMMIT whose answer was lost.
+  await sql`delete from mirror.publications where export_id = ${lease.exportId} and state <> 'intent'
+    and publication_id <> ${publication.publicationId}`.execute(tx);
+  const superseded = await supersede(tx, publication.supersedes, publication.runId);
+  for (const row of publication.closes) await closeAsItStands(tx, publication, row);
+  const manifests = publication.segments.map(({ manifest }) => manifest);
+  const { partyId, assetId = null } = lease.scope;
+  const ours = manifests.filter((manifest) => manifest.assetId === assetId);
+  const others = manifests.filter((manifest) => manifest.assetId !== assetId);
+  // What is left of another scope's segment came with this publication, and is not counted as published by its run.
+  const replacedRows = others.reduce((sum, { rows }) => sum - rows, superseded);
+  const segments = [...ours, ...others].map((manifest, at) => {
+    const { leftOut, seq } = manifestJson(manifest);
+    return segmentRow(manifest, {
+      leftOut,
+      seq,
+      replacedRows: `${at === 0 ? replacedRows : 0n}`,
+    });
+  });
+  const segmentIds = await guardOverlap(() => insertSegments(tx, segments));
+  const ranges = publication.coverage.map((range) => {
+    const segmentId = range.objectKey ? segmentIds.get(range.objectKey) : undefined;
+    return coverageRow(partyId, publication, range, segmentId);
+  });
+  await insertCoverage(tx, ranges);
+  if (publication.lastEntryAt === undefined) return;
+  await sql`update mirror.exports set last_entry_at = ${formatInstant(publication.lastEntryAt)}
+    where export_id = ${lease.exportId}`.execute(tx);
+}
+
+/** No rows come with it, and none go. @param coverage that it was planned on */
+export function movesNoRows(
+  planned: Publication,
+  coverage: readonly Coverage[],
+): boolean {
+  const { segments, closes, supersedes } = planned;
+  if (segments.length > 0 || closes.length > 0) return false;
+  const withRows = coverage.filter(({ objectKey }) => objectKey !== undefined);
+  return !withRows.some(({ coverageId }) => supersedes.includes(coverageId));
+}
+
+/** How an export ended. */
+export interface Success {
+  readonly lease: ExportLease;
+  /** In how many runs in a row the source contradicted what is known. */
+  readonly contradictions: number;
+  /** Nothing is left to ask: the plan goes. */
+  readonly isDone: boolean;
+  /** Without rows, and to be written with it; absent where all is committed, or nothing was left to ask. */
+  readonly publication: Publication | undefined;
+}
+
+/**
+ * What exports ended with that brought no rows, that they succeeded, and, where all is done, that their plans go.
+ * Called with all of them fenced.
+ */
+export async function finishExports(
+  tx: Database,
+  exports: readonly Success[],
+): Promise<void> {
+  const gone = exports.flatMap(({ publication }) => publication?.supersedes ?? []);
+  await supersede(tx, gone);
+  const ranges = exports.flatMap(({ lease: { scope }, publication }) =>
+    publication
+      ? publication.coverage.map((range) =>
+          coverageRow(scope.partyId, publication, range),
+        )
+      : [],
+  );
+  await insertCoverage(tx, ranges);
+  const given = exports.map(({ lease, publication, contradictions, isDone }) => ({
+    export_id: String(lease.exportId),
+    last_entry_at:
+      publication?.lastEntryAt === undefined
+        ? null
+        : formatInstant(publication.lastEntryAt),
+    contradictions,
+    is_done: isDone,
+  }));
+  await sql`
+    update mirror.exports e
+    set last_entry_at = coalesce(g.last_entry_at, e.last_entry_at),
+      attempts = 0, quarantined_at = null, quarantine_reason = null,
+      window_plan = case when g.is_done then null else e.window_plan end,
+      contradictions = g.contradictions, last_asked_at = clock_timestamp()
+    from jsonb_to_recordset(${JSON.stringify(given)}::jsonb) as g(export_id bigint, last_entry_at timestamptz,
+      contradictions int, is_done boolean)
+    where e.export_id = g.export_id`.execute(tx);
+}
+
+/** A segment of which everything came again, and nothing else: its object and its rows stay. */
+async function closeAsItStands(
+  tx: Database,
+  publication: Publication,
+  row: Publication['closes'][number],
+) {
+  const { runId, epoch } = publication;
+  const { coverageId, tail } = row;
+  const { rows } = await sql`
+    with closed as (
+      update mirror.coverage set open = false, epoch = ${epoch ?? null}, run_id = ${runId}, checked_at = clock_timestamp(),
+        tail = coalesce(${tail === undefined ? null : JSON.stringify(tailSum.encode(tail))}::jsonb, tail)
+      where coverage_id = ${coverageId} returning segment_id),
+    segment as (update mirror.segments s set open = false from closed where s.segment_id = closed.segment_id)
+    select from closed`.execute(tx);
+  if (rows.length === 0) throw coverageChanged();
+}

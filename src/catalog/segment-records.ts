@@ -1,0 +1,41 @@
+/** Segments as loading and verifying read them. */
+import { type RawBuilder, sql } from 'kysely';
+import type { Manifest } from '../ledger/manifest.ts';
+import type { Database } from '../postgres/database.ts';
+import { readRows } from '../postgres/transaction.ts';
+
+type AsInManifest =
+  | 'partyId'
+  | 'assetId'
+  | 'objectKey'
+  | 'rows'
+  | 'bytes'
+  | 'sha256'
+  | 'digest';
+export interface SegmentRecord extends Pick<
+  Manifest,
+  AsInManifest | 'objectBytes' | 'objectSha256' | 'columns'
+> {
+  readonly segmentId: bigint;
+  /** RFC 3339. */
+  readonly from: string;
+  /** Exclusive. */
+  readonly to: string;
+  /** What its load stored; null before. */
+  readonly valuesDigest: string | null;
+  readonly isLoaded: boolean;
+}
+
+/** @param which a condition, and an order */
+export function readSegments(
+  db: Database,
+  action: string,
+  which: RawBuilder<unknown>,
+): Promise<readonly SegmentRecord[]> {
+  const segments = sql<SegmentRecord>`
+      select segment_id as "segmentId", party_id as "partyId", asset_id as "assetId", from_time as "from", to_time as "to",
+        object_key as "objectKey", rows, bytes, sha256, digest, object_bytes as "objectBytes", object_sha256 as "objectSha256",
+        columns, values_digest as "valuesDigest", loaded_at is not null as "isLoaded"
+      from mirror.segments where ${which}`;
+  return readRows(db, action, segments);
+}

@@ -1,0 +1,62 @@
+/** Rows of `mirror.segments`: the same when published and when rebuilt, and what marks one that is damaged. */
+import { type RawBuilder, sql } from 'kysely';
+import { evidenceJson } from '../json/json-value.ts';
+import { type Manifest, manifestJson } from '../ledger/manifest.ts';
+import type { Database } from '../postgres/database.ts';
+import { readRows } from '../postgres/transaction.ts';
+
+/** Why something is quarantined. */
+export type Reason = Readonly<Record<'code' | 'message', string>>;
+
+type Status = 'current' | 'superseded';
+
+/** A row for `insertSegments`. @param evidence what the manifest has no column for, or how the row came */
+export function segmentRow(
+  manifest: Manifest,
+  evidence: object,
+  status: Status = 'current',
+): object {
+  return { ...manifestJson(manifest), evidence, status };
+}
+
+/**
+ * The same object may come back: what was superseded by it, or before, is current again. `loaded_at` stays: it says
+ * whether its rows are in the warehouse, and only a load moves rows. What a rebuild takes for superseded changes nothing
+ * that is held.
+ * @returns their ids by object key
+ */
+export async function insertSegments(
+  tx: Database,
+  rows: readonly object[],
+): Promise<Map<string, bigint>> {
+  const inserted = await sql<{ segment_id: bigint; object_key: string }>`
+    insert into mirror.segments as held (party_id, asset_id, from_time, to_time, open, object_key, rows, bytes, sha256,
+      object_bytes, object_sha256, digest, row_form, columns, run_id, published_at, evidence, status, superseded_at)
+    select "partyId", "assetId", "from", "to", open, "objectKey", rows, bytes, sha256, "objectBytes", "objectSha256",
+      digest, "rowForm", columns, "runId", "publishedAt", evidence, status,
+      case when status = 'superseded' then clock_timestamp() end
+    from jsonb_to_recordset(${JSON.stringify(rows)}::jsonb) as given("partyId" text, "assetId" text, "from" timestamptz,
+      "to" timestamptz, open boolean, "objectKey" text, rows bigint, bytes bigint, sha256 text, "objectBytes" bigint,
+      "objectSha256" text, digest text, "rowForm" text, columns text[], "runId" uuid, "publishedAt" timestamptz,
+      evidence jsonb, status text)
+    on conflict (object_key) do update set status = excluded.status, superseded_at = excluded.superseded_at,
+      removed_at = null, quarantine_reason = null, open = excluded.open, run_id = excluded.run_id,
+      evidence = held.evidence || jsonb_build_object('replacedRows', excluded.evidence->'replacedRows')
+    where excluded.status = 'current'
+    returning segment_id, object_key`.execute(tx);
+  return new Map(inserted.rows.map((row) => [row.object_key, row.segment_id]));
+}
+
+/**
+ * A segment that is not what its manifest says waits for an export that replaces it. One that was replaced meanwhile
+ * stays as it is.
+ */
+export async function quarantineSegment(
+  db: Database,
+  where: RawBuilder<unknown>,
+  reason: Reason,
+): Promise<void> {
+  const quarantined = sql`update mirror.segments set quarantine_reason = ${evidenceJson(reason)}::jsonb
+    where status = 'current' and ${where}`;
+  await readRows(db, 'quarantine a segment', quarantined);
+}

@@ -1,0 +1,206 @@
+/** What the blocks of an answer add up to, and where their rows go: each range of the plan becomes one object. */
+import type { Micros } from '../../time/time.ts';
+import { RowSum } from '../../ledger/digest.ts';
+import { instantOf, secondOf } from '../../ledger/ranges.ts';
+import type { AskPlan } from '../planning/remaining.ts';
+import { TimeHistogram } from '../planning/time-histogram.ts';
+import type { Seen } from '../planning/window-plan.ts';
+import type { BlockFindings, SpanFindings } from './block-reader.ts';
+import type { TailSum } from '../../catalog/coverage-rows.ts';
+import { RangeSpool, type Spooled, type SpoolOptions } from './range-spool.ts';
+
+/** A range of the plan with what was received for it; nothing lies in it where `spooled` is missing. */
+export interface ReceivedSegment {
+  readonly from: Micros;
+  /** Absent: the open part of a plan without an end. */
+  readonly to: Micros | undefined;
+  readonly open: boolean;
+  readonly spooled: Spooled | undefined;
+}
+
+type Part = Readonly<{ range: Omit<ReceivedSegment, 'spooled'>; spool: RangeSpool }>;
+
+export interface AnswerRowsOptions extends SpoolOptions {
+  /** What the continuation of a window may ask for again. */
+  readonly tailBytesMax: number;
+}
+
+export class AnswerRows implements AsyncDisposable {
+  readonly totals = {
+    rows: 0,
+    /** Rows that lie between the parts, known already. */
+    known: 0,
+    /** Of the rows before the first part, and how many of them are out of an account of the party. */
+    before: new RowSum(),
+    beforeFrom: 0,
+    /** Rows that were not asked for. */
+    leftOut: { party: 0n, asset: 0n, range: 0n },
+    farOutside: 0,
+    leaving: 0,
+    leavingSecond: undefined as number | undefined,
+    /** Of the rows in the parts. */
+    newestSecond: undefined as number | undefined,
+    oldestSecond: undefined as number | undefined,
+  };
+  readonly tail: ReturnType<typeof openTail> | undefined;
+  readonly #parts: readonly Part[];
+  /** Bytes by time of the closed ranges. */
+  readonly #histogram = new TimeHistogram();
+  #lastSecond = Number.NEGATIVE_INFINITY;
+  #isSorted = true;
+
+  constructor({ closed, open, question, isWindow }: AskPlan, options: AnswerRowsOptions) {
+    const closedEnd = closed.at(-1)?.to;
+    if (closedEnd !== undefined)
+      this.tail = openTail(
+        question.from ?? 0n,
+        closedEnd,
+        isWindow ? options.tailBytesMax : undefined,
+      );
+    const ranges: Part['range'][] = closed.map((range) => ({ ...range, open: false }));
+    if (open !== undefined) ranges.push({ from: open.from, to: open.to, open: true });
+    this.#parts = ranges.map((range) => {
+      const to = range.to === undefined ? Infinity : secondOf(range.to);
+      return { range, spool: new RangeSpool(secondOf(range.from), to, options) };
+    });
+  }
+
+  /** Where what is summed apart begins and ends. */
+  get borders(): number[] {
+    return [
+      ...this.#parts.flatMap(({ spool }) => [spool.from, spool.to]),
+      ...(this.tail === undefined ? [] : [this.tail.from, this.tail.end]),
+    ];
+  }
+
+  /** Bytes by time of the closed ranges; and the last second, where none came before an earlier one. */
+  seen(): Omit<Seen, 'bytes'> {
+    const isSorted = this.#isSorted && Number.isFinite(this.#lastSecond);
+    return {
+      stretches: this.#histogram.stretches(),
+      sortedTo: isSorted ? this.#lastSecond : undefined,
+    };
+  }
+
+  /** In the order of the answer. */
+  add(findings: BlockFindings): void {
+    const { leftOut, leaving, leavingSecond } = findings;
+    const { totals } = this;
+    totals.rows += findings.rows;
+    for (const why of ['party', 'asset', 'range'] as const)
+      totals.leftOut[why] += BigInt(leftOut[why]);
+    totals.farOutside += findings.farOutside;
+    totals.leaving += leaving;
+    if (leaving > 0)
+      totals.leavingSecond = Math.max(
+        leavingSecond,
+        totals.leavingSecond ?? leavingSecond,
+      );
+    if (!findings.isSorted || findings.firstSecond < this.#lastSecond)
+      this.#isSorted = false;
+    if (findings.rows > 0) this.#lastSecond = findings.lastSecond;
+    this.tail?.add(findings.spans, findings.newest);
+    for (const span of findings.spans) this.#addSpan(span);
+  }
+
+  /** Writes a block's rows where they belong. Resolves when there is room for more. */
+  write(header: Buffer, block: Buffer, { spans, runs }: BlockFindings): Promise<unknown> {
+    const parts = spans.map((span) => this.#partOf(span));
+    for (let at = 0; at < runs.length; at += 3) {
+      const [span = 0, start, end] = runs.subarray(at, at + 3);
+      parts[span]?.spool.add(block.subarray(start, end));
+    }
+    return Promise.all(this.#parts.map(({ spool }) => spool.flush(header)));
+  }
+
+  async finish(): Promise<ReceivedSegment[]> {
+    return Promise.all(
+      this.#parts.map(async ({ range, spool }) => ({
+        ...range,
+        spooled: await spool.finish(),
+      })),
+    );
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    for (const { spool } of this.#parts) await spool[Symbol.asyncDispose]();
+  }
+
+  #addSpan(span: SpanFindings): void {
+    const { from, sum, bytesBySecond } = span;
+    const part = this.#partOf(span);
+    if (part === undefined) {
+      this.#addOther(span);
+      return;
+    }
+    part.spool.sum.merge(sum);
+    for (let at = 0; at < bytesBySecond.length; at += 2) {
+      const [second = from, bytes = 0] = bytesBySecond.subarray(at, at + 2);
+      this.totals.newestSecond = Math.max(second, this.totals.newestSecond ?? second);
+      this.totals.oldestSecond = Math.min(second, this.totals.oldestSecond ?? second);
+      if (!part.range.open) this.#histogram.add(second, bytes);
+    }
+  }
+
+  /** Rows that go nowhere. */
+  #addOther({ from, sum, fromRows }: SpanFindings): void {
+    const first = this.#parts[0];
+    const last = this.#parts.at(-1);
+    if (first === undefined || from < first.spool.from) {
+      this.totals.before.merge(sum);
+      this.totals.beforeFrom += fromRows;
+    } else if (last !== undefined && from >= last.spool.to)
+      this.totals.leftOut.range += BigInt(sum.rows);
+    else this.totals.known += sum.rows;
+  }
+
+  /** Parts begin and end at borders of spans. */
+  #partOf({ from }: SpanFindings): Part | undefined {
+    return this.#parts.find(({ spool }) => spool.holds(from));
+  }
+}
+
+const TAIL_SECONDS = 3600;
+
+/**
+ * The sum of the last rows before a closed range's end, taken while they stream by in any order: those of
+ * its last hour, or where that is empty, of the newest second that has any. Behind a window of a larger
+ * range, which is continued at once, that second is enough where the hour holds much.
+ * @param asked the earliest instant the answer holds; the tail cannot reach behind it
+ * @param bytesMax given where the range is only a window of a larger one: what its continuation may ask for again
+ */
+function openTail(asked: Micros, endsAt: Micros, bytesMax = Infinity) {
+  const end = secondOf(endsAt);
+  const from = Math.max(secondOf(asked), end - TAIL_SECONDS);
+  const hour = { from, sum: new RowSum() };
+  let hourBytes = 0;
+  let newest = { from: -Infinity, sum: new RowSum() };
+  return {
+    /** In seconds. */
+    from,
+    end,
+
+    /** Adds what was found in a block: the tail begins and ends at borders of spans. */
+    add(spans: readonly SpanFindings[], found: BlockFindings['newest']) {
+      for (const span of spans) {
+        if (span.from < from || span.from >= end) continue;
+        hour.sum.merge(span.sum);
+        hourBytes += span.bytes;
+      }
+      if (found === undefined || found.second < newest.from) return;
+      if (found.second > newest.from) newest = { from: found.second, sum: new RowSum() };
+      newest.sum.merge(found.sum);
+    },
+
+    result(header: Buffer): TailSum {
+      const isFitting = hour.sum.rows > 0 && hourBytes <= bytesMax;
+      const { from: second, sum } = !isFitting && newest.sum.rows > 0 ? newest : hour;
+      return {
+        from: instantOf(second),
+        rows: sum.rows,
+        digest: sum.digest.hex(),
+        rowForm: sum.form(header),
+      };
+    },
+  };
+}

@@ -1,0 +1,307 @@
+/**
+ * Reads one answer to its end: every row checked, summed and put where it belongs in the spool. Returns
+ * only what was proven whole; on any failure nothing of it is kept.
+ */
+import { hash } from 'node:crypto';
+import { RetryableError } from '../../errors/errors.ts';
+import { gluedError } from '../../ledger/answer/error-body.ts';
+import { readHeader } from '../../ledger/header.ts';
+import { RowSplitter } from '../../ledger/row-splitter.ts';
+import type { Asked } from '../planning/next-window.ts';
+import { secondOf } from '../../ledger/ranges.ts';
+import type { AskPlan } from '../planning/remaining.ts';
+import type { Seen } from '../planning/window-plan.ts';
+import type { ExportAnswer, ExportScope } from '../ports.ts';
+import {
+  type BlockFindings,
+  readBlock,
+  type RowQuestion,
+  type Seconds,
+  type UnreadRow,
+} from './block-reader.ts';
+import { BLOCK_SIZES, openFlight, type RowPool } from './row-pool.ts';
+import { AnswerRows, type AnswerRowsOptions } from './answer-rows.ts';
+
+const LINE_END = Buffer.from('\n');
+/** Enough of what could not be read to find an error message in it. */
+const ERROR_SAMPLE_BYTES = 64 * 2 ** 10;
+/** Entries' own times, by which some releases filter, lie up to so much behind the time that is exported. */
+const PAD_SECONDS = 2;
+
+export interface ReceiveOptions extends AnswerRowsOptions {
+  /** Absent: all rows are read on this thread. */
+  readonly rowPool?: RowPool | undefined;
+  /**
+   * Called after each chunk.
+   * @returns false: the answer is cancelled, as too large to be risked whole
+   */
+  readonly mayGoOn: (receiver: Receiving) => boolean;
+  /** Whether the source ends its answers without a line end. Absent: it never does. */
+  readonly leavesLineEndOut?: (header: string) => Promise<boolean>;
+}
+
+/** How far an answer has come. */
+export type Receiving = Pick<Receiver, 'bytes' | 'rows' | 'traits' | 'seen'>;
+
+export type Traits = NonNullable<Receiver['traits']>;
+
+/** What is proven whole. */
+export type Received = Awaited<ReturnType<Receiver['end']>>;
+
+/** An answer that was cancelled. */
+export interface Outgrown {
+  readonly state: 'outgrown';
+  /** Absent where not even its header came. */
+  readonly traits: Traits | undefined;
+  readonly seen: Seen;
+}
+
+type Question = Pick<Asked, 'plan' | 'request'> & { readonly scope: ExportScope };
+
+/**
+ * @throws RetryableError `SOURCE_ERROR_IN_STREAM`, `SOURCE_TRUNCATED`, `ANSWER_EMPTY`, `ROW_FIELDS`, `ROW_TIME`, `ROW_PARTY`, `ROW_VALUE`,
+ *   `ROW_THREAD_LOST`
+ * @throws PermanentError what the header and the row splitter say
+ */
+export async function receive(
+  answer: ExportAnswer,
+  question: Question,
+  options: ReceiveOptions,
+): Promise<Received | Outgrown> {
+  await using receiver = new Receiver(question, options);
+  for await (const chunk of untilBroken(answer.chunks, () => receiver.settle())) {
+    await receiver.push(chunk);
+    if (options.mayGoOn(receiver)) continue;
+    await receiver.settle();
+    return { state: 'outgrown', traits: receiver.traits, seen: receiver.seen() };
+  }
+  return await receiver.end(answer);
+}
+
+/** What was received before the source broke off is read first: what is wrong with it came first. */
+async function* untilBroken(chunks: AsyncIterable<Buffer>, settle: () => Promise<void>) {
+  try {
+    yield* chunks;
+  } catch (error) {
+    await settle();
+    throw error;
+  }
+}
+
+class Receiver implements AsyncDisposable {
+  readonly #options: ReceiveOptions;
+  readonly #splitter = new RowSplitter((buffer, start, end, next) => {
+    if (this.#question === undefined)
+      this.#readHeader(buffer.subarray(start, end), buffer.subarray(start, next));
+    else this.#hold(buffer, start, next);
+  });
+  readonly #flight: ReturnType<typeof openFlight> | undefined;
+  readonly #rows: AnswerRows;
+  /** What the rows are held against. */
+  readonly #limits: Omit<RowQuestion, 'layout'>;
+  /** With the header's layout, once it came. */
+  #question: RowQuestion | undefined;
+  #header: Buffer = Buffer.alloc(0);
+  /** Whole rows that nobody reads yet, those that follow one another in one slice. */
+  #held: { readonly buffer: Buffer; readonly start: number; end: number }[] = [];
+  #heldBytes = 0;
+  /** All that came, and what of it was read. */
+  bytes = 0;
+  #offset = 0;
+
+  constructor({ scope, plan, request }: Question, options: ReceiveOptions) {
+    this.#options = options;
+    const { rowPool } = options;
+    this.#rows = new AnswerRows(plan, options);
+    const asked = secondsOf(request);
+    const kept = secondsOf(plan.question);
+    const borders = [...new Set([kept.from, kept.to, ...this.#rows.borders])];
+    this.#limits = {
+      scope,
+      // With room for a time that is not exported.
+      asked: { from: asked.from - PAD_SECONDS, to: asked.to + PAD_SECONDS },
+      kept,
+      borders: borders.filter(Number.isFinite).toSorted((one, other) => one - other),
+      tailEnd: this.#rows.tail?.end,
+    };
+    this.#flight =
+      rowPool && openFlight(rowPool, (rows, findings) => this.#take(rows, findings));
+  }
+
+  get rows(): number {
+    return this.#rows.totals.rows;
+  }
+
+  /** What all that was read says of the release that gave it; undefined before the header came. */
+  get traits() {
+    if (this.#question === undefined) return undefined;
+    const { layout } = this.#question;
+    /** The header line as sent, with its line end. */
+    const header = this.#header;
+    return { ...this.#rows.totals, layout, header };
+  }
+
+  seen(): Seen {
+    return { bytes: this.bytes, ...this.#rows.seen() };
+  }
+
+  async push(chunk: Buffer): Promise<void> {
+    this.bytes += chunk.length;
+    const { beginningBytes, blockBytes } = this.#options.rowPool?.sizes ?? BLOCK_SIZES;
+    for (let from = 0; from < chunk.length; from += blockBytes) {
+      this.#splitter.push(chunk.subarray(from, from + blockBytes));
+      if (this.#flight === undefined || this.bytes <= beginningBytes)
+        await this.#readHere();
+      else if (this.#heldBytes >= blockBytes)
+        await this.#read((question, rows) => this.#flight?.send(question, rows));
+    }
+  }
+
+  /** Resolves when all whole rows that came are read. @throws what is wrong with them */
+  async settle(): Promise<void> {
+    await this.#flight?.landed();
+    await this.#readHere();
+  }
+
+  async end({ isFramed }: ExportAnswer) {
+    await this.settle();
+    const openLine = await this.#readOpenLine();
+    const rest = this.#splitter.rest();
+    if (rest.length > 0)
+      throw gluedError(rest, BigInt(this.#offset)) ?? this.#truncated(rest);
+    const { traits } = this;
+    if (traits === undefined) {
+      throw new RetryableError(
+        'Cannot export: the source answered 200 with nothing, not even a header; ask again',
+        { code: 'ANSWER_EMPTY', meta: this.#where() },
+      );
+    }
+    return {
+      state: 'complete' as const,
+      ...traits,
+      /** SHA-256 of the last line, where it has no line end: only another answer can show that it is whole. */
+      openLine,
+      segments: await this.#rows.finish(),
+      tail: this.#rows.tail,
+      /** The transport said where it ends. */
+      isFramed,
+      seen: this.seen(),
+    };
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#flight?.stop();
+    await this.#rows[Symbol.asyncDispose]();
+  }
+
+  /** RFC 4180 lets a last line go without its line end. @returns its sum, where it was read */
+  async #readOpenLine(): Promise<string | undefined> {
+    const rest = this.#splitter.rest();
+    if (rest.length === 0 || gluedError(rest, 0n) !== undefined) return undefined;
+    const header = (this.#question ? this.#header : rest)
+      .toString('latin1')
+      .replace(/\r?\n$/, '');
+    if ((await this.#options.leavesLineEndOut?.(header)) !== true) return undefined;
+    this.#splitter.push(LINE_END);
+    await this.#readHere();
+    return hash('sha256', rest, 'hex');
+  }
+
+  #readHere(): Promise<void> {
+    return this.#read((question, rows) => this.#take(rows, readBlock(question, rows)));
+  }
+
+  /** Has the whole rows read that came, in a block of memory of their own. */
+  async #read(
+    read: (question: RowQuestion, rows: Buffer) => Promise<unknown> | undefined,
+  ): Promise<void> {
+    if (this.#question === undefined || this.#held.length === 0) return;
+    const rows = Buffer.concat(
+      this.#held.map(({ buffer, start, end }) => buffer.subarray(start, end)),
+    );
+    this.#held = [];
+    this.#heldBytes = 0;
+    await read(this.#question, rows);
+  }
+
+  #readHeader(line: Buffer, sent: Buffer): void {
+    this.#header = Buffer.from(sent);
+    this.#offset = sent.length;
+    const failed = gluedError(sent, 0n);
+    if (failed !== undefined) throw failed;
+    this.#question = { ...this.#limits, layout: readHeader(line) };
+  }
+
+  #hold(buffer: Buffer, start: number, end: number): void {
+    this.#heldBytes += end - start;
+    const last = this.#held.at(-1);
+    if (last?.buffer === buffer && last.end === start) last.end = end;
+    else this.#held.push({ buffer, start, end });
+  }
+
+  /** Adds what was found, and sends the rows on their way into the spool: resolves when there is room for more. */
+  #take(rows: Buffer, findings: BlockFindings): Promise<unknown> {
+    this.#rows.add(findings);
+    if (findings.unread !== undefined) throw this.#notUnderstood(findings.unread, rows);
+    this.#offset += rows.length;
+    return this.#rows.write(this.#header, rows, findings);
+  }
+
+  #notUnderstood(
+    { finding, fieldCount, column, start, end }: UnreadRow,
+    buffer: Buffer,
+  ): Error {
+    const offset = this.#offset + start;
+    const failed = gluedError(
+      buffer.subarray(start, start + ERROR_SAMPLE_BYTES),
+      BigInt(offset),
+    );
+    if (failed !== undefined) return failed;
+    const columns = this.#question?.layout.columns ?? [];
+    const states = {
+      fields: [
+        'ROW_FIELDS',
+        `has ${fieldCount} fields where the header has ${columns.length}`,
+      ],
+      time: ['ROW_TIME', 'has no time between 1970 and 9998'],
+      spelling: ['ROW_PARTY', 'names a party in a spelling that is not known'],
+      value: [
+        'ROW_VALUE',
+        `has a value of ${column ?? 'a column'} that no known release writes`,
+      ],
+    } as const;
+    const [code, state] = states[finding];
+    return new RetryableError(
+      `Cannot export: row ${this.rows + 1} at byte ${offset} ${state}; nothing was published, ask again`,
+      {
+        code,
+        meta: {
+          ...this.#where(offset),
+          sample: buffer.toString('latin1', start, Math.min(end, start + 160)),
+        },
+      },
+    );
+  }
+
+  #truncated(rest: Buffer): RetryableError {
+    return new RetryableError(
+      `Cannot export: the answer ends in the middle of row ${this.rows + 1} at byte ${this.#offset + rest.length}; nothing was published, ask again`,
+      { code: 'SOURCE_TRUNCATED', meta: this.#where() },
+    );
+  }
+
+  #where(byteOffset = this.#offset): Record<string, unknown> {
+    const { scope, kept } = this.#limits;
+    const asked = [kept.from, kept.to].map((second) =>
+      Number.isFinite(second) ? new Date(second * 1000).toISOString() : null,
+    );
+    return { ...scope, byteOffset, row: this.rows + 1, asked };
+  }
+}
+
+function secondsOf({ from, to }: AskPlan['question']): Seconds {
+  return {
+    from: from === undefined ? -Infinity : secondOf(from),
+    to: to === undefined ? Infinity : secondOf(to),
+  };
+}

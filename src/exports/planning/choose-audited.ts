@@ -1,0 +1,64 @@
+/** Which closed segments and ranges without entries an export asks for once more, to compare their sums. */
+import { hash } from 'node:crypto';
+import { BEGINNING, DAY_MICROS, type Micros } from '../../time/time.ts';
+import type { Coverage } from '../../catalog/coverage-rows.ts';
+import type { ExportScope } from '../ports.ts';
+import type { ExportStore } from '../store/export-store.ts';
+import { later } from '../../ledger/ranges.ts';
+import { isEmpty, RETENTION_MICROS, type Target } from './remaining.ts';
+
+interface AuditChoice extends Pick<Target, 'epoch' | 'now' | 'retentionMicros'> {
+  /** Of the closed segments that the source should still have; from 0 to 1. */
+  readonly share: number;
+  readonly scope: ExportScope;
+}
+
+/** Segments and ranges without entries, those checked longest ago. A share below one segment a night becomes one segment every few nights. */
+export function chooseAudited(
+  coverage: readonly Coverage[],
+  choice: AuditChoice,
+): readonly Coverage[] {
+  const { share, scope, epoch, now } = choice;
+  const newest = coverage.reduce(
+    (latest, row) => (row.rows > 0n ? later(latest, row.from) : latest),
+    0n,
+  );
+  const candidates = coverage
+    .filter((row) => !row.open && row.assetId === scope.assetId)
+    // What is empty behind the newest entry is part of every overlap check.
+    .filter((row) => row.content !== undefined || (isEmpty(row) && row.to <= newest))
+    .filter((row) => row.isFaulty !== true && row.epoch === epoch)
+    .filter((row) => row.from === BEGINNING || isServed(row.from, choice))
+    .filter((row) => now - (row.checkedAt ?? 0n) > DAY_MICROS)
+    .toSorted((one, other) => Number((one.checkedAt ?? 0n) - (other.checkedAt ?? 0n)));
+  const wanted = share * candidates.length + chance(scope, now);
+  return candidates.slice(0, Math.floor(wanted));
+}
+
+/** The same, without a first segment whose first entry the source may not have any more. */
+export async function servedAudits(
+  coverage: readonly Coverage[],
+  choice: AuditChoice,
+  repository: Pick<ExportStore, 'firstEntry'>,
+): Promise<readonly Coverage[]> {
+  const chosen = chooseAudited(coverage, choice);
+  if (chosen.every(({ from }) => from !== BEGINNING)) return chosen;
+  const first = await repository.firstEntry(choice.scope.partyId);
+  if (first !== undefined && isServed(first, choice)) return chosen;
+  const behind = coverage.filter(({ from }) => from !== BEGINNING);
+  return chooseAudited(behind, choice);
+}
+
+/** Whether a source should still have what is of that time. */
+function isServed(
+  time: Micros,
+  { now, retentionMicros = RETENTION_MICROS }: AuditChoice,
+): boolean {
+  return now - time < retentionMicros;
+}
+
+/** From 0 to 1; the same for a ledger all day, and another one the next. */
+function chance({ partyId, assetId }: ExportScope, now: Micros): number {
+  const name = `${partyId} ${assetId ?? 'all'} ${now / DAY_MICROS}`;
+  return Number.parseInt(hash('sha256', name, 'hex').slice(0, 8), 16) / 2 ** 32;
+}

@@ -1,0 +1,139 @@
+/** The next request of an export: all that is left of it, or its earliest window. Pure. */
+import { BEGINNING, type Micros, SECOND_MICROS } from '../../time/time.ts';
+import type { Seen, WindowPlan } from './window-plan.ts';
+import type { SourceProfile } from '../store/source-profile.ts';
+import type { Range } from '../../ledger/ranges.ts';
+import { type AskPlan, closedRange, planAsk, type Target } from './remaining.ts';
+
+/** A second way to ask where known rows did not come back: the start a little earlier. */
+const SECOND_WAY_MICROS = 3600n * SECOND_MICROS;
+
+/** What is to be asked, and what it follows from. */
+interface NextWindow {
+  readonly plan: AskPlan;
+  readonly target: Target;
+  /** It would have an end if the source were known to apply it. */
+  readonly wantsEnd: boolean;
+}
+
+export interface Asked extends NextWindow {
+  /** The plan's question, or another that must hold the same. */
+  readonly request: AskPlan['question'];
+}
+
+/** @returns undefined where everything is covered */
+export function nextWindow(wanted: Target, windows: WindowPlan): NextWindow | undefined {
+  const target = { ...wanted, isSilent: windows.isSilent };
+  const { profile } = target;
+  const next = (plan: AskPlan, wantsEnd: boolean): NextWindow => ({
+    plan,
+    target: wanted,
+    wantsEnd,
+  });
+  const whole = planAsk(target);
+  if (whole === undefined) return undefined;
+  const isPast = whole.open === undefined || whole.open.to !== undefined;
+  const range = closedRange(whole);
+  if (range === undefined) return next(whole, isPast);
+  // Nothing is known of the release yet: its answer will show whether it applies both bounds.
+  const isUnknown = profile.header === undefined && profile.bounds === undefined;
+  const isUnproven = profile.bounds !== 'right' && !isUnknown;
+  // No entry is known by which an end could be proven: a later start is about less as well, and shows entries.
+  const from =
+    isUnproven && profile.known === undefined ? windows.laterStart(range) : undefined;
+  const later =
+    from === undefined ? undefined : planAsk({ ...target, from, isWindow: true });
+  if (later !== undefined) return next(later, false);
+  const to = cutOf(whole, range, target, windows);
+  if (to === undefined) return next(whole, isPast);
+  if (isUnproven) return next(whole, true);
+  const bounded = { ...profile, bounds: 'right' } as const;
+  const window = planAsk({
+    ...target,
+    profile: bounded,
+    to,
+    closedTo: to,
+    isWindow: true,
+  });
+  if (window === undefined || (closedRange(window)?.to ?? range.to) >= range.to)
+    return next(whole, isPast);
+  return next(window, true);
+}
+
+/**
+ * Where no known row would show that a start was understood, none is sent: the range is the same, and what else
+ * comes is left out.
+ */
+export function firstWay({ question, overlap }: AskPlan): AskPlan['question'] {
+  return overlap?.isStartless === true ? withoutStart(question) : question;
+}
+
+/** Another request that must bring the same rows, and those of the plan. @param isStartDoubted nothing came of it */
+export function secondWay(
+  plan: AskPlan,
+  profile: SourceProfile,
+  isStartDoubted: boolean,
+): AskPlan['question'] {
+  const { question, overlap } = plan;
+  const { sides, boundsDemanded } = profile;
+  const { from, to } = question;
+  const isStartless = isStartDoubted || overlap?.isStartless === true;
+  const mayDropEnd = boundsDemanded !== true && (sides === 'both' || isStartDoubted);
+  if (to !== undefined && mayDropEnd)
+    return from === undefined || isStartless ? {} : { from };
+  if (isStartless) return withoutStart(question);
+  return from !== undefined && from > SECOND_WAY_MICROS
+    ? { ...question, from: from - SECOND_WAY_MICROS }
+    : question;
+}
+
+/** 1970 is before all entries, in whichever unit. */
+function withoutStart({ to }: AskPlan['question']): AskPlan['question'] {
+  return to === undefined ? {} : { from: BEGINNING, to };
+}
+
+/**
+ * What an answer may be cancelled for: that the next request is about less. Otherwise it must run to its end.
+ * @param mayBound what it taught of the release, or a known entry, may show that it applies an end
+ * @returns the windows, had the answer been cancelled; undefined where that would not shrink the next request
+ */
+export function planShrunk(
+  { plan, target }: NextWindow,
+  windows: WindowPlan,
+  seen: Seen,
+  mayBound: boolean,
+): WindowPlan | undefined {
+  const range = closedRange(plan);
+  if (range === undefined) return undefined;
+  const lost = windows.ifOutgrown(seen, range);
+  const hoped = mayBound
+    ? { ...target, profile: { ...target.profile, bounds: 'right' as const } }
+    : target;
+  const next = nextWindow(hoped, lost)?.plan;
+  const after = next && closedRange(next);
+  return after !== undefined && after.to - after.from < range.to - range.from
+    ? lost
+    : undefined;
+}
+
+/** Known stretches between the ranges that hold much are worth a request of their own. */
+function cutOf(
+  whole: AskPlan,
+  range: Range,
+  { coverage }: Target,
+  windows: WindowPlan,
+): Micros | undefined {
+  const first = whole.closed[0];
+  const bytesBetween = coverage
+    .filter(
+      (row) =>
+        row.from >= range.from && row.to <= range.to && !whole.supersedes.includes(row),
+    )
+    .reduce((sum, row) => sum + Number(row.content?.bytes ?? 0n), 0);
+  const isApart =
+    first !== undefined &&
+    first.to < range.to &&
+    bytesBetween > windows.streamBytesMax / 2;
+  const stretch = isApart ? first : range;
+  return windows.cut(stretch) ?? (isApart ? first.to : undefined);
+}

@@ -1,0 +1,123 @@
+/**
+ * What the source's release can be trusted with, decided from its answers alone: it never names itself.
+ * A mistake here costs bytes or a question, never a row: what belongs is decided row by row. Pure.
+ */
+import { hash } from 'node:crypto';
+import { PermanentError } from '../../errors/errors.ts';
+import { DAY_MICROS, type Micros } from '../../time/time.ts';
+import type { Traits } from '../download/receive-answer.ts';
+import type { WindowRequest } from '../ports.ts';
+import type { SourceProfile } from '../store/source-profile.ts';
+import { instantOf } from '../../ledger/ranges.ts';
+
+/** An upgraded source is noticed after so long. */
+const BELIEVED_MICROS = DAY_MICROS;
+/** What left a party lately must still be there when it is asked for again. */
+const KNOWN_AGE_MICROS = 30n * DAY_MICROS;
+
+type Decided = Pick<SourceProfile, 'bounds' | 'evidence' | 'decidedAt'>;
+
+/** An answer, and what it was asked for. */
+interface Lesson {
+  readonly traits: Traits;
+  readonly question: WindowRequest;
+  readonly now: Micros;
+}
+
+/** What is known with an answer. */
+export function learned(profile: SourceProfile, lesson: Lesson): SourceProfile {
+  const { traits } = lesson;
+  // Alone, the header line may lack its line end.
+  const header = hash('sha256', traits.header.toString('latin1').trimEnd(), 'hex').slice(
+    0,
+    16,
+  );
+  const base = header === profile.header ? profile : ofHeader(profile, header, lesson);
+  return { ...base, ...judgedByRows(base, lesson), known: knownEntry(profile, lesson) };
+}
+
+/** Another header is another release: what the answers of the old one have shown says nothing. */
+function ofHeader(
+  profile: SourceProfile,
+  header: string,
+  { traits, now }: Lesson,
+): SourceProfile {
+  const { sides } = traits.layout;
+  const evidence =
+    sides === 'from'
+      ? 'no column effect: a release that sends what leaves a party, and filters it rightly'
+      : 'a column effect: a release of which some filter wrongly; not shown yet which this is';
+  const bounds = sides === 'from' ? 'right' : 'unproven';
+  // A refusal that came before any header is of the same release.
+  const outdated =
+    profile.header === undefined
+      ? {}
+      : { assetRequired: undefined, assetAskedAt: undefined };
+  return { ...profile, ...outdated, header, sides, bounds, evidence, decidedAt: now };
+}
+
+/** Known rows did not come back as they were: what filters right has to be shown again. */
+export function doubted(profile: SourceProfile, now: Micros): SourceProfile {
+  if (profile.bounds === 'unproven' || profile.sides === 'from') return profile;
+  const evidence = 'known entries did not come back as they were';
+  return { ...profile, bounds: 'unproven', evidence, decidedAt: now };
+}
+
+/** Whether the source still is believed to demand an asset: a refusal costs it nothing, so it is asked daily. */
+export function demandsAsset(profile: SourceProfile, now: Micros): boolean {
+  return (
+    profile.assetRequired === true && now - (profile.assetAskedAt ?? 0n) < BELIEVED_MICROS
+  );
+}
+
+/**
+ * Some sources refuse a request without a start and an end: they are asked with both from now on, if that helps.
+ * @returns undefined where the error says something else
+ */
+export function afterRefusal(
+  profile: SourceProfile,
+  error: unknown,
+): SourceProfile | undefined {
+  const isRefused = error instanceof PermanentError && error.code === 'EXPORT_REFUSED';
+  if (!isRefused || error.meta['status'] !== 400) return undefined;
+  const isDemanded = profile.boundsDemanded === true;
+  // One that has answered without them refuses something else.
+  if (profile.header !== undefined && !isDemanded) return undefined;
+  return { ...profile, boundsDemanded: isDemanded ? undefined : true };
+}
+
+function judgedByRows(
+  base: SourceProfile,
+  { traits, question, now }: Lesson,
+): Decided | undefined {
+  const { farOutside, layout } = traits;
+  const { from, to } = question;
+  if (from === undefined) return undefined;
+  if (farOutside > 0) {
+    if (base.bounds === 'broken') return undefined;
+    const given = to === undefined ? 'a start' : 'a start and an end';
+    const evidence = `${farOutside} entries far outside of ${given} that was asked for`;
+    return { bounds: 'broken', evidence, decidedAt: now };
+  }
+  // It may have been upgraded without another header.
+  const isOld = now - (base.decidedAt ?? 0n) > BELIEVED_MICROS;
+  if (base.bounds !== 'broken' || layout.sides === 'from' || !isOld) return undefined;
+  const evidence =
+    'an answer within its bounds, of a release that did not keep them before';
+  return { bounds: 'unproven', evidence, decidedAt: now };
+}
+
+/** The newest entry that left a party: kept while it may be needed, and young enough to be served. */
+function knownEntry(
+  { known }: SourceProfile,
+  { traits, question, now }: Lesson,
+): SourceProfile['known'] {
+  const { leavingSecond, layout } = traits;
+  const { partyId, listedAs, assetId } = question;
+  if (leavingSecond === undefined || layout.sides === 'from') return known;
+  const second = instantOf(leavingSecond);
+  const isKept =
+    known !== undefined &&
+    (now - known.second < KNOWN_AGE_MICROS || known.second >= second);
+  return isKept ? known : { partyId, listedAs, assetId, second };
+}

@@ -1,0 +1,48 @@
+/** What an export needs from the source. */
+import type { Micros } from '../time/time.ts';
+
+/** A party's entries in one asset, or in all of them: what is asked, leased and published as one. */
+export interface ExportScope {
+  readonly partyId: string;
+  /** Absent: every asset. */
+  readonly assetId?: string | undefined;
+  /** The source lists parties whose ids are not 64 hex digits: in its rows any printable text may be a party. */
+  readonly hasOwnIds?: boolean | undefined;
+  /** The party's id as the source's list spells it, where that is not `partyId`. */
+  readonly listedAs?: string | undefined;
+}
+
+export interface WindowRequest extends Omit<ExportScope, 'hasOwnIds'> {
+  /** Inclusive, a whole second. Absent: from the beginning. */
+  readonly from?: Micros | undefined;
+  /** Exclusive, a whole second; only together with `from`. Absent: up to the present. */
+  readonly to?: Micros | undefined;
+}
+
+/**
+ * The plain CSV bytes of one answer, whichever form it came in (raw, or result/error messages, gzip or
+ * not). Iterating ends cleanly only where the transfer did; it throws where the stream carried an error
+ * message, broke, stalled or dripped. An error glued to the last CSV row is the reader of rows' to find.
+ */
+export interface ExportAnswer extends AsyncDisposable {
+  readonly form: () => 'csv' | 'messages' | undefined;
+  /** Whether the transport itself says where the answer ends: by its length or its chunks. Gzip may end at any member. */
+  readonly isFramed: boolean;
+  readonly chunks: AsyncIterable<Buffer>;
+}
+
+export interface LedgerSource {
+  readonly baseUrl: string;
+  /** Whether its rows say when they were: otherwise nothing of them can be closed. */
+  readonly hasTimes: boolean;
+  /**
+   * Waits for the rate budget, sends the question and resolves with the answer's headers. Asks again by
+   * itself only where the source did no work (busy, limited, banned, unreachable).
+   * @throws PermanentError `EXPORT_REFUSED` (`meta` has `status`, `code` and the service's `detailCode`),
+   *   `ASSET_REQUIRED` where the source demands an asset, `EXPORT_QUESTION` for what may not be asked: these
+   *   concern the scope. Others (`SOURCE_UNAUTHORIZED`, `SOURCE_ABSENT`, `SOURCE_CERTIFICATE`, …) concern all.
+   * @throws RetryableError `SOURCE_STATUS`, `SOURCE_BROKE`, `SOURCE_STALLED`, … (the whole question may be
+   *   asked again, not before `retryAfterMs`); UnreachableError where no connection came about
+   */
+  ask(question: WindowRequest, signal: AbortSignal): Promise<ExportAnswer>;
+}

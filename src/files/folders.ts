@@ -1,0 +1,29 @@
+/** Makes folders on paths that users give. */
+import { mkdir } from 'node:fs/promises';
+import { dirname } from 'node:path';
+import { errorCode } from '../errors/errors.ts';
+
+/**
+ * Makes a folder with its parents. Node's own way to do that never ends where the parents are there, and nothing
+ * can be made in them, as in `/proc`.
+ * @param mode of the innermost; the others get what the umask leaves
+ * @returns the first folder that was made; undefined where all were there
+ */
+export async function makeFolders(
+  folder: string,
+  mode?: number,
+): Promise<string | undefined> {
+  try {
+    await mkdir(folder, { mode });
+    return folder;
+  } catch (error) {
+    const code = errorCode(error);
+    if (code === 'EEXIST') return undefined;
+    if (code !== 'ENOENT') throw error;
+  }
+  const first = await makeFolders(dirname(folder));
+  await mkdir(folder, { mode }).catch((error: unknown) => {
+    if (errorCode(error) !== 'EEXIST') throw error;
+  });
+  return first ?? folder;
+}

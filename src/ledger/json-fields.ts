@@ -1,0 +1,39 @@
+/** Values as they stand in the JSON of manifests and records, and as they are here. */
+import { z } from 'zod';
+import { canonicalId, canonicalPartyId } from './ids.ts';
+import { formatInstant, parseInstant } from '../time/time.ts';
+
+/** @returns undefined where the text is no JSON */
+export function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
+export const hex64 = z.string().regex(/^[0-9a-f]{64}$/);
+
+export const partyId = z
+  .string()
+  .refine((text) => canonicalPartyId(text) === text, 'not a party id');
+
+/** Of an asset. */
+export const id = z.string().refine((text) => canonicalId(text) === text, 'not an id');
+
+/** Microseconds, as RFC 3339. */
+export const instant = z.codec(z.string(), z.bigint(), {
+  decode: (text, context) => {
+    const micros = parseInstant(text);
+    if (micros !== undefined) return micros;
+    context.issues.push({ code: 'custom', input: text, message: 'not an instant' });
+    return z.NEVER;
+  },
+  encode: formatInstant,
+});
+
+/** A count that may exceed a double, as decimal text; of 18 digits, the database's bigint holds it and the next one. */
+export const decimal = z.codec(z.string().regex(/^\d{1,18}$/), z.bigint(), {
+  decode: BigInt,
+  encode: String,
+});

@@ -1,0 +1,151 @@
+/** Rules that a source must keep. Each breach opens a doubt: while one is open, the list is not complete. */
+import { heightOf } from '../ledger/ids.ts';
+import { PermanentError } from '../errors/errors.ts';
+import type { ListedRow, ListName, Page, SyncRequest } from './ports.ts';
+
+/** Something was seen that forbids `complete` until an audit finds nothing of the kind. */
+export class DoubtSeen extends PermanentError {}
+
+/** The source cannot be read to its end, although nothing that it shows is wrong. */
+export class EndNotShown extends PermanentError {}
+
+/** The source does not show again what is held. */
+export class OverlapMissing extends DoubtSeen {
+  readonly state: string;
+
+  constructor(list: ListName, state: string) {
+    super(describeDoubt(list, state), { code: 'OVERLAP_MISSING', meta: { list } });
+    this.state = state;
+  }
+}
+
+export function doubt(
+  list: ListName,
+  code: string,
+  state: string,
+  seen: object = {},
+): DoubtSeen {
+  return new DoubtSeen(describeDoubt(list, state), { code, meta: { list, ...seen } });
+}
+
+function describeDoubt(list: ListName, state: string): string {
+  return `Cannot call ${list} complete: ${state}; the next sync reads the whole list again`;
+}
+
+export function seenRowTwice(list: ListName, keys: readonly string[]): DoubtSeen {
+  return doubt(list, 'ROW_TWICE', 'the source lists a row twice', {
+    amongKeys: keys.slice(0, 5),
+  });
+}
+
+/** @throws DoubtSeen where a page contradicts itself. `endCursor` is never used: with the public service it leads to a wrong page. */
+export function checkPage(list: ListName, page: Page): void {
+  const { rows, hasNextPage, startCursor, endCursor } = page;
+  const firstEdge = rows[0]?.cursor;
+  const lastEdge = rows.at(-1)?.cursor;
+  if (firstEdge === undefined) {
+    if (!hasNextPage) return;
+    throw doubt(list, 'EMPTY_PAGE_PROMISES_MORE', 'an empty page promises a next one');
+  }
+  if ((startCursor ?? firstEdge) === firstEdge && (endCursor ?? lastEdge) === lastEdge)
+    return;
+  const seen = { startCursor, endCursor, firstEdge, lastEdge };
+  throw doubt(
+    list,
+    'ENVELOPE_CONTRADICTS',
+    'pageInfo names other cursors than the edges',
+    seen,
+  );
+}
+
+/** New rows oldest first: heights never go down, a party comes once. @throws DoubtSeen */
+export function checkOrder(
+  list: ListName,
+  lastKey: string | undefined,
+  fresh: readonly ListedRow[],
+): void {
+  const keys = fresh.map(({ key }) => key);
+  if (list === 'parties') {
+    if (new Set(keys).size < keys.length) throw seenRowTwice(list, keys);
+    return;
+  }
+  let before = lastKey;
+  for (const after of keys) {
+    if (before !== undefined && heightOf(after) < heightOf(before)) {
+      throw doubt(list, 'HEIGHTS_OUT_OF_ORDER', 'heights go down, oldest first', {
+        before,
+        after,
+      });
+    }
+    before = after;
+  }
+}
+
+/** What an audit found, compared with what was held and confirmed. */
+export interface AuditTotals {
+  readonly served: bigint;
+  /** Rows that were claimed in an earlier reading. */
+  readonly confirmed: bigint;
+  /** Of them, those that the audit shows. */
+  readonly common: bigint;
+  /** Rows between or below common ones that were not held. */
+  readonly missed: bigint;
+  /** Confirmed rows that the source serves no longer, those at its old end not counted. */
+  readonly gone: bigint;
+  /** Of them, those older than everything that it serves. */
+  readonly pruned: bigint;
+  /** Rows that no claimed reading ever held, and that the audit does not show either. */
+  readonly unconfirmed: bigint;
+  readonly isAllNewer: boolean;
+}
+
+/** Rows that may disappear without a doubt, however short the list. */
+const SHRUNK_ROWS_MAX = 2n;
+const SHRUNK_SHARE = 10n;
+
+export type Accepted = Pick<SyncRequest, 'acceptNewNetwork' | 'acceptShrunk'>;
+
+/**
+ * - `gap`: everything held is older than everything served
+ * - `new network`: nothing is in common, and a person has said that this is right
+ */
+export type AuditFinding = 'same' | 'gap' | 'new network' | DoubtSeen;
+
+/** What an audit that has read to the end means for what is mirrored. */
+export function judgeAudit(
+  list: ListName,
+  found: AuditTotals,
+  accepted: Accepted,
+): AuditFinding {
+  const { served, confirmed, common } = found;
+  const refuse = (code: string, state: string, flag: string): DoubtSeen =>
+    new DoubtSeen(
+      `Cannot call ${list} complete: ${state}; where that is right, sync with ${flag}`,
+      {
+        code,
+        meta: { list, served: `${served}`, held: `${confirmed}`, gone: `${found.gone}` },
+      },
+    );
+  const refuseShrunk = (state: string): AuditFinding =>
+    accepted.acceptShrunk ? 'same' : refuse('LIST_SHRANK', state, '--accept-shrunk');
+  if (confirmed === 0n) return 'same';
+  if (served === 0n) {
+    return refuseShrunk(
+      `the source shows an empty list, where ${confirmed} rows are held`,
+    );
+  }
+  if (common === 0n) {
+    if (list === 'checkpoints' && found.isAllNewer) return 'gap';
+    if (accepted.acceptNewNetwork) return 'new network';
+    if (list === 'parties' && accepted.acceptShrunk) return 'same';
+    return refuse(
+      'OTHER_NETWORK',
+      'the source shows no row of those that are held',
+      '--accept-new-network',
+    );
+  }
+  // Old checkpoints fall out of the source's retention; parties do not.
+  const gone = list === 'parties' ? found.gone + found.pruned : found.gone;
+  if (gone <= SHRUNK_ROWS_MAX || gone * SHRUNK_SHARE <= confirmed) return 'same';
+  return refuseShrunk(`the source serves ${gone} of ${confirmed} rows no longer`);
+}

@@ -1,0 +1,198 @@
+/**
+ * The end of a list is not believed: the source's newest-first page must show it. Each of its rows is held, or
+ * reached by going on, and the last row that was read is among them.
+ */
+import { setTimeout as sleep } from 'node:timers/promises';
+import { errorCode } from '../errors/errors.ts';
+import { NETWORK_PARTY } from '../ledger/ids.ts';
+import { reportProgress, type SyncContext } from './sync-context.ts';
+import { doubt, EndNotShown, OverlapMissing } from './page-checks.ts';
+import type { ListedRow } from './ports.ts';
+import type { Asked, Reader } from './page-fetcher.ts';
+
+/** A long list is also asked for its end on the way, so that a list that grows faster than it is read still ends. */
+const FIRST_LOOK_PAGES = 16;
+const LOOK_AGAIN_FACTOR = 4;
+/** How often the source is asked for rows that it has shown, before it is doubted. */
+const REACH_ATTEMPTS_MAX = 3;
+const PAUSE_MS = 500;
+
+interface Newest {
+  readonly asked: Asked;
+  /** Without `network`, where the source's order has no place for it. */
+  readonly keys: readonly string[];
+  /** Those that are not held yet. */
+  readonly unheld: Set<string>;
+  /** The last place that was held when the page was asked for, and the last group's rows. */
+  readonly lastPos: bigint;
+  readonly lastKeys: readonly string[];
+}
+
+/** @returns the keys of the newest page, all held */
+export async function readToEnd(reader: Reader): Promise<readonly string[]> {
+  const { tally } = reader.context;
+  let early: Newest | undefined;
+  let lookAt = FIRST_LOOK_PAGES;
+  for (;;) {
+    const { fresh, promisesMore } = await reader.step(false);
+    dropReached(early, fresh);
+    if (!promisesMore) break;
+    if (early?.unheld.size === 0) return proveEnd(reader, early);
+    if (reader.pages >= lookAt) {
+      early = await lookForNewest(reader);
+      lookAt = reader.pages * LOOK_AGAIN_FACTOR;
+    }
+  }
+  tally.phase = 'proving the end';
+  reportProgress(reader.context);
+  return proveEnd(reader, await lookForNewest(reader));
+}
+
+async function proveEnd(reader: Reader, found: Newest): Promise<readonly string[]> {
+  const { list, tally } = reader.context;
+  let newest = found;
+  await reach(reader, newest);
+  await checkWholeList(reader, newest);
+  if (!(await showsLastRow(reader, newest))) {
+    const isOldest = await isFirstPage(reader, newest);
+    // A list of parties cannot show from which end it was read; heights can.
+    if (isOldest && list === 'parties') throw noEnd(reader.context);
+    newest = isOldest ? await lookFromEnd(reader) : await lookForNewest(reader);
+    await reach(reader, newest);
+    if (!(await showsLastRow(reader, newest))) {
+      if (isOldest) throw noEnd(reader.context);
+      const state = 'the newest page lacks the row that comes last, oldest first';
+      throw doubt(list, 'NEWEST_LACKS_LAST', state, { last: newest.lastKeys.at(-1) });
+    }
+  }
+  return [
+    ...new Set([...newest.keys, ...(tally.network === 'stored' ? [NETWORK_PARTY] : [])]),
+  ];
+}
+
+function noEnd({ list }: SyncContext): EndNotShown {
+  return new EndNotShown(
+    `Cannot call ${list} complete: the source shows no end, newest first or from the end; see whether it can list ${list} newest first`,
+    { code: 'NO_END_SHOWN' },
+  );
+}
+
+/** Goes on until every row of the newest page is held. */
+async function reach(reader: Reader, newest: Newest): Promise<void> {
+  const { list, pauseMs = PAUSE_MS, signal } = reader.context;
+  const { unheld } = newest;
+  for (let attempt = 1; unheld.size > 0;) {
+    const { fresh } = await reader.step(true);
+    dropReached(newest, fresh);
+    if (fresh.length > 0) continue;
+    if (attempt >= REACH_ATTEMPTS_MAX) {
+      // Rows may have been inserted among the last ones: the end is read again.
+      if (reader.generation.kind === 'current') {
+        throw new OverlapMissing(
+          list,
+          'rows of the newest page do not come behind the last ones',
+        );
+      }
+      const state = 'rows of the newest page do not come, oldest first';
+      throw doubt(list, 'NEWEST_NOT_REACHED', state, {
+        rows: unheld.size,
+        first: [...unheld][0],
+      });
+    }
+    attempt += 1;
+    await sleep(pauseMs, undefined, { signal });
+  }
+}
+
+function dropReached(newest: Newest | undefined, fresh: readonly ListedRow[]): void {
+  for (const { key } of fresh) newest?.unheld.delete(key);
+}
+
+/** A page whose rows are all held proves no end unless it is the last page: the source may ignore the order. */
+async function showsLastRow(
+  reader: Reader,
+  { keys, lastKeys, lastPos }: Newest,
+): Promise<boolean> {
+  if (lastKeys.length === 0 && keys.length === 0) return true;
+  if (lastKeys.some((key) => keys.includes(key))) return true;
+  const { highestPos } = await reader.locate(keys);
+  return highestPos !== null && highestPos > lastPos;
+}
+
+/** Whether the source ignores the order: its newest-first page is the first page, oldest first. */
+async function isFirstPage(reader: Reader, { keys }: Newest): Promise<boolean> {
+  const { highestPos, rowsUpTo } = await reader.locate(keys, 0n);
+  return highestPos !== null && rowsUpTo <= BigInt(keys.length);
+}
+
+/** A page with room left, and none behind it, shows the whole list: as many rows as are held. */
+async function checkWholeList(
+  reader: Reader,
+  { asked, keys, lastPos }: Newest,
+): Promise<void> {
+  if (asked.page.hasNextPage || !reader.hasRoom(asked)) return;
+  const { list } = reader.context;
+  const { rowsUpTo: expected } = await reader.locate(keys, lastPos);
+  if (BigInt(keys.length) === expected) return;
+  if (keys.length === 0) {
+    throw doubt(list, 'LIST_EMPTY', 'the newest page is empty, where rows are held', {
+      held: `${expected}`,
+    });
+  }
+  const seen = { newestFirst: keys.length, oldestFirst: `${expected}` };
+  throw doubt(
+    list,
+    'SETS_DIFFER',
+    'both orders show other rows of a list that fits one page',
+    seen,
+  );
+}
+
+async function lookForNewest(reader: Reader, fromEnd = false): Promise<Newest> {
+  const { list } = reader.context;
+  const { lastPos } = reader.generation;
+  const lastKeys = reader.lastGroup?.keys ?? [];
+  const asked = await reader.askNewest(fromEnd);
+  const keys = await placedKeys(reader, asked);
+  const unheld = new Set(keys);
+  if (list === 'parties' && unheld.size < keys.length) {
+    throw doubt(list, 'ROW_TWICE', 'the newest page lists a row twice', {
+      rows: keys.length,
+    });
+  }
+  for (const key of (await reader.locate(keys)).held) unheld.delete(key);
+  return { asked, keys, unheld, lastPos, lastKeys };
+}
+
+const REFUSALS = ['SOURCE_REFUSED', 'SOURCE_ABSENT', 'SOURCE_STATUS', 'PAGE_SHAPE'];
+
+/** Where the source has no newest-first page, the last page of the other order may serve. */
+async function lookFromEnd(reader: Reader): Promise<Newest> {
+  try {
+    return await lookForNewest(reader, true);
+  } catch (error) {
+    throw REFUSALS.includes(errorCode(error)) ? noEnd(reader.context) : error;
+  }
+}
+
+/**
+ * The public service lists `network` first, newest first, and oldest first only where everything fits one
+ * page: it has no place in the order. The exception covers `network` and nothing else.
+ */
+async function placedKeys(
+  reader: Reader,
+  { page: { rows } }: Asked,
+): Promise<readonly string[]> {
+  const { list, session, tally } = reader.context;
+  const keys = rows.map(({ key }) => key);
+  const at = keys.indexOf(NETWORK_PARTY);
+  const shown = rows[at] ?? reader.network;
+  const isAtOdds = at === 0 || reader.network !== undefined;
+  if (list !== 'parties' || shown === undefined || !isAtOdds) return keys;
+  // Placed like any other row where the source lists it so.
+  if ((await reader.locate([NETWORK_PARTY])).highestPos !== null) return keys;
+  if (tally.network !== 'stored')
+    await session.keepUnplaced(reader.generation.epoch, shown);
+  tally.network = 'stored';
+  return keys.filter((_, index) => index !== at);
+}

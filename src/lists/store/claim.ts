@@ -1,0 +1,83 @@
+/** Claims a list complete: an audit takes its place, and one statement says `complete` where it is true. */
+import { sql } from 'kysely';
+import { evidenceJson } from '../../json/json-value.ts';
+import { DoubtSeen, type Accepted } from '../page-checks.ts';
+import type { Database } from '../../postgres/database.ts';
+import { replaceCurrent, type AuditReport } from './audit.ts';
+import { LISTS, setHead, type Generation, type SourceHead } from './generations.ts';
+import { readOpen, readSituation, type ListSituation } from './list-state.ts';
+
+/** The source's last block is of when it sent the newest page: so far the list is read. */
+export interface Claim extends SourceHead {
+  readonly generation: Generation;
+  readonly sequence: bigint;
+  /** From the newest-first page of this run. */
+  readonly newestKeys: readonly string[];
+  readonly accepted: Accepted;
+  readonly evidence: (
+    standing: Omit<ListSituation, 'audit'>,
+    audit: AuditReport | undefined,
+  ) => object;
+}
+
+export type Claimed =
+  | { readonly kind: 'complete'; readonly evidence: object }
+  /** The generation has gone on since: the resume point was an old one. */
+  | { readonly kind: 'stale' }
+  | { readonly kind: 'doubt'; readonly doubt: DoubtSeen }
+  | { readonly kind: 'refused'; readonly audit: AuditReport | undefined };
+
+/** Decides the claim, within the transaction that holds the lease. */
+export async function claimList(
+  tx: Database,
+  runId: string,
+  claim: Claim,
+): Promise<Claimed> {
+  const { list, generationId, epoch: epochRead } = claim.generation;
+  const found = await readSituation(tx, list, epochRead);
+  const generation = [found.current, found.audit].find(
+    (one) => one?.generationId === generationId,
+  );
+  if (generation?.sequence !== claim.sequence) return { kind: 'stale' };
+  await sql`savepoint unclaimed`.execute(tx);
+  const isAudit = generation.kind === 'audit';
+  const replaced = isAudit && (await replaceCurrent(tx, runId, found, claim.accepted));
+  if (replaced instanceof DoubtSeen) return { kind: 'doubt', doubt: replaced };
+  const { epoch, audit } = replaced || { epoch: epochRead, audit: undefined };
+  const open = audit === undefined ? found : await readOpen(tx, list, epoch);
+  const evidence = claim.evidence({ ...open, epoch, current: generation }, audit);
+  const { table, isAsked } = LISTS[list];
+  // The one statement that says `complete`: it can only succeed where it is true.
+  const { rows } = await sql`
+    with claimed as (
+      update mirror.generations g
+      set claimed_at = clock_timestamp(), claimed_pos = last_pos, claimed_rows = rows, run_id = ${runId},
+        audited_at = case when ${isAudit || !generation.isClaimed} then started_at else audited_at end, ${setHead(claim)}
+      where generation_id = ${generationId} and kind = 'current' and sequence = ${claim.sequence}
+        and epoch = (select max(epoch) from mirror.networks)
+        and not exists (select from mirror.doubts d
+          where d.subject = ${list} and d.epoch = g.epoch and d.closed_at is null)
+        and not exists (select from mirror.list_gaps gap
+          where gap.list = ${list} and gap.epoch = g.epoch and gap.closed_at is null and gap.confirmed_by_run is null)
+        and not exists (select from unnest(${[...claim.newestKeys]}::text[]) as asked (key)
+          where not exists (select from ${table} held where epoch = ${epoch} and gone_since is null and ${isAsked}))
+        and (select count(*) from ${table} r
+          where r.epoch = g.epoch and r.pos > g.claimed_pos and r.pos <= g.last_pos and r.gone_since is null)
+          ${list === 'parties' ? sql`=` : sql`<=`} g.rows - g.claimed_rows
+        and not exists (select from ${table} r where r.epoch = g.epoch and r.pos > g.last_pos)
+      returning generation_id),
+    ended as (
+      update mirror.runs set state = 'done', verdict = 'complete', finished_at = clock_timestamp(),
+        evidence = ${evidenceJson(evidence)}::jsonb
+      where run_id = ${runId} and state in ('queued', 'running') and exists (select from claimed)
+      returning run_id, source_url),
+    proven as (
+      update mirror.identity i set source_url = ended.source_url from ended
+      where ended.source_url is not null and i.source_url is distinct from ended.source_url)
+    select run_id from ended`.execute(tx);
+  if (rows.length === 1) return { kind: 'complete', evidence };
+  // An audit that is right but unfinished keeps its rows.
+  const isKept = open.gaps.some(({ isConfirmed }) => !isConfirmed);
+  if (!isKept) await sql`rollback to savepoint unclaimed`.execute(tx);
+  return { kind: 'refused', audit };
+}

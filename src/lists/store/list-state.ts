@@ -1,0 +1,89 @@
+/** What is read of the lists: how one stands, and the parties that were ever listed. */
+import { sql } from 'kysely';
+import { CANDIDATES_MAX, isCutId, NETWORK_PARTY, splitCutId } from '../../ledger/ids.ts';
+import type { Database } from '../../postgres/database.ts';
+import { readRow, readRows } from '../../postgres/transaction.ts';
+import type { ListName } from '../ports.ts';
+import { COLUMNS, type Generation } from './generations.ts';
+
+export interface OpenDoubt {
+  readonly code: string;
+  /** What was seen; `message` says it in words. */
+  readonly seen: Readonly<Record<string, unknown>>;
+  /** RFC 3339. */
+  readonly since: string;
+}
+
+/** Rows that the source no longer served when they were to be read, between two held ones. */
+export interface KnownGap {
+  readonly belowKey: string;
+  readonly aboveKey: string;
+  /** RFC 3339. */
+  readonly foundAt: string;
+  /** Whether an audit has found that the source does not serve them. */
+  readonly isConfirmed: boolean;
+}
+
+export interface ListSituation extends Readonly<
+  Record<Generation['kind'], Generation | undefined>
+> {
+  readonly epoch: number;
+  /** What no audit has closed. */
+  readonly doubts: readonly OpenDoubt[];
+  readonly gaps: readonly KnownGap[];
+}
+
+/** What speaks against a list in an epoch. */
+export async function readOpen(
+  db: Database,
+  list: ListName,
+  epoch: number,
+): Promise<Pick<ListSituation, 'doubts' | 'gaps'>> {
+  const { rows: doubts } =
+    await sql<OpenDoubt>`select code, seen, opened_at as since from mirror.doubts
+    where subject = ${list} and epoch = ${epoch} and closed_at is null order by doubt_id`.execute(
+      db,
+    );
+  const { rows: gaps } = await sql<KnownGap>`
+    select below_key as "belowKey", above_key as "aboveKey", found_at as "foundAt", confirmed_by_run is not null as "isConfirmed"
+    from mirror.list_gaps where list = ${list} and epoch = ${epoch} and closed_at is null order by gap_id`.execute(
+    db,
+  );
+  return { doubts, gaps };
+}
+
+export async function readEpoch(db: Database): Promise<number> {
+  const statement = sql<{
+    epoch: number;
+  }>`select max(epoch) as epoch from mirror.networks`;
+  return (await readRow(db, 'read which network is mirrored', statement)).epoch;
+}
+
+/** @param of absent: the epoch of the current network */
+export async function readSituation(
+  db: Database,
+  list: ListName,
+  of?: number,
+): Promise<ListSituation> {
+  const epoch = of ?? (await readEpoch(db));
+  const { rows } = await sql<Generation>`select ${COLUMNS} from mirror.generations
+    where list = ${list} and epoch = ${epoch}`.execute(db);
+  const [current, audit] = ['current', 'audit'].map((kind) =>
+    rows.find((row) => row.kind === kind),
+  );
+  return { epoch, current, audit, ...(await readOpen(db, list, epoch)) };
+}
+
+/** The party with this id first, then, where the id is cut, those whose id begins and ends so: as many as one is chosen of. */
+export async function findListedParties(
+  db: Database,
+  given: string,
+): Promise<readonly string[]> {
+  const { prefix, suffix } = splitCutId(given);
+  const statement = sql<{ party_id: string }>`
+    select party_id from mirror.parties
+     where party_id = ${given} or (${isCutId(given)} and party_id <> ${NETWORK_PARTY}
+       and starts_with(party_id, ${prefix}) and right(party_id, length(${suffix})) = ${suffix})
+     order by party_id <> ${given}, party_id limit ${CANDIDATES_MAX}`;
+  return (await readRows(db, 'look a party up', statement)).map((row) => row.party_id);
+}

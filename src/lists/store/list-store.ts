@@ -1,0 +1,279 @@
+/** The tables of the lists: who syncs one, what is held, what speaks against it, and the verdict. */
+import { randomUUID } from 'node:crypto';
+import { sql } from 'kysely';
+import { FencedError } from '../../errors/errors.ts';
+import { keepLease, LEASE_MS } from '../../concurrency/lease.ts';
+import { evidenceJson } from '../../json/json-value.ts';
+import type { Verdict } from '../../errors/verdict.ts';
+import type { Database } from '../../postgres/database.ts';
+import {
+  inTransaction,
+  readRow,
+  retryWhileUnavailable,
+} from '../../postgres/transaction.ts';
+import { seenRowTwice, type DoubtSeen } from '../page-checks.ts';
+import type { ListedRow, ListName } from '../ports.ts';
+import type { ResumePoint } from '../resume-point.ts';
+import { claimList, type Claim, type Claimed } from './claim.ts';
+import {
+  appendRows,
+  COLUMNS,
+  rowsOf,
+  setHead,
+  type Generation,
+  type SourceHead,
+} from './generations.ts';
+import { readEpoch, readSituation } from './list-state.ts';
+
+const LEASE_UNTIL = sql`clock_timestamp() + ${LEASE_MS} * interval '1 ms'`;
+
+interface PageCommit extends SourceHead {
+  readonly rows: readonly ListedRow[];
+  readonly resumePoint: ResumePoint;
+}
+
+interface Held {
+  readonly db: Database;
+  readonly list: ListName;
+  readonly runId: string;
+  readonly token: string;
+  readonly signal: AbortSignal;
+}
+
+/** One list under its lease. @throws FencedError from whatever writes, once another worker has taken over */
+export type ListSession = ReturnType<typeof openSession>;
+
+/** @param takenAtMs when the request that took the lease was sent (`performance.now()`) */
+function openSession(held: Held, takenAtMs: number) {
+  const { db, list, token } = held;
+  const what = `the sync of ${list}`;
+
+  async function renew() {
+    const { rows } = await sql`update mirror.list_leases set lease_until = ${LEASE_UNTIL}
+      where list = ${list} and token = ${token} returning list`.execute(db);
+    if (rows.length === 0) throw new FencedError(what);
+  }
+
+  async function release() {
+    await sql`update mirror.list_leases set token = null, lease_until = null
+      where list = ${list} and token = ${token}`.execute(db);
+  }
+
+  /** Renews the lease until it is disposed, and then gives it back: a successor need not wait for its end. */
+  const keep = () => keepLease({ what, takenAtMs, renew, release });
+  const write = openWriter(held);
+  return {
+    list,
+    renew,
+    release,
+    keepLease: keep,
+    ...openPages(held, write),
+    ...openVerdicts(held, write),
+  };
+}
+
+function openWriter({ db, list, token, signal }: Held) {
+  /**
+   * Locks the lease's row first, which makes this worker the only one that commits.
+   * @param wasDone what was written, where its answer was lost; absent for what is safe to repeat
+   */
+  return <Result>(
+    action: string,
+    work: (tx: Database) => Promise<Result>,
+    wasDone?: () => Promise<Result | undefined>,
+  ) =>
+    retryWhileUnavailable({ action, signal, wasDone }, () =>
+      inTransaction(db, { action }, async (tx) => {
+        const { rows } = await sql`select from mirror.list_leases
+          where list = ${list} and token = ${token} for update`.execute(tx);
+        if (rows.length === 0) throw new FencedError(`the sync of ${list}`);
+        return work(tx);
+      }),
+    );
+}
+
+/** What is held of the list, page by page. */
+function openPages(
+  { db, list, runId, token, signal }: Held,
+  write: ReturnType<typeof openWriter>,
+) {
+  /** An abandoned audit is of no use beside a new one. Safe to repeat: the new one has no page yet. */
+  const begin = (kind: Generation['kind'], epoch: number) =>
+    write('begin a generation', async (tx) => {
+      if (kind === 'audit') await dropAudit(tx, list);
+      const statement = sql<Generation>`
+        insert into mirror.generations as held (list, epoch, kind, run_id) values (${list}, ${epoch}, ${kind}, ${runId})
+        on conflict (list, epoch, kind) do update set run_id = excluded.run_id where held.sequence = 0
+        returning ${COLUMNS}`;
+      return readRow(tx, 'begin a generation', statement);
+    });
+
+  /**
+   * Appends a page. @returns the generation with it; undefined, and nothing is written, where the generation has gone
+   * on since the resume point that the page builds on
+   * @throws DoubtSeen `ROW_TWICE` where a party is held already
+   */
+  function append(
+    { generationId }: Generation,
+    { rows: shown, resumePoint, ...head }: PageCommit,
+  ) {
+    const keys = shown.map(({ key }) => key);
+    const added = new Set(keys).size;
+    const sequence = resumePoint.sequence;
+    const point = JSON.stringify(resumePoint);
+    const commit = async (tx: Database) => {
+      const { rows } = await sql<Generation>`
+        update mirror.generations
+        set sequence = ${sequence}::bigint, resume_point = ${point}::jsonb, last_pos = last_pos + ${added}::int,
+          rows = rows + ${shown.length}::int, pages = pages + 1, ${setHead(head)}
+        where generation_id = ${generationId} and sequence = ${sequence}::bigint - 1
+        returning ${COLUMNS}`.execute(tx);
+      const [held] = rows;
+      if (held === undefined || added === 0) return held;
+      const { numAffectedRows } = await appendRows(held, shown, added).execute(tx);
+      if (numAffectedRows !== BigInt(added)) throw seenRowTwice(list, keys);
+      return held;
+    };
+    // The sequence tells whether the page is in: nobody else commits under our lease.
+    return write(`commit a page of ${list}`, commit, async () => {
+      const { rows } = await sql<Generation>`select ${COLUMNS} from mirror.generations
+        where generation_id = ${generationId} and sequence = ${sequence}::bigint and resume_point = ${point}::jsonb
+          and exists (select from mirror.list_leases where token = ${token})`.execute(db);
+      return rows[0];
+    });
+  }
+
+  /**
+   * Which of the rows of a page are held, and the highest of their places: one look into an index for each.
+   * @param countingTo counts the rows of the list, repeated ones too, up to this place, or to the highest of the asked
+   *   ones where that is higher; absent: `rowsUpTo` is 0
+   */
+  function locate(generation: Generation, keys: readonly string[], countingTo?: bigint) {
+    const { table, copies, isAsked, isHeld } = rowsOf(generation);
+    const statement = sql<{
+      held: readonly string[];
+      highestPos: bigint | null;
+      rowsUpTo: bigint;
+    }>`
+      with found as (select asked.key, one.pos from unnest(${[...keys]}::text[]) as asked (key),
+        lateral (select pos from ${table} held where ${isHeld} and ${isAsked} limit 1) one),
+      top as (select max(pos) as pos from found)
+      select array(select key from found) as held, top.pos as "highestPos",
+        (select coalesce(sum(${copies}), 0)::bigint from ${table} where ${isHeld} and ${countingTo !== undefined}
+          and pos <= greatest(top.pos, ${countingTo ?? 0n}::bigint)) as "rowsUpTo" from top`;
+    const action = 'compare a page';
+    return retryWhileUnavailable({ action, signal }, () =>
+      readRow(db, action, statement),
+    );
+  }
+
+  return { begin, append, locate };
+}
+
+/** How the list stands, what speaks against it, and the verdict. */
+function openVerdicts(
+  { db, list, runId, signal }: Held,
+  write: ReturnType<typeof openWriter>,
+) {
+  return {
+    situation: () =>
+      retryWhileUnavailable({ action: 'read how a list stands', signal }, () =>
+        readSituation(db, list),
+      ),
+
+    keepUnplaced: (epoch: number, row: ListedRow) =>
+      write('keep a party without a place', (tx) => keepUnplaced(tx, epoch, row)),
+
+    /** Opens the doubt, or keeps the open one; discards what an audit has read. */
+    openDoubt: (epoch: number, { code, message, meta }: DoubtSeen) =>
+      write('record a doubt', async (tx) => {
+        await dropAudit(tx, list);
+        await sql`insert into mirror.doubts (subject, epoch, code, seen, run_id)
+          values (${list}, ${epoch}, ${code}, ${evidenceJson({ message, ...meta })}::jsonb, ${runId})
+          on conflict (subject, epoch, code) where closed_at is null do nothing`.execute(
+          tx,
+        );
+      }),
+
+    /** Puts an audit in place of the current rows, and records `complete` where it is true: one statement decides, from stored rows. */
+    claim: (claim: Claim) =>
+      write<Claimed>(
+        'claim a list complete',
+        (tx) => claimList(tx, runId, claim),
+        async () => {
+          const { rows } = await sql<{
+            evidence: object;
+          }>`select evidence from mirror.runs
+          where run_id = ${runId} and verdict = 'complete'`.execute(db);
+          return rows[0] && { kind: 'complete', evidence: rows[0].evidence };
+        },
+      ),
+
+    /** Records any other verdict. */
+    settle: (verdict: Exclude<Verdict, 'complete'>, evidence: object) =>
+      write('record a verdict', async (tx) => {
+        await sql`update mirror.runs set state = 'done', verdict = ${verdict}, finished_at = clock_timestamp(),
+            evidence = ${evidenceJson(evidence)}::jsonb
+          where run_id = ${runId} and state in ('queued', 'running')`.execute(tx);
+      }),
+  };
+}
+
+export class ListStore {
+  readonly #db: Database;
+  readonly #holder: number | undefined;
+
+  /** @param holder by which others see that this process is there; absent: its leases are soon taken over */
+  constructor(db: Database, holder?: number) {
+    this.#db = db;
+    this.#holder = holder;
+  }
+
+  /** @returns undefined while another worker has the list */
+  async open(
+    list: ListName,
+    runId: string,
+    signal: AbortSignal,
+  ): Promise<ListSession | undefined> {
+    const db = this.#db;
+    const token = randomUUID();
+    const takenAtMs = performance.now();
+    // Safe to repeat: a lease that is ours already is taken again.
+    const statement = sql`update mirror.list_leases
+      set token = ${token}, lease_until = ${LEASE_UNTIL}, lease_holder = ${this.#holder ?? null}::int
+      where list = ${list} and (token = ${token} or mirror.is_leased(lease_until, lease_holder) is not true)
+      returning list`;
+    const action = `open the sync of ${list}`;
+    const { rows } = await retryWhileUnavailable({ action, signal }, () =>
+      statement.execute(db),
+    );
+    return rows.length === 0
+      ? undefined
+      : openSession({ db, list, runId, token, signal }, takenAtMs);
+  }
+
+  /** Stores one party that was looked up, without a place in the list. */
+  keepParty(row: ListedRow): Promise<{ readonly wasKnown: boolean }> {
+    return inTransaction(this.#db, { action: 'store a party' }, async (tx) =>
+      keepUnplaced(tx, await readEpoch(tx), row),
+    );
+  }
+}
+
+async function dropAudit(tx: Database, list: ListName) {
+  await sql`delete from mirror.generations where list = ${list} and kind = 'audit'`.execute(
+    tx,
+  );
+}
+
+/** Keeps a party without a place: `network`, or one that was looked up. */
+function keepUnplaced(tx: Database, epoch: number, { key, extra }: ListedRow) {
+  const statement = sql<{ wasKnown: boolean }>`
+    insert into mirror.parties as held (party_id, first_epoch, epoch, extra)
+    values (${key}, ${epoch}, ${epoch}, ${extra === undefined ? null : JSON.stringify(extra)}::jsonb)
+    on conflict (party_id) do update set epoch = excluded.epoch, last_seen_at = clock_timestamp(),
+      pos = case when held.epoch = excluded.epoch then held.pos end,
+      gone_since = null, extra = coalesce(excluded.extra, held.extra)
+    returning xmax <> 0 as "wasKnown"`;
+  return readRow(tx, 'store a party', statement);
+}

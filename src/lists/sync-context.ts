@@ -1,0 +1,201 @@
+/** What every step of one sync shares: its session, its source, its limits, what it has seen, and the evidence of that. */
+import { PermanentError } from '../errors/errors.ts';
+import { storable } from '../json/json-value.ts';
+import { formatInstant } from '../time/time.ts';
+import type { VerdictWithEvidence } from '../errors/verdict.ts';
+import { checkPage, doubt, DoubtSeen } from './page-checks.ts';
+import type {
+  ListName,
+  ListSource,
+  Page,
+  PageQuestion,
+  ResumePointStore,
+  SyncRequest,
+} from './ports.ts';
+import type { ResumedFrom, ResumePoints } from './resume-point.ts';
+import type { AuditReport } from './store/audit.ts';
+import type { SourceHead } from './store/generations.ts';
+import type { ListSituation } from './store/list-state.ts';
+import type { ListSession, ListStore } from './store/list-store.ts';
+
+export type SyncProgress = ReturnType<typeof measureProgress>;
+
+/** Tests stop, kill or disturb a sync at these steps. */
+export type Failpoint =
+  | 'asking'
+  | 'received'
+  | 'committing'
+  | 'committed'
+  | 'remembered'
+  | 'claiming'
+  | 'claimed';
+
+export interface SyncDeps {
+  readonly source: ListSource;
+  readonly store: Pick<ListStore, 'open' | 'keepParty'>;
+  readonly resumePoints: ResumePointStore;
+  readonly onProgress: (progress: SyncProgress) => void;
+  readonly failpoint?: (step: Failpoint) => Promise<void> | void;
+  /** After which a list that does not end is given up. */
+  readonly ceiling?: typeof CEILING;
+  /** Pause before the source is asked again for rows that it has shown elsewhere. */
+  readonly pauseMs?: number;
+}
+
+const CEILING = { rows: 50_000_000, requests: 2_000_000 };
+
+export interface SyncContext extends SyncRequest, Omit<SyncDeps, 'resumePoints'> {
+  readonly session: ListSession;
+  readonly resumePoints: ResumePoints;
+  readonly signal: AbortSignal;
+  readonly tally: Tally;
+}
+
+/** What one sync has asked and seen. */
+export class Tally {
+  /** `because`: why everything is read again. */
+  mode: {
+    readonly kind: 'first reading' | 'increment' | 'audit';
+    readonly because?: string;
+  } = {
+    kind: 'increment',
+  };
+  resumedFrom: ResumedFrom | undefined;
+  requests = 0;
+  pages = 0;
+  newRows = 0;
+  head: SourceHead = { blockHeight: undefined, blockTime: undefined };
+  readonly warnings: string[] = [];
+  network: 'stored' | undefined;
+  /** First the list is read; then the source has to show that it ends there. */
+  phase: 'reading' | 'proving the end' = 'reading';
+  readonly startedMs = performance.now();
+
+  warn(text: string): void {
+    if (!this.warnings.includes(text) && this.warnings.length < 20)
+      this.warnings.push(text);
+  }
+}
+
+/**
+ * Asks for a page, and once more where the source contradicts itself: a passing error is no reason for doubt.
+ * @throws DoubtSeen where the second answer contradicts itself too
+ */
+export async function askPage(
+  context: SyncContext,
+  question: Omit<PageQuestion, 'list'>,
+): Promise<Page> {
+  const { source, list, tally, signal, failpoint } = context;
+  for (let isAgain = false; ; isAgain = true) {
+    checkCeiling(context, 'requests', tally.requests + 1);
+    tally.requests += 1;
+    await failpoint?.('asking');
+    try {
+      const page = await source.page({ list, ...question }, signal);
+      await failpoint?.('received');
+      const { blockHeight, blockTime } = page;
+      if (blockHeight !== undefined && question.newestFirst)
+        tally.head = { blockHeight, blockTime };
+      checkPage(list, page);
+      return page;
+    } catch (error) {
+      const fault = asDoubt(error);
+      if (fault === undefined || isAgain) throw fault ?? error;
+      tally.warn(`${fault.code}: the page was asked for again`);
+    }
+  }
+}
+
+function asDoubt(error: unknown): DoubtSeen | undefined {
+  if (error instanceof DoubtSeen) return error;
+  if (!(error instanceof PermanentError) || error.code !== 'PAGE_SHAPE') return undefined;
+  return new DoubtSeen(error.message, {
+    code: error.code,
+    meta: error.meta,
+    cause: error,
+  });
+}
+
+/** @throws DoubtSeen `LIST_ENDLESS` */
+export function checkCeiling(
+  context: SyncContext,
+  what: keyof typeof CEILING,
+  count: number,
+): void {
+  const { list, ceiling = CEILING } = context;
+  const most = ceiling[what];
+  if (count > most)
+    throw doubt(list, 'LIST_ENDLESS', `the list has shown no end within ${most} ${what}`);
+}
+
+/** For bars and logs. */
+export function reportProgress({ list, tally, onProgress }: SyncContext): void {
+  onProgress(measureProgress(list, tally));
+}
+
+function measureProgress(
+  list: ListName,
+  { newRows: rows, pages, phase, startedMs }: Tally,
+) {
+  const seconds = Math.max(performance.now() - startedMs, 1) / 1000;
+  return { list, rows, pages, rowsPerSecond: Math.round(rows / seconds), phase };
+}
+
+/**
+ * What a list has to show for its verdict.
+ * @param missing what stands between the list and `complete`
+ */
+export function describeSync(
+  { list, tally, pageSize }: SyncContext,
+  { epoch, current, gaps, doubts }: Omit<ListSituation, 'audit'>,
+  missing: readonly object[] = [],
+  audit?: AuditReport,
+): VerdictWithEvidence['evidence'] {
+  const { blockHeight, blockTime } = tally.head;
+  return storable({
+    list,
+    ...tally.mode,
+    epoch,
+    asOfHeight: blockHeight,
+    asOfTime: blockTime === undefined ? undefined : formatInstant(blockTime),
+    rows: current?.rows ?? 0n,
+    newRows: audit === undefined ? BigInt(tally.newRows) : audit.served - audit.common,
+    requests: tally.requests,
+    pages: tally.pages,
+    pageSize,
+    resumedFrom: tally.resumedFrom,
+    doubts: doubts.map(({ code, since, seen }) => ({
+      code,
+      since,
+      message: seen['message'],
+    })),
+    knownGaps: gaps,
+    missing,
+    warnings: tally.warnings,
+    network: tally.network,
+    audit: audit && describeAudit(audit),
+    lastAuditAt: current?.auditedAt ?? undefined,
+  });
+}
+
+function describeAudit(audit: AuditReport) {
+  const {
+    served,
+    common: held,
+    missed,
+    gone,
+    pruned,
+    unconfirmed,
+    finding,
+    removed,
+  } = audit;
+  return {
+    served,
+    held,
+    missed,
+    gone,
+    ...(pruned > 0n && { pruned }),
+    ...(unconfirmed > 0n && { removed: unconfirmed, firstRemoved: removed }),
+    ...(finding !== 'same' && { finding }),
+  };
+}

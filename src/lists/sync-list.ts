@@ -1,0 +1,224 @@
+/**
+ * Brings one list up to date. First reading, increment and audit are one: a generation is read on, oldest
+ * first, until the newest page shows that its end is reached, and then claimed.
+ */
+import { heightOf } from '../ledger/ids.ts';
+import { RetryableError } from '../errors/errors.ts';
+import type { VerdictWithEvidence } from '../errors/verdict.ts';
+import { waitFor } from '../concurrency/timeouts.ts';
+import {
+  askPage,
+  describeSync,
+  Tally,
+  type SyncContext,
+  type SyncDeps,
+} from './sync-context.ts';
+import { readToEnd } from './page-loop.ts';
+import { doubt, DoubtSeen, EndNotShown, OverlapMissing } from './page-checks.ts';
+import type { ListName, SyncRequest } from './ports.ts';
+import { Reader } from './page-fetcher.ts';
+import { chooseResumePoint, openResumePoints, StaleResumePoint } from './resume-point.ts';
+import type { AuditReport } from './store/audit.ts';
+import type { Generation } from './store/generations.ts';
+import type { ListSituation } from './store/list-state.ts';
+import type { ListSession } from './store/list-store.ts';
+
+/** An outdated resume point costs one page; the second attempt takes Postgres's. */
+const STALE_MAX = 3;
+/** Longer than the lease of a dead worker lasts. */
+const WAIT_FOR_LEASE_MS = 13_000;
+
+/**
+ * Syncs the list and records the verdict of the run.
+ * @throws FencedError where another worker took over; nothing of ours was lost, stop quietly
+ * @throws RetryableError `LIST_BUSY` while another worker is at it, or where the source asks to wait long
+ * @throws UnreachableError where the source or the database is away; what was committed stays
+ */
+export async function syncList(
+  request: SyncRequest,
+  deps: SyncDeps,
+  signal: AbortSignal,
+): Promise<VerdictWithEvidence> {
+  const session = await openSession(deps.store, request.list, request.runId, signal);
+  await using resumePoints = openResumePoints(deps.resumePoints, request.list);
+  await using lease = session.keepLease();
+  const signals = AbortSignal.any([signal, lease.signal]);
+  try {
+    return await run({
+      ...deps,
+      ...request,
+      session,
+      resumePoints,
+      signal: signals,
+      tally: new Tally(),
+    });
+  } catch (error) {
+    if (lease.signal.aborted) throw lease.signal.reason;
+    throw error;
+  }
+}
+
+/**
+ * Opens the sync, waiting for the lease of a worker that may be dead.
+ * @throws RetryableError `LIST_BUSY` where the other worker is alive
+ */
+export function openSession(
+  store: SyncDeps['store'],
+  list: ListName,
+  runId: string,
+  signal: AbortSignal,
+  waitMs = WAIT_FOR_LEASE_MS,
+): Promise<ListSession> {
+  return waitFor(
+    () => store.open(list, runId, signal),
+    { waitMs, signal },
+    () => busyElsewhere(list, 'another worker is at it; wait until it has ended'),
+  );
+}
+
+async function run(context: SyncContext): Promise<VerdictWithEvidence> {
+  const { session, tally, list } = context;
+  const found = await session.situation();
+  tally.mode = await chooseMode(context, found);
+  const kind = tally.mode.kind === 'audit' ? 'audit' : 'current';
+  let generation = found[kind] ?? (await session.begin(kind, found.epoch));
+  for (let stale = 0; ;) {
+    try {
+      return await readAndClaim(context, generation, stale > 0);
+    } catch (error) {
+      if (error instanceof StaleResumePoint) {
+        stale += 1;
+        if (stale > STALE_MAX) {
+          throw busyElsewhere(
+            list,
+            'its resume point keeps changing; wait until others have ended',
+          );
+        }
+        const now = (await session.situation())[generation.kind];
+        generation = now ?? (await session.begin('audit', generation.epoch));
+      } else if (
+        error instanceof DoubtSeen &&
+        generation.kind === 'audit' &&
+        generation.sequence > 0n
+      ) {
+        // The rows that an earlier run had read may be wrong.
+        generation = await session.begin('audit', generation.epoch);
+      } else if (error instanceof OverlapMissing && generation.kind === 'current') {
+        // What is held cannot be read on: the list is read again from its oldest row.
+        tally.mode = { kind: 'audit', because: error.state };
+        tally.warn(error.state);
+        generation = await session.begin('audit', generation.epoch);
+        stale = 0;
+      } else if (error instanceof DoubtSeen || error instanceof EndNotShown) {
+        return refuse(context, generation.epoch, error);
+      } else throw error;
+    }
+  }
+}
+
+/** Whether everything is to be read again, and why. */
+async function chooseMode(
+  context: SyncContext,
+  found: ListSituation,
+): Promise<Tally['mode']> {
+  const { current, audit, gaps } = found;
+  const [open] = found.doubts;
+  if (current === undefined) return { kind: 'first reading' };
+  const kind = 'audit';
+  if (context.isAudit) return { kind, because: 'asked for' };
+  if (open !== undefined) return { kind, because: `open doubt: ${open.code}` };
+  if (gaps.some(({ isConfirmed }) => !isConfirmed))
+    return { kind, because: 'a gap that no audit has confirmed' };
+  if (!current.isAppendOnly)
+    return { kind, because: 'the source puts rows between others' };
+  if (audit !== undefined) return { kind, because: 'one was begun' };
+  if (!current.isClaimed) return { kind: 'first reading' };
+  const [gap] = gaps;
+  if (gap === undefined) return { kind: 'increment' };
+  const [oldest] = (await askPage(context, { newestFirst: false, size: 1 })).rows;
+  const isOlder = oldest !== undefined && heightOf(oldest.key) < heightOf(gap.aboveKey);
+  return isOlder
+    ? { kind, because: 'the source serves older rows again' }
+    : { kind: 'increment' };
+}
+
+/** @throws DoubtSeen, EndNotShown, StaleResumePoint */
+async function readAndClaim(
+  context: SyncContext,
+  generation: Generation,
+  byPostgres: boolean,
+) {
+  const { session, failpoint, tally, list, resumePoints } = context;
+  const remembered = byPostgres ? undefined : await resumePoints.read();
+  const { point, from } = chooseResumePoint(generation, remembered);
+  tally.resumedFrom ??= from;
+  const reader = new Reader(context, generation, point);
+  const newestKeys = await readToEnd(reader);
+  const before = generation.headHeight;
+  const now = tally.head.blockHeight;
+  if (before !== null && now !== undefined && now < BigInt(before)) {
+    const state = "the source's last block lies below an earlier one";
+    throw doubt(list, 'HEIGHT_WENT_DOWN', state, { before, now: `${now}` });
+  }
+  await failpoint?.('claiming');
+  const claimed = await session.claim({
+    ...tally.head,
+    generation,
+    sequence: BigInt(reader.point.sequence),
+    newestKeys,
+    accepted: context,
+    evidence: (standing, audit) => describeSync(context, standing, [], audit),
+  });
+  await failpoint?.('claimed');
+  if (claimed.kind === 'stale') throw new StaleResumePoint();
+  if (claimed.kind === 'doubt') return refuse(context, generation.epoch, claimed.doubt);
+  if (claimed.kind === 'refused')
+    return refuse(context, generation.epoch, undefined, claimed.audit);
+  return { verdict: 'complete' as const, evidence: { ...claimed.evidence } };
+}
+
+/**
+ * Records what stands between the list and `complete`, and the verdict that follows.
+ * @param error absent where the tables refused the claim
+ */
+async function refuse(
+  context: SyncContext,
+  epochRead: number,
+  error?: DoubtSeen | EndNotShown,
+  audit?: AuditReport,
+): Promise<VerdictWithEvidence> {
+  const { session } = context;
+  const verdict = error instanceof DoubtSeen ? 'suspicious' : 'incomplete';
+  if (error instanceof DoubtSeen) await session.openDoubt(epochRead, error);
+  const found = await session.situation();
+  const gap = found.gaps.find(({ isConfirmed }) => !isConfirmed);
+  let missing: object = { code: 'NOT_PROVEN' };
+  if (gap !== undefined)
+    missing = { code: 'KNOWN_GAP', belowKey: gap.belowKey, aboveKey: gap.aboveKey };
+  if (error !== undefined)
+    missing = { code: error.code, message: error.message, ...error.meta };
+  const evidence = describeSync(context, found, [missing], audit);
+  await session.settle(verdict, evidence);
+  return { verdict, evidence };
+}
+
+function busyElsewhere(list: ListName, state: string): RetryableError {
+  return new RetryableError(`Cannot sync ${list}: ${state}`, {
+    code: 'LIST_BUSY',
+    meta: { list },
+    retryAfterMs: WAIT_FOR_LEASE_MS,
+  });
+}
+
+/** One party by filter: whether the source lists it. It is stored without a place in the list, which only a sync can prove. */
+export async function lookUpParty(
+  id: string,
+  deps: Pick<SyncDeps, 'source' | 'store'>,
+  signal: AbortSignal,
+): Promise<VerdictWithEvidence> {
+  const row = await deps.source.party(id, signal);
+  const evidence = row
+    ? { listed: true, ...(await deps.store.keepParty(row)) }
+    : { listed: false };
+  return { verdict: 'complete', evidence };
+}

@@ -1,0 +1,223 @@
+/** The mirror's state in one sentence, and what needs a person. Pure: the console and `status` show it. */
+import type { z } from 'zod';
+import type {
+  ListFacts,
+  MIRROR_STATUS,
+  MirrorFacts,
+  StreamStatus,
+} from '../api/http/ports.ts';
+
+/** What a person should do something about, and what that is. */
+export interface Attention {
+  readonly what: string;
+  readonly why: string;
+  readonly todo: string;
+  /** What the console's button does about it. */
+  readonly action?: Action;
+}
+
+export type Action =
+  | { readonly does: 'nightly' }
+  | { readonly does: 'sync'; readonly list: 'parties' | 'checkpoints' }
+  | {
+      readonly does: 'evidence';
+      readonly kind: 'sync' | 'nightly';
+      readonly subject?: string;
+    }
+  | { readonly does: 'ask again' };
+
+export type MirrorStatus = MirrorFacts &
+  Omit<z.infer<typeof MIRROR_STATUS>, keyof MirrorFacts | 'attention'> & {
+    readonly attention: readonly Attention[];
+  };
+
+/** How each stream is called, what brings it up to date, and who does so. */
+const STREAMS = {
+  parties: {
+    label: 'the list of parties',
+    run: 'sync of parties',
+    command: 'sync parties',
+  },
+  checkpoints: {
+    label: 'the list of checkpoints',
+    run: 'sync of checkpoints',
+    command: 'sync checkpoints',
+  },
+  ledger: { label: 'the ledgers', run: 'nightly run', command: 'nightly' },
+} as const;
+
+export function glance(facts: MirrorFacts): MirrorStatus {
+  const { coverage, streams, work } = facts;
+  const { listed, configured, covered, wanted } = coverage;
+  const isBegun = streams.some(({ verdict }) => verdict !== null);
+  const attention = listAttention(facts, isBegun);
+  const complete =
+    attention.length === 0 && streams.every(({ verdict }) => verdict === 'complete');
+  const parties = configured === 1 ? 'party' : 'parties';
+  const scope =
+    configured === null ? '' : ` for ${count(configured)} configured ${parties}`;
+  const times = streams.flatMap(({ asOfTime }) => asOfTime ?? []).toSorted();
+  // What all three streams reach; nothing where one of them tells no time.
+  const asOf =
+    times[0] === undefined || times.length < streams.length
+      ? ''
+      : ` as of ${minute(times[0])}`;
+  return {
+    ...facts,
+    whole: complete && configured === null,
+    complete,
+    hasNetwork: streams.some(
+      ({ name, rows }) => name === 'parties' && BigInt(rows) === BigInt(listed) + 1n,
+    ),
+    sentence: complete
+      ? `The mirror is complete${scope}${asOf}.`
+      : isBegun
+        ? `The mirror is not complete: ${reasons(covered, wanted, streams)}.`
+        : 'Nothing has been mirrored yet: no run has ended.',
+    // A nightly run that is late makes the mirror older, not less complete.
+    attention:
+      work.missedSlot === null
+        ? attention
+        : [...attention, missed(work.missedSlot, work.workers)],
+  };
+}
+
+function reasons(
+  covered: number,
+  wanted: number,
+  streams: readonly StreamStatus[],
+): string {
+  const unproven = streams
+    .filter(({ verdict }) => verdict !== 'complete')
+    .map(({ name }) => STREAMS[name]);
+  const labels = new Intl.ListFormat('en').format(unproven.map(({ label }) => label));
+  const are = unproven.length === 1 && unproven[0] !== STREAMS.ledger ? 'is' : 'are';
+  const ledgers = `${count(covered)} of ${count(wanted)} ledgers`;
+  const is = covered === 1 ? 'is' : 'are';
+  const found = [
+    ...(covered < wanted ? [`${ledgers} ${is} covered`] : []),
+    ...(unproven.length > 0 ? [`${labels} ${are} not proven`] : []),
+  ];
+  return found.join('; ') || 'what is in doubt or missing is named below';
+}
+
+function listAttention(facts: MirrorFacts, isBegun: boolean): readonly Attention[] {
+  const { coverage, streams, lists, lastVerify, ledger } = facts;
+  const failed = lastVerify?.verdict === 'complete' ? null : lastVerify;
+  const found = [
+    ...streams.map((stream) => unproven(stream)),
+    isBegun && coverage.covered < coverage.wanted ? uncovered(facts) : null,
+    failed && {
+      what: 'the last verification failed',
+      why: `on ${minute(failed.at)} something recorded did not agree with what is there`,
+      todo: `\`ledger-mirror runs ${failed.runId}\` names it; when it is mended, \`ledger-mirror verify\` says so.`,
+    },
+    ...lists.flatMap((list) => doubts(list)),
+    ledger.quarantined === '0' ? null : quarantined(ledger.quarantined),
+    ...lists.flatMap((list) => gaps(list)),
+  ];
+  return found.filter((one) => one !== null);
+}
+
+function count(value: number): string {
+  return value.toLocaleString('en');
+}
+
+/** @param value a count, or one as decimal text */
+function plural(value: number | string, noun: string): string {
+  return `${typeof value === 'number' ? count(value) : value} ${noun}${String(value) === '1' ? '' : 's'}`;
+}
+
+function minute(time: string): string {
+  return `${time.slice(0, 16).replace('T', ' ')} UTC`;
+}
+
+function uncovered({
+  coverage: { covered, wanted, neverAsked },
+  openNightlyRun,
+}: MirrorFacts): Attention {
+  const missing = wanted - covered;
+  const asked = `; ${count(neverAsked)} of them ${neverAsked === 1 ? 'was' : 'were'} never asked for`;
+  const found = {
+    what: `${plural(missing, 'ledger')} not covered`,
+    why: `${count(covered)} of ${count(wanted)} are covered from the beginning on${neverAsked === 0 ? '' : asked}`,
+  };
+  if (openNightlyRun !== null)
+    return { ...found, todo: 'The nightly run under way asks for them.' };
+  const others =
+    ' Why a ledger that was asked for is not covered is in the evidence of the last nightly run.';
+  return {
+    ...found,
+    todo: `Run \`ledger-mirror nightly\`, or wait for the next nightly run; NIGHTLY_EXPORTS_MAX and NIGHTLY_WINDOW bound how many it asks for.${neverAsked === missing ? '' : others}`,
+    action: { does: 'nightly' },
+  };
+}
+
+function doubts({ list, doubts: open }: ListFacts): readonly Attention[] {
+  return open.map(({ code, message, since }) => ({
+    what: `${STREAMS[list].label} is in doubt since ${since.slice(0, 10)}: ${code}`,
+    why: message,
+    todo: 'The next sync reads the whole list again by itself; now: `ledger-mirror sync all --full`. The doubt stays open until that ends without one.',
+    action: { does: 'sync', list },
+  }));
+}
+
+function unproven({ name, verdict }: StreamStatus): Attention | null {
+  if (verdict === null || verdict === 'complete') return null;
+  const { label, run, command } = STREAMS[name];
+  const found = {
+    what: `the last ${run} ${verdict === 'failed' ? 'failed' : `was ${verdict}`}`,
+    why: `${label} ${name === 'ledger' ? 'are' : 'is'} not proven complete`,
+  };
+  // Asking again does not help where the source contradicts itself: that is for a person to read.
+  if (verdict === 'suspicious') {
+    const todo =
+      'Read the evidence of the last run: the source contradicted itself or what is already known.';
+    const of =
+      name === 'ledger'
+        ? { kind: 'nightly' as const }
+        : { kind: 'sync' as const, subject: name };
+    return { ...found, todo, action: { does: 'evidence', ...of } };
+  }
+  const todo = `Run \`ledger-mirror ${command}\`, or wait for the next nightly run; the last run's evidence says what was missing.`;
+  const action: Action =
+    name === 'ledger' ? { does: 'nightly' } : { does: 'sync', list: name };
+  return { ...found, todo, action };
+}
+
+function quarantined(ledgers: string): Attention {
+  return {
+    what: `${plural(ledgers, 'ledger')} quarantined`,
+    why: 'the export failed again and again',
+    todo: 'See the export runs for the reason; every nightly run asks again.',
+    action: { does: 'ask again' },
+  };
+}
+
+function missed(scheduledAt: string, workers: number): Attention {
+  const [why, todo] =
+    workers === 0
+      ? [
+          'no worker is running',
+          'Start one (`ledger-mirror up` or `worker`): it makes up for it by itself.',
+        ]
+      : [
+          'it never began',
+          'A worker starts it within a minute; where it does not, look at its log.',
+        ];
+  return { what: `the nightly run of ${minute(scheduledAt)} was missed`, why, todo };
+}
+
+function gaps({ list, gaps: known }: ListFacts): readonly Attention[] {
+  return known.map(({ belowKey, aboveKey, foundAt, isConfirmed }) => ({
+    what: `${STREAMS[list].label} lacks rows between ${short(belowKey)} and ${short(aboveKey)}`,
+    why: `on ${foundAt.slice(0, 10)} the source no longer served them`,
+    todo: isConfirmed
+      ? 'An audit confirmed it: this source does not have them. Each sync looks whether it serves older rows again.'
+      : 'Each sync looks whether the source serves them again, and reads the whole list then.',
+  }));
+}
+
+function short(key: string): string {
+  return key.length > 20 ? `${key.slice(0, 12)}…` : key;
+}

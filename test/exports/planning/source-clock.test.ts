@@ -1,0 +1,29 @@
+import { fc } from '../../support/properties.ts';
+import { expect, it } from 'vitest';
+import { SECOND_MICROS, type Micros } from '../../../src/time/time.ts';
+import { sourceClock } from '../../../src/exports/planning/source-clock.ts';
+
+const instant = fc.bigInt({ min: 10n ** 15n, max: 4n * 10n ** 15n });
+
+it('closes whole seconds, two minutes behind the earlier of both clocks', () => {
+  fc.assert(
+    fc.property(instant, instant, (blockTime: Micros, now: Micros) => {
+      const clock = sourceClock(blockTime, now);
+      const earlier = blockTime < now ? blockTime : now;
+      expect(clock.closedTo % SECOND_MICROS).toBe(0n);
+      const behind = earlier - clock.closedTo;
+      expect(behind >= 120n * SECOND_MICROS && behind < 121n * SECOND_MICROS).toBe(true);
+    }),
+  );
+});
+
+it('closes nothing younger than a day where the source tells no time', () => {
+  for (const untold of [undefined, 0n]) {
+    const clock = sourceClock(untold, 100_000n * SECOND_MICROS);
+    expect(clock).toEqual({
+      seen: 13_600n * SECOND_MICROS,
+      closedTo: 13_480n * SECOND_MICROS,
+      from: 'guessed',
+    });
+  }
+});

@@ -1,0 +1,220 @@
+/** A lost database, rebuilt from the manifests; and one that went back to a backup. */
+import { randomUUID } from 'node:crypto';
+import { cp, mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { describe, expect, onTestFinished, test } from 'vitest';
+import { exportParty } from '../../../src/exports/export-party.ts';
+import { createLog } from '../../../src/logging/log.ts';
+import { tidyStore } from '../../../src/exports/publishing/garbage-collection.ts';
+import {
+  catchUpWithStore,
+  rebuildIfEmpty,
+  type RebuildResult,
+} from '../../../src/warehouse/store/rebuild.ts';
+import { ExportArchiveStore } from '../../../src/exports/store/export-archive.ts';
+import { openWarehouse } from '../../../src/postgres/database.ts';
+import type { ReleaseName } from '../../../src/sandbox/options.ts';
+import { signal, World } from '../../exports/export-world.ts';
+import { clockAt } from '../../exports/ledger-double.ts';
+import { expectTruth, type Night, openNights } from '../../exports/sandbox-nightly.ts';
+import { testSource } from '../../source/test-source.ts';
+import { freshDatabase, openFreshDatabase } from '../../support/database.ts';
+import {
+  coveredRanges,
+  currentSegments,
+  publicationSeq,
+} from '../../support/mirror-state.ts';
+import { emptyLedgers, setPublicationSeq } from '../../support/mirror-arrange.ts';
+
+const database = await freshDatabase({ isMigrated: true });
+const DAY_MS = 86_400_000;
+
+interface Scene extends Night {
+  /** Every party's export. @returns what the source was asked meanwhile */
+  night(): Promise<readonly string[]>;
+  /** A second mirror: an empty database, and a copy of the store. */
+  rebuilt(): Promise<{
+    world: World;
+    result: RebuildResult | undefined;
+    night: Scene['night'];
+  }>;
+}
+
+async function openScene(release: ReleaseName): Promise<Scene> {
+  await setPublicationSeq(database.pool, 0n);
+  const night = await openNights(database, { release, parties: 6, whaleEntries: 800 });
+  const { sandbox, world } = night;
+  const asked: string[] = [];
+  sandbox.faults.add(({ route, queryText }) => {
+    if (route === 'export') asked.push(queryText);
+    return undefined;
+  });
+  const { ledger } = testSource(new URL(sandbox.url));
+  async function nightOf(of: World): Promise<readonly string[]> {
+    asked.length = 0;
+    const clock = clockAt(sandbox.truth.head().time);
+    for (const { id } of sandbox.truth.parties()) {
+      const request = { partyId: id, runId: randomUUID(), clock };
+      const outcome = await exportParty(
+        request,
+        of.deps({ source: ledger, segmentBytesMax: 2 ** 20 }),
+        signal,
+      );
+      expect(outcome.verdict).toBe('complete');
+    }
+    return [...asked];
+  }
+  return {
+    ...night,
+    night: () => nightOf(world),
+    rebuilt: async () => {
+      const empty = await openFreshDatabase({ isMigrated: true });
+      const folder = await mkdtemp(join(tmpdir(), 'ledger-mirror-lost-'));
+      await cp(join(world.folder, 'objects'), join(folder, 'objects'), {
+        recursive: true,
+      });
+      const other = new World(empty.url, empty.pool, folder);
+      onTestFinished(async () => {
+        await other[Symbol.asyncDispose]();
+        await empty[Symbol.asyncDispose]();
+        await rm(folder, { recursive: true, force: true });
+      });
+      await using warehouse = openWarehouse({
+        url: empty.url,
+        onIdleError: () => undefined,
+      });
+      const result = await rebuildIfEmpty(
+        { db: warehouse.db, objects: other.objects },
+        signal,
+      );
+      return { world: other, result, night: () => nightOf(other) };
+    },
+  };
+}
+
+async function keysOf({ pool }: World): Promise<string[]> {
+  return (await currentSegments(pool)).map(({ objectKey }) => objectKey).toSorted();
+}
+
+/** Of each party, from when until when it is closed without a gap. */
+async function closedOf({ pool }: World): Promise<unknown[]> {
+  const { rows } = await pool.query(
+    `select party_id, range_agg(tstzrange(from_time, to_time))::text as closed from mirror.coverage
+     where not open group by 1 order by 1`,
+  );
+  return rows;
+}
+
+describe.each(['0.71.4', '0.73'] as const)('release %s', (release) => {
+  test('a lost database comes back with the same segments, and the next night asks for what no manifest says', async () => {
+    const scene = await openScene(release);
+    // The third night finds the present as it was: what was open is closed as it stands.
+    for (const passed of [0, 3_600_000, 600_000, DAY_MS]) {
+      scene.sandbox.advance(passed);
+      await scene.night();
+    }
+    expect(
+      (await coveredRanges(scene.world.pool)).filter(({ isEmpty }) => isEmpty),
+    ).not.toEqual([]);
+    const lost = await scene.rebuilt();
+    expect(lost.result).toMatchObject({ problemCount: 0 });
+    expect(await keysOf(lost.world)).toEqual(await keysOf(scene.world));
+    expect(
+      (await coveredRanges(lost.world.pool)).filter(({ isEmpty }) => isEmpty),
+    ).toEqual([]);
+
+    scene.sandbox.advance(7_200_000);
+    await scene.night();
+    await lost.night();
+    expect(await closedOf(lost.world)).toEqual(await closedOf(scene.world));
+    await expectTruth({ ...scene, world: lost.world });
+  });
+});
+
+/** @returns what puts it back as it is now */
+async function backUp({ pool }: World): Promise<() => Promise<void>> {
+  const tables = ['exports', 'segments', 'coverage'];
+  await pool.query('drop schema if exists backup cascade; create schema backup');
+  for (const name of tables)
+    await pool.query(`create table backup.${name} as table mirror.${name}`);
+  const seq = await publicationSeq(pool);
+  return async () => {
+    await emptyLedgers(pool);
+    for (const name of tables)
+      await pool.query(
+        `insert into mirror.${name} overriding system value table backup.${name}`,
+      );
+    await setPublicationSeq(pool, seq);
+  };
+}
+
+test('a database that went back to a backup takes over what was published since, before anything is removed', async () => {
+  const scene = await openScene('0.73');
+  const { world, sandbox } = scene;
+  const goOn = async (): Promise<void> => {
+    sandbox.advance(DAY_MS);
+    await scene.night();
+  };
+  await scene.night();
+  await goOn();
+  const restore = await backUp(world);
+  await goOn();
+  await goOn();
+  const before = await keysOf(world);
+  await restore();
+  await using warehouse = openWarehouse({
+    url: database.url,
+    onIdleError: () => undefined,
+  });
+  const deps = { db: warehouse.db, objects: world.objects };
+  expect(await catchUpWithStore(deps, signal)).toMatchObject({ problemCount: 0 });
+  expect(await keysOf(world)).toEqual(before);
+  const archive = new ExportArchiveStore(warehouse.db);
+  await tidyStore(
+    { objects: world.objects, archive, log: createLog('silent'), graceMs: -1000 },
+    signal,
+  );
+  expect(await world.keys()).toEqual(expect.arrayContaining(before));
+  expect(await catchUpWithStore(deps, signal)).toBeUndefined();
+  sandbox.advance(7_200_000);
+  await scene.night();
+  await expectTruth(scene);
+});
+
+test('an order of a party learns first what was published of it after the backup, and nothing of others', async () => {
+  const scene = await openScene('0.73');
+  const { world, sandbox } = scene;
+  await scene.night();
+  const restore = await backUp(world);
+  sandbox.advance(DAY_MS);
+  await scene.night();
+  const published = await currentSegments(world.pool);
+  const [party = ''] = published.map(({ partyId }) => partyId);
+  const before = await (async () => {
+    await restore();
+    return currentSegments(world.pool);
+  })();
+  await using warehouse = openWarehouse({
+    url: database.url,
+    onIdleError: () => undefined,
+  });
+  const deps = { db: warehouse.db, objects: world.objects };
+  expect(await catchUpWithStore(deps, signal, party)).toMatchObject({ problemCount: 0 });
+  const now = await currentSegments(world.pool);
+  const ofParty = (isMeant: boolean, segments: typeof now): string[] =>
+    segments
+      .flatMap((one) => ((one.partyId === party) === isMeant ? one.objectKey : []))
+      .toSorted();
+  expect(ofParty(true, now)).toEqual(ofParty(true, published));
+  expect(ofParty(false, now)).toEqual(ofParty(false, before));
+  expect(ofParty(false, now)).not.toEqual(ofParty(false, published));
+  // What is learned of the others later is not taken for older than what was published meanwhile.
+  await scene.run(party);
+  await catchUpWithStore(deps, signal);
+  expect(ofParty(false, await currentSegments(world.pool))).toEqual(
+    ofParty(false, published),
+  );
+  await scene.night();
+  await expectTruth(scene);
+});

@@ -1,0 +1,137 @@
+import { fc } from '../support/properties.ts';
+import { describe, expect, it } from 'vitest';
+import { formatInstant, SECOND_MICROS } from '../../src/time/time.ts';
+import {
+  chooseNewest,
+  planReplacements,
+  type StaleSegment,
+} from '../../src/warehouse/load-plan.ts';
+import type { SegmentRecord } from '../../src/catalog/segment-records.ts';
+
+const time = (second: number): string => formatInstant(BigInt(second) * SECOND_MICROS);
+
+function segment(
+  id: number,
+  from: number,
+  to: number,
+  assetId: string | null = null,
+): SegmentRecord {
+  return {
+    segmentId: BigInt(id),
+    partyId: 'p',
+    assetId,
+    from: time(from),
+    to: time(to),
+    objectKey: `k${id}`,
+    rows: 1n,
+    bytes: 1n,
+    sha256: '',
+    digest: '',
+    objectBytes: 1n,
+    objectSha256: '',
+    columns: [],
+    isLoaded: false,
+    valuesDigest: null,
+  };
+}
+
+const overlaps = (a: StaleSegment, b: StaleSegment): boolean =>
+  a.from < b.to &&
+  b.from < a.to &&
+  (a.assetId === null || b.assetId === null || a.assetId === b.assetId);
+
+describe('planReplacements', () => {
+  const ranges = fc.array(
+    fc.record({
+      from: fc.nat(50),
+      length: fc.integer({ min: 1, max: 20 }),
+      asset: fc.constantFrom(null, 'x', 'y'),
+    }),
+    { maxLength: 8 },
+  );
+
+  it('uses everything once, and never parts a stale row from what replaces it', () => {
+    fc.assert(
+      fc.property(ranges, ranges, fc.array(fc.nat(7)), (newer, older, bad) => {
+        const pending = newer.map(({ from, length, asset }, id) =>
+          segment(id, from, from + length, asset),
+        );
+        const stale = older.map(({ from, length, asset }, id) =>
+          segment(100 + id, from, from + length, asset),
+        );
+        const faulty = new Set(bad.map(BigInt));
+        const plan = planReplacements(pending, stale, faulty);
+
+        const ids = plan.flatMap(({ load, remove }) =>
+          [...load, ...remove].map((each) => each.segmentId),
+        );
+        expect(new Set(ids).size).toBe(ids.length);
+        for (const { load } of plan)
+          expect(load.some((each) => faulty.has(each.segmentId))).toBe(false);
+        for (const old of stale) {
+          const group = plan.find(({ remove }) => remove.includes(old));
+          const replacing = pending.filter((each) => overlaps(old, each));
+          // All of it in one transaction, or nothing of it.
+          for (const each of replacing)
+            expect(plan.find(({ load }) => load.includes(each))).toBe(group);
+        }
+        const whole = planReplacements(pending, stale, new Set());
+        expect(whole.flatMap(({ load, remove }) => [...load, ...remove])).toHaveLength(
+          pending.length + stale.length,
+        );
+      }),
+    );
+  });
+
+  it('loads segments that replace nothing one by one, the oldest first', () => {
+    const plan = planReplacements([segment(2, 10, 20), segment(1, 0, 10)], [], new Set());
+    expect(plan.map(({ load }) => load.map((each) => each.segmentId))).toEqual([
+      [1n],
+      [2n],
+    ]);
+  });
+});
+
+describe('chooseNewest', () => {
+  const claims = fc.array(
+    fc.record({
+      at: fc.bigInt(1n, 20n),
+      assetId: fc.constantFrom(null, undefined, 'x', 'y'),
+      from: fc.bigInt(0n, 50n),
+      to: fc.bigInt(51n, 70n),
+    }),
+    { maxLength: 12 },
+  );
+  type Claim = Parameters<typeof chooseNewest>[0][number];
+  const doOverlap = (a: Claim, b: Claim): boolean =>
+    a.from < b.to &&
+    b.from < a.to &&
+    (!a.assetId || !b.assetId || a.assetId === b.assetId);
+
+  it('holds no instant twice, and gives a range up only for one that is as new or newer', () => {
+    fc.assert(
+      fc.property(claims, (given) => {
+        const { held, gone } = chooseNewest(given);
+        expect(new Set([...held, ...gone])).toEqual(new Set(given));
+        for (const [index, one] of held.entries())
+          expect(held.slice(index + 1).some((other) => doOverlap(one, other))).toBe(
+            false,
+          );
+        for (const one of gone)
+          expect(held.some((newer) => newer.at >= one.at && doOverlap(one, newer))).toBe(
+            true,
+          );
+      }),
+    );
+  });
+
+  it('replaces an open range by what was published later, and keeps what that does not touch', () => {
+    const closed = { at: 1n, from: 0n, to: 100n };
+    const open = { at: 1n, from: 100n, to: 105n };
+    const later = { at: 3n, from: 100n, to: 200n };
+    expect(chooseNewest([closed, open, later])).toEqual({
+      held: [later, closed],
+      gone: [open],
+    });
+  });
+});
