@@ -7,7 +7,7 @@ import { version } from '../version.ts';
 import { RowPool } from '../exports/download/row-pool.ts';
 import { LakeStore } from '../lake/store/lake-store.ts';
 import { shownUrl, sourceIdOf } from '../postgres/identity.ts';
-import { Presence } from '../postgres/liveness-lock.ts';
+import { LivenessLock } from '../postgres/liveness-lock.ts';
 import { Queues } from '../queue/queues.ts';
 import { openPostgresBackend, openRedisBackend } from '../queue/redis-and-postgres.ts';
 import type { JobDeps } from '../runs/job.ts';
@@ -137,7 +137,7 @@ function openJobDeps(
   };
   const source = sourceUrl && stack.use(openSource({ ...config, sourceUrl }, sourceDeps));
   const rowPool = stack.use(new RowPool());
-  const { holder } = stack.use(new Presence(warehouse.pool));
+  const { holder } = stack.use(new LivenessLock(warehouse.pool));
   const asked = sourceUrl && { id: sourceIdOf(sourceUrl), url: shownUrl(sourceUrl) };
   const {
     notifyUrl,

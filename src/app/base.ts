@@ -154,14 +154,14 @@ export async function untilReachable<Result>(
   });
 }
 
-export interface Reader extends AsyncDisposable {
+export interface ReadOnlyBase extends AsyncDisposable {
   readonly status: StatusStore;
   readonly runs: RunStore;
   readonly progress: Pick<ProgressHints, 'read'>;
 }
 
 /** @throws as `openApp` */
-export async function openReader(options: BaseOptions): Promise<Reader> {
+export async function openReadOnlyBase(options: BaseOptions): Promise<ReadOnlyBase> {
   await using stack = new AsyncDisposableStack();
   const { warehouse, state } = await openBase(options, stack);
   const owned = stack.move();

@@ -39,7 +39,7 @@ const SOURCE_LIMITS = {
 const CHECKS_MAX_MS = 8_000;
 
 /** Each check stands alone: one that fails does not hide the others. */
-export async function examine(options: AppOptions): Promise<readonly Finding[]> {
+export async function runChecks(options: AppOptions): Promise<readonly Finding[]> {
   const findings = [
     {
       what: 'version',

@@ -2,19 +2,19 @@
 import type { StageCall, Stages } from '../runs/job.ts';
 import { readLedger } from '../exports/reading/read-ledger.ts';
 import { type Config, sourceMissing } from '../config/environment.ts';
-import { storable } from '../json/json-value.ts';
+import { toStorableJson } from '../json/json-value.ts';
 import type { Log } from '../logging/log.ts';
 import { nowMicros } from '../time/time.ts';
 import { worst } from '../errors/verdict.ts';
 import { exportParty } from '../exports/export-party.ts';
 import type { RowPool } from '../exports/download/row-pool.ts';
 import { mergeAll } from '../exports/merging/merge-all.ts';
-import { tidyStore } from '../exports/publishing/garbage-collection.ts';
+import { collectGarbage } from '../exports/publishing/garbage-collection.ts';
 import { type SourceClock, sourceClock } from '../exports/planning/source-clock.ts';
 import { buildLake, type LakeDeps } from '../lake/build/build.ts';
 import { verifyLake } from '../lake/verify/verify-lake.ts';
 import { loadAll } from '../warehouse/load-all.ts';
-import { catchUpWithStore, rebuildIfEmpty } from '../warehouse/store/rebuild.ts';
+import { adoptUnknownManifests, rebuildIfEmpty } from '../warehouse/store/rebuild.ts';
 import type { LakeCheck } from '../warehouse/ports.ts';
 import { verify, type VerifyCounts } from '../warehouse/verify.ts';
 import { isWrittenOnce, type ObjectStore } from '../storage/object-store.ts';
@@ -89,7 +89,12 @@ function stagesOfSource(parts: StageParts) {
       );
       return {
         verdict,
-        evidence: storable({ ...evidence, rows, bytes, segments: objectKeys.length }),
+        evidence: toStorableJson({
+          ...evidence,
+          rows,
+          bytes,
+          segments: objectKeys.length,
+        }),
       };
     };
   return {
@@ -156,13 +161,13 @@ function stagesOfLoads({ log, warehouse, store, lake }: StageParts) {
     const built = await buildLake(lake, signal, (progress) =>
       onProgress([lakeLine(progress)]),
     );
-    return { verdict, evidence: storable({ ...loaded, lake: built }) };
+    return { verdict, evidence: toStorableJson({ ...loaded, lake: built }) };
   };
   return {
     load: async ({ runId, rebuild }, call) => {
       const rebuilt = rebuild
         ? ((await rebuildIfEmpty(rebuilding, call.signal)) ??
-          (await catchUpWithStore(rebuilding, call.signal)))
+          (await adoptUnknownManifests(rebuilding, call.signal)))
         : undefined;
       if (rebuilt === undefined) return loadPublished(runId, call);
       log.info(
@@ -175,7 +180,7 @@ function stagesOfLoads({ log, warehouse, store, lake }: StageParts) {
       const { verdict, evidence } = await loadPublished(runId, call);
       return {
         verdict: worst([verdict, rebuilt.problemCount > 0 ? 'incomplete' : 'complete']),
-        evidence: storable({ ...evidence, rebuilt, restoredReports }),
+        evidence: toStorableJson({ ...evidence, rebuilt, restoredReports }),
       };
     },
     verify: async ({ deep, scope, against }, { signal, onProgress }) => {
@@ -185,17 +190,17 @@ function stagesOfLoads({ log, warehouse, store, lake }: StageParts) {
         onProgress: (counts: VerifyCounts) => onProgress([verifyLine(counts)]),
       };
       const { verdict, ...evidence } = await verify(verifying, signal, options);
-      if (against === undefined) return { verdict, evidence: storable(evidence) };
+      if (against === undefined) return { verdict, evidence: toStorableJson(evidence) };
       const report = decodeReport(against.text, against.where);
       const compared = await compareWithReport(report, against.where, reportsBy(signal));
       return {
         verdict: compared.problemCount === 0 ? verdict : 'failed',
-        evidence: storable({ ...evidence, against: compared }),
+        evidence: toStorableJson({ ...evidence, against: compared }),
       };
     },
     publishReport: (run, ended, signal) => publishReport(run, ended, reportsBy(signal)),
     catchUpWithStore: async (signal, partyId) => {
-      const found = await catchUpWithStore(rebuilding, signal, partyId);
+      const found = await adoptUnknownManifests(rebuilding, signal, partyId);
       if (found === undefined) return;
       const { problemCount: problems } = found;
       log.warn(
@@ -233,8 +238,9 @@ function stagesOfStore({ config, log, warehouse, store: objects, holder }: Stage
         runId,
         log,
       };
-      return storable(await mergeAll(deps, signal));
+      return toStorableJson(await mergeAll(deps, signal));
     },
-    tidy: async (signal) => void (await tidyStore({ objects, archive, log }, signal)),
+    tidy: async (signal) =>
+      void (await collectGarbage({ objects, archive, log }, signal)),
   } satisfies Partial<Stages>;
 }

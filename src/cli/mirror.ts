@@ -2,7 +2,7 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import type { App } from '../app/app.ts';
-import { openReader, type Reader } from '../app/base.ts';
+import { openReadOnlyBase, type ReadOnlyBase } from '../app/base.ts';
 import type { Config } from '../config/environment.ts';
 import { chooseById, splitCutId } from '../ledger/ids.ts';
 import { UsageError } from '../errors/errors.ts';
@@ -16,9 +16,9 @@ export async function openMirror(context: CommandContext): Promise<App> {
 }
 
 /** For commands that only look; as `openMirror`. */
-export async function openMirrorReader(context: CommandContext): Promise<Reader> {
+export async function openMirrorReader(context: CommandContext): Promise<ReadOnlyBase> {
   requireMirror(context.config, context.config.databaseUrl, 'postgres');
-  return openReader(context);
+  return openReadOnlyBase(context);
 }
 
 /** @throws UsageError where neither `url` is set nor `folder` is there: a mirror's part in DATA_DIR */
@@ -40,7 +40,7 @@ export function isRunId(given: string): boolean {
 
 /** @throws UsageError where no run, or more than one, has an id that begins so */
 export async function findRun(
-  { runs }: Pick<Reader, 'runs'>,
+  { runs }: Pick<ReadOnlyBase, 'runs'>,
   where: string,
   given: string,
 ): Promise<Run> {

@@ -4,7 +4,7 @@ import { readConfig } from '../config/environment.ts';
 import { secretsOf } from '../config/secrets.ts';
 import { SETTINGS } from '../config/settings.ts';
 import { errorCode, errorLine, UnreachableError, UsageError } from '../errors/errors.ts';
-import { hideSecretsIn } from '../json/json-value.ts';
+import { withoutSecrets } from '../json/json-value.ts';
 import { hideSecrets, rememberSecrets } from '../logging/secret-masking.ts';
 import { version } from '../version.ts';
 import { EXIT, type CliEnvironment, type ExitCode, type Handler } from './context.ts';
@@ -98,7 +98,7 @@ async function execute(
   };
   const { document, text, exitCode = EXIT.done } = await run();
   if (isJson && document !== undefined)
-    stdout.write(`${JSON.stringify(hideSecretsIn(document), null, 2)}\n`);
+    stdout.write(`${JSON.stringify(withoutSecrets(document), null, 2)}\n`);
   if (!isJson && text !== undefined) stdout.write(nameCommands(hideSecrets(text)));
   return exitCode;
 }

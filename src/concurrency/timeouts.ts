@@ -6,7 +6,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
  * What is late is aborted, and left to itself.
  * @param late makes the error
  */
-export async function within<Result>(
+export async function withTimeout<Result>(
   limitMs: number,
   work: (signal: AbortSignal) => Promise<Result>,
   late: () => Error,

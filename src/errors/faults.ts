@@ -45,7 +45,7 @@ const OF_THE_SOURCE =
   /^(?:ASSET_REQUIRED|SOURCE_(?:UNREACHABLE|BUSY|RATE_LIMITED|BANNED|CLOSED|CERTIFICATE|UNAUTHORIZED|FORBIDDEN|REDIRECT|ABSENT))$/;
 const OF_THE_MIRROR = /^(?:DATABASE_|SPOOL_|OBJECT_|S3_|STATE_|ROW_THREAD_LOST|STORE_)/;
 
-export function whoseFault(error: unknown): Fault {
+export function attributeFault(error: unknown): Fault {
   const code = errorCode(error);
   if (error instanceof FencedError || NOBODYS.test(code)) return 'nobody';
   if (OF_THE_MIRROR.test(code)) return 'mirror';

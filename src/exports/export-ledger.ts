@@ -8,7 +8,7 @@ import {
 } from '../errors/errors.ts';
 import { isExportableParty } from '../ledger/ids.ts';
 import { waitFor } from '../concurrency/timeouts.ts';
-import { whoseFault } from '../errors/faults.ts';
+import { attributeFault } from '../errors/faults.ts';
 import type { ExportScope } from './ports.ts';
 import { publishContext } from './publishing/publisher.ts';
 import type { Coverage } from '../catalog/coverage-rows.ts';
@@ -67,7 +67,7 @@ export async function exportLedger(
     return await new ExportRun({ ...deps, ...context, request: wanted }).run();
   } catch (error) {
     const cause: unknown = held.signal.aborted ? held.signal.reason : error;
-    if (!signal.aborted && whoseFault(cause) === 'export')
+    if (!signal.aborted && attributeFault(cause) === 'export')
       throw await counted(cause, lease, deps.repository);
     throw cause;
   }

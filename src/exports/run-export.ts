@@ -15,7 +15,7 @@ import { clearSpool, publish, recover } from './publishing/publisher.ts';
 import type { ExportContext, ExportOutcome, ExportRequest } from './request.ts';
 import { movesNoRows, type Publication } from '../catalog/publications.ts';
 import { encodeProfile, type SourceProfile } from './store/source-profile.ts';
-import { type Answered, Judge } from './validation/answer-validator.ts';
+import { type Answered, AnswerValidator } from './validation/answer-validator.ts';
 
 /** Requests in a row that publish nothing. */
 const FRUITLESS_MAX = 8;
@@ -31,7 +31,7 @@ export class ExportRun {
   readonly #context: ExportContext;
   readonly #windows: WindowPlan;
   readonly #fetcher: Fetcher;
-  readonly #judge: Judge;
+  readonly #judge: AnswerValidator;
   /** The last answer that was published. */
   #last: Answered | undefined;
   /** Objects that an earlier run intended and this one published. */
@@ -48,7 +48,7 @@ export class ExportRun {
   constructor(context: ExportContext) {
     this.#context = context;
     this.#windows = new WindowPlan(context.segmentBytesMax, context.lease.plan);
-    this.#judge = new Judge(context);
+    this.#judge = new AnswerValidator(context);
     this.#fetcher = new Fetcher(context, this.#windows, ({ bytes, rows }) =>
       this.#progress(bytes, rows),
     );

@@ -8,7 +8,7 @@ export interface FileFacts {
   readonly sha256: string;
 }
 
-export class ByteSums {
+export class ByteCounter {
   bytes = 0n;
   readonly #hash = createHash('sha256');
 
@@ -38,7 +38,7 @@ export class ByteSums {
   }
 }
 
-export function factsOf(content: Buffer): FileFacts {
+export function contentFacts(content: Buffer): FileFacts {
   return {
     bytes: BigInt(content.length),
     sha256: createHash('sha256').update(content).digest('hex'),
@@ -46,14 +46,14 @@ export function factsOf(content: Buffer): FileFacts {
 }
 
 /** Reads everything. */
-export async function measure(chunks: AsyncIterable<Buffer>): Promise<FileFacts> {
-  const sums = new ByteSums();
+export async function measureStream(chunks: AsyncIterable<Buffer>): Promise<FileFacts> {
+  const sums = new ByteCounter();
   for await (const chunk of chunks) sums.add(chunk);
   return sums.facts();
 }
 
 /** For `.catch`: undefined where the file or folder is not there. */
-export function absent(error: unknown): undefined {
+export function undefinedIfMissing(error: unknown): undefined {
   if (errorCode(error) === 'ENOENT') return undefined;
   throw error;
 }

@@ -18,7 +18,7 @@ export interface JsonRules {
  * The same value as JSON has it: bigints as decimal text, instants as RFC 3339, numbers that JSON lacks as text, bytes
  * as their number.
  */
-export function toJson(value: unknown, rules: JsonRules, depth = 0): unknown {
+export function convertToJson(value: unknown, rules: JsonRules, depth = 0): unknown {
   const {
     change,
     depthMax = 64,
@@ -32,8 +32,8 @@ export function toJson(value: unknown, rules: JsonRules, depth = 0): unknown {
   if (typeof value !== 'object' || value === null)
     return typeof value === 'function' || typeof value === 'symbol' ? undefined : value;
   if (depth >= depthMax) return '…';
-  const inner = (part: unknown): unknown => toJson(part, rules, depth + 1);
-  if (value instanceof Error) return toJson(error(value, depth), rules, depth);
+  const inner = (part: unknown): unknown => convertToJson(part, rules, depth + 1);
+  if (value instanceof Error) return convertToJson(error(value, depth), rules, depth);
   if (value instanceof Uint8Array) return `[${value.byteLength} bytes]`;
   if (value instanceof Map || value instanceof Set) return inner([...value]);
   if (Array.isArray(value)) {
@@ -50,23 +50,24 @@ export function toJson(value: unknown, rules: JsonRules, depth = 0): unknown {
 }
 
 /** With U+FFFD in the place of what Postgres cannot keep: NUL, and half a surrogate pair. */
-export function storable(value: object): Readonly<Record<string, unknown>>;
-export function storable(value: unknown): unknown;
-export function storable(value: unknown): unknown {
-  return toJson(value, { change: keepable });
+export function toStorableJson(value: object): Readonly<Record<string, unknown>>;
+export function toStorableJson(value: unknown): unknown;
+export function toStorableJson(value: unknown): unknown {
+  return convertToJson(value, { change: keepable });
 }
 
 /** Without secrets. */
-export function hideSecretsIn<Value>(value: Value): Value {
-  return toJson(value, { change: hideSecrets }) as Value;
+export function withoutSecrets<Value>(value: Value): Value {
+  return convertToJson(value, { change: hideSecrets }) as Value;
 }
 
 /** Storable, without secrets. Never throws: where evidence cannot be read at all, its code alone is kept. */
 export function evidenceJson(value: unknown): string {
   try {
     return (
-      JSON.stringify(toJson(value, { change: (text) => hideSecrets(keepable(text)) })) ??
-      'null'
+      JSON.stringify(
+        convertToJson(value, { change: (text) => hideSecrets(keepable(text)) }),
+      ) ?? 'null'
     );
   } catch {
     return '{"code":"EVIDENCE_UNREADABLE"}';

@@ -7,7 +7,7 @@ import { randomUUID } from 'node:crypto';
 import { chmod, mkdir, readdir, rename, rm, stat, utimes } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { absent } from '../files/byte-counter.ts';
+import { undefinedIfMissing } from '../files/byte-counter.ts';
 import { PermanentError } from '../errors/errors.ts';
 import type { LakeTable } from './tables/columns.ts';
 import type { AddFile } from './delta/actions.ts';
@@ -117,10 +117,10 @@ export async function trim(
 }
 
 async function isUsable(path: string, bytes: bigint) {
-  const facts = await stat(path).catch(absent);
+  const facts = await stat(path).catch(undefinedIfMissing);
   if (facts?.mtimeMs !== KEPT_MODIFIED.getTime() || BigInt(facts.size) !== bytes)
     return false;
-  return utimes(path, new Date(), KEPT_MODIFIED).then(() => true, absent);
+  return utimes(path, new Date(), KEPT_MODIFIED).then(() => true, undefinedIfMissing);
 }
 
 async function bring(access: FileAccess, file: StoredFile, path: string): Promise<void> {

@@ -2,10 +2,10 @@
 import { PermanentError, UsageError } from '../errors/errors.ts';
 import { openTable, statesOf, type TableWriter } from './build/table-writer.ts';
 import {
-  inWorkshop,
+  withBuildSession,
   type LakeDeps,
   publishTables,
-  type Workshop,
+  type BuildSession,
 } from './build/build-session.ts';
 import { type TableState, totalOfFiles } from './delta/actions.ts';
 import { findBrokenCheckpoints } from './delta/checkpoint.ts';
@@ -13,7 +13,7 @@ import { listObjects, logAmong } from './delta/listing.ts';
 import { readTable } from './delta/log.ts';
 import { type LakeAccess, openEngine } from './local/duckdb.ts';
 import { storedFile } from './local-files.ts';
-import { momentsAmong, readMoment } from './snapshot.ts';
+import { snapshotsAmong, readSnapshot } from './snapshot.ts';
 import { removeUnnamed } from './retention.ts';
 import { LAKE_TABLES, type LakeTable } from './tables/columns.ts';
 import { LAKE_PREFIX, rootOf } from './tables/tables.ts';
@@ -40,7 +40,7 @@ export async function describeLake(
     const described = await describeTable(access, table);
     if (described !== undefined) tables.push(described);
   }
-  const moments = momentsAmong(listed).map(({ number }) => number);
+  const moments = snapshotsAmong(listed).map(({ number }) => number);
   return { store: objects.url, moments, tables };
 }
 
@@ -72,7 +72,7 @@ async function describeTable(access: LakeAccess, table: LakeTable) {
 
 /** @returns how many objects were removed */
 export async function vacuumLake(deps: LakeDeps, signal: AbortSignal): Promise<number> {
-  return inWorkshop(deps, signal, async (shop) => {
+  return withBuildSession(deps, signal, async (shop) => {
     const states = new Map<LakeTable, TableState>();
     for (const table of LAKE_TABLES) {
       const state = await readTable(shop, rootOf(table));
@@ -92,8 +92,8 @@ export async function restoreLake(
   number: number,
   signal: AbortSignal,
 ): Promise<{ readonly version: number; readonly tables: readonly LakeTable[] }> {
-  return inWorkshop(deps, signal, async (shop) => {
-    const moment = await readMoment(shop, number);
+  return withBuildSession(deps, signal, async (shop) => {
+    const moment = await readSnapshot(shop, number);
     if (moment === undefined)
       throw new UsageError([
         `lake restore: there is no moment ${number}; 'ledger-mirror lake' shows them`,
@@ -119,7 +119,7 @@ export async function restoreLake(
 }
 
 async function restoreTable(
-  shop: Workshop,
+  shop: BuildSession,
   writer: TableWriter,
   then: TableState | undefined,
 ) {

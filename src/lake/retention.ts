@@ -1,11 +1,11 @@
 /** What no version of a table names any more goes when its time is over: files, commits and moments. */
 import { type Micros, nowMicros } from '../time/time.ts';
 import type { ListedObject } from '../storage/object-store.ts';
-import type { TableStates, Workshop } from './build/build-session.ts';
+import type { TableStates, BuildSession } from './build/build-session.ts';
 import type { TableState } from './delta/actions.ts';
 import { readCheckpoint, removeHint } from './delta/checkpoint.ts';
 import { fileKey, logAmong, type LogObject, logPrefix } from './delta/listing.ts';
-import { momentsAmong } from './snapshot.ts';
+import { snapshotsAmong } from './snapshot.ts';
 import { rootOf } from './tables/tables.ts';
 
 /**
@@ -15,7 +15,7 @@ import { rootOf } from './tables/tables.ts';
  * @returns how many objects it removed
  */
 export async function removeUnnamed(
-  shop: Workshop,
+  shop: BuildSession,
   states: TableStates,
 ): Promise<number> {
   const { objects, retentionMs, listed, signal } = shop;
@@ -63,7 +63,7 @@ export async function removeUnnamed(
       await removeHint(shop, rootOf(table), checkpoint.version);
     logs.push(...old);
   }
-  const moments = momentsAmong(listed);
+  const moments = snapshotsAmong(listed);
   const unnamed = [
     ...[...states].flatMap(([table, state]) => unnamedFiles(rootOf(table), state)),
     ...logs,

@@ -24,15 +24,17 @@ const schema = z.object({
   ),
 });
 
-export type Moment = z.output<typeof schema>;
-type MomentAccess = StoreAccess & { readonly listed?: readonly ListedObject[] };
+export type LakeSnapshot = z.output<typeof schema>;
+type SnapshotAccess = StoreAccess & { readonly listed?: readonly ListedObject[] };
 
-interface ListedMoment extends ListedObject {
+interface ListedSnapshot extends ListedObject {
   readonly number: number;
 }
 
 /** In order. */
-export function momentsAmong(listed: readonly ListedObject[]): readonly ListedMoment[] {
+export function snapshotsAmong(
+  listed: readonly ListedObject[],
+): readonly ListedSnapshot[] {
   const found = listed.flatMap((object) => {
     const name = object.key.startsWith(MOMENTS_PREFIX)
       ? object.key.slice(MOMENTS_PREFIX.length)
@@ -48,11 +50,13 @@ export function momentsAmong(listed: readonly ListedObject[]): readonly ListedMo
  * @param lake `listed`: a listing of it, where there is one
  * @throws PermanentError `LAKE_MOMENT_INVALID`
  */
-export async function readMoment(
-  lake: MomentAccess,
+export async function readSnapshot(
+  lake: SnapshotAccess,
   number?: number,
-): Promise<Moment | undefined> {
-  const moments = momentsAmong(lake.listed ?? (await listObjects(lake, MOMENTS_PREFIX)));
+): Promise<LakeSnapshot | undefined> {
+  const moments = snapshotsAmong(
+    lake.listed ?? (await listObjects(lake, MOMENTS_PREFIX)),
+  );
   const listed =
     number === undefined
       ? moments.at(-1)
@@ -68,9 +72,9 @@ export async function readMoment(
   }
 }
 
-export async function publishMoment(
+export async function publishSnapshot(
   { objects, signal }: StoreAccess,
-  moment: Moment,
+  moment: LakeSnapshot,
 ): Promise<void> {
   const content = Buffer.from(`${JSON.stringify(moment, undefined, 2)}\n`);
   const key = `${MOMENTS_PREFIX}${padded(moment.moment)}.json`;

@@ -11,7 +11,7 @@ export interface LedgerRange {
 }
 
 /** What of a mirrored ledger is asked for. */
-export interface LedgerQuestion extends LedgerRange {
+export interface LedgerQuery extends LedgerRange {
   /** All of it must be covered by closed segments that are believed, up to its end. */
   readonly isProofNeeded?: boolean | undefined;
 }

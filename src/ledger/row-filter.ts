@@ -14,8 +14,8 @@ import type { ExportScope } from '../exports/ports.ts';
  * `fields`: not as many as the header has; `time`: none that is one; `spelling`: a party that is no id; `value`: one
  * that cannot be loaded; `party`, `asset`: not asked for.
  */
-export type RowFinding = 'ok' | Unreadable | 'party' | 'asset';
-export type Unreadable = 'fields' | 'time' | 'spelling' | 'value';
+export type RowFinding = 'ok' | UnreadableRow | 'party' | 'asset';
+export type UnreadableRow = 'fields' | 'time' | 'spelling' | 'value';
 
 /** The service began after 1970; from the year 9999 on an instant has no room for what comes after it. */
 const SECOND_END = Date.UTC(9999, 0, 1) / 1000;

@@ -4,13 +4,13 @@ import { PermanentError } from '../errors/errors.ts';
 import type { ListedRow, ListName, Page, SyncRequest } from './ports.ts';
 
 /** Something was seen that forbids `complete` until an audit finds nothing of the kind. */
-export class DoubtSeen extends PermanentError {}
+export class DoubtError extends PermanentError {}
 
 /** The source cannot be read to its end, although nothing that it shows is wrong. */
 export class EndNotShown extends PermanentError {}
 
 /** The source does not show again what is held. */
-export class OverlapMissing extends DoubtSeen {
+export class OverlapMissing extends DoubtError {
   readonly state: string;
 
   constructor(list: ListName, state: string) {
@@ -24,15 +24,15 @@ export function doubt(
   code: string,
   state: string,
   seen: object = {},
-): DoubtSeen {
-  return new DoubtSeen(describeDoubt(list, state), { code, meta: { list, ...seen } });
+): DoubtError {
+  return new DoubtError(describeDoubt(list, state), { code, meta: { list, ...seen } });
 }
 
 function describeDoubt(list: ListName, state: string): string {
   return `Cannot call ${list} complete: ${state}; the next sync reads the whole list again`;
 }
 
-export function seenRowTwice(list: ListName, keys: readonly string[]): DoubtSeen {
+export function seenRowTwice(list: ListName, keys: readonly string[]): DoubtError {
   return doubt(list, 'ROW_TWICE', 'the source lists a row twice', {
     amongKeys: keys.slice(0, 5),
   });
@@ -109,17 +109,17 @@ export type Accepted = Pick<SyncRequest, 'acceptNewNetwork' | 'acceptShrunk'>;
  * - `gap`: everything held is older than everything served
  * - `new network`: nothing is in common, and a person has said that this is right
  */
-export type AuditFinding = 'same' | 'gap' | 'new network' | DoubtSeen;
+export type AuditFinding = 'same' | 'gap' | 'new network' | DoubtError;
 
 /** What an audit that has read to the end means for what is mirrored. */
-export function judgeAudit(
+export function decideAudit(
   list: ListName,
   found: AuditTotals,
   accepted: Accepted,
 ): AuditFinding {
   const { served, confirmed, common } = found;
-  const refuse = (code: string, state: string, flag: string): DoubtSeen =>
-    new DoubtSeen(
+  const refuse = (code: string, state: string, flag: string): DoubtError =>
+    new DoubtError(
       `Cannot call ${list} complete: ${state}; where that is right, sync with ${flag}`,
       {
         code,

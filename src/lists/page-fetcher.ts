@@ -18,7 +18,7 @@ import {
   type Group,
 } from './overlap.ts';
 import { checkOrder, doubt, EndNotShown, OverlapMissing } from './page-checks.ts';
-import type { ListedRow, Page, PageQuestion } from './ports.ts';
+import type { ListedRow, Page, PageRequest } from './ports.ts';
 import { keepGroups, StaleResumePoint, type ResumePoint } from './resume-point.ts';
 import type { Generation } from './store/generations.ts';
 
@@ -50,11 +50,11 @@ interface Overlapping {
 
 const NOTHING: Step = { fresh: [], promisesMore: false };
 
-const OLDEST_FIRST: Pick<PageQuestion, 'newestFirst' | 'fromEnd'> = {
+const OLDEST_FIRST: Pick<PageRequest, 'newestFirst' | 'fromEnd'> = {
   newestFirst: false,
 };
 
-export class Reader {
+export class ListReader {
   readonly context: SyncContext;
   /** With all pages that this sync has committed. */
   generation: Generation;

@@ -8,7 +8,7 @@ import { NETWORK_PARTY } from '../ledger/ids.ts';
 import { reportProgress, type SyncContext } from './sync-context.ts';
 import { doubt, EndNotShown, OverlapMissing } from './page-checks.ts';
 import type { ListedRow } from './ports.ts';
-import type { Asked, Reader } from './page-fetcher.ts';
+import type { Asked, ListReader } from './page-fetcher.ts';
 
 /** A long list is also asked for its end on the way, so that a list that grows faster than it is read still ends. */
 const FIRST_LOOK_PAGES = 16;
@@ -29,7 +29,7 @@ interface Newest {
 }
 
 /** @returns the keys of the newest page, all held */
-export async function readToEnd(reader: Reader): Promise<readonly string[]> {
+export async function readToEnd(reader: ListReader): Promise<readonly string[]> {
   const { tally } = reader.context;
   let early: Newest | undefined;
   let lookAt = FIRST_LOOK_PAGES;
@@ -48,7 +48,7 @@ export async function readToEnd(reader: Reader): Promise<readonly string[]> {
   return proveEnd(reader, await lookForNewest(reader));
 }
 
-async function proveEnd(reader: Reader, found: Newest): Promise<readonly string[]> {
+async function proveEnd(reader: ListReader, found: Newest): Promise<readonly string[]> {
   const { list, tally } = reader.context;
   let newest = found;
   await reach(reader, newest);
@@ -78,7 +78,7 @@ function noEnd({ list }: SyncContext): EndNotShown {
 }
 
 /** Goes on until every row of the newest page is held. */
-async function reach(reader: Reader, newest: Newest): Promise<void> {
+async function reach(reader: ListReader, newest: Newest): Promise<void> {
   const { list, pauseMs = PAUSE_MS, signal } = reader.context;
   const { unheld } = newest;
   for (let attempt = 1; unheld.size > 0;) {
@@ -110,7 +110,7 @@ function dropReached(newest: Newest | undefined, fresh: readonly ListedRow[]): v
 
 /** A page whose rows are all held proves no end unless it is the last page: the source may ignore the order. */
 async function showsLastRow(
-  reader: Reader,
+  reader: ListReader,
   { keys, lastKeys, lastPos }: Newest,
 ): Promise<boolean> {
   if (lastKeys.length === 0 && keys.length === 0) return true;
@@ -120,14 +120,14 @@ async function showsLastRow(
 }
 
 /** Whether the source ignores the order: its newest-first page is the first page, oldest first. */
-async function isFirstPage(reader: Reader, { keys }: Newest): Promise<boolean> {
+async function isFirstPage(reader: ListReader, { keys }: Newest): Promise<boolean> {
   const { highestPos, rowsUpTo } = await reader.locate(keys, 0n);
   return highestPos !== null && rowsUpTo <= BigInt(keys.length);
 }
 
 /** A page with room left, and none behind it, shows the whole list: as many rows as are held. */
 async function checkWholeList(
-  reader: Reader,
+  reader: ListReader,
   { asked, keys, lastPos }: Newest,
 ): Promise<void> {
   if (asked.page.hasNextPage || !reader.hasRoom(asked)) return;
@@ -148,7 +148,7 @@ async function checkWholeList(
   );
 }
 
-async function lookForNewest(reader: Reader, fromEnd = false): Promise<Newest> {
+async function lookForNewest(reader: ListReader, fromEnd = false): Promise<Newest> {
   const { list } = reader.context;
   const { lastPos } = reader.generation;
   const lastKeys = reader.lastGroup?.keys ?? [];
@@ -167,7 +167,7 @@ async function lookForNewest(reader: Reader, fromEnd = false): Promise<Newest> {
 const REFUSALS = ['SOURCE_REFUSED', 'SOURCE_ABSENT', 'SOURCE_STATUS', 'PAGE_SHAPE'];
 
 /** Where the source has no newest-first page, the last page of the other order may serve. */
-async function lookFromEnd(reader: Reader): Promise<Newest> {
+async function lookFromEnd(reader: ListReader): Promise<Newest> {
   try {
     return await lookForNewest(reader, true);
   } catch (error) {
@@ -180,7 +180,7 @@ async function lookFromEnd(reader: Reader): Promise<Newest> {
  * page: it has no place in the order. The exception covers `network` and nothing else.
  */
 async function placedKeys(
-  reader: Reader,
+  reader: ListReader,
   { page: { rows } }: Asked,
 ): Promise<readonly string[]> {
   const { list, session, tally } = reader.context;

@@ -26,7 +26,7 @@ export interface ListedRow {
   readonly extra: Readonly<Record<string, unknown>> | undefined;
 }
 
-export interface PageQuestion {
+export interface PageRequest {
   readonly list: ListName;
   readonly newestFirst: boolean;
   readonly size: number;
@@ -59,7 +59,7 @@ export interface ListSource {
    * @throws RetryableError after its own retries are used up
    * @throws UnreachableError where no connection came about
    */
-  page(question: PageQuestion, signal: AbortSignal): Promise<Page>;
+  page(question: PageRequest, signal: AbortSignal): Promise<Page>;
   /** One party by filter; undefined where the source knows none of that id (404). */
   party(id: string, signal: AbortSignal): Promise<ListedRow | undefined>;
 }

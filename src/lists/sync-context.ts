@@ -1,14 +1,14 @@
 /** What every step of one sync shares: its session, its source, its limits, what it has seen, and the evidence of that. */
 import { PermanentError } from '../errors/errors.ts';
-import { storable } from '../json/json-value.ts';
+import { toStorableJson } from '../json/json-value.ts';
 import { formatInstant } from '../time/time.ts';
 import type { VerdictWithEvidence } from '../errors/verdict.ts';
-import { checkPage, doubt, DoubtSeen } from './page-checks.ts';
+import { checkPage, doubt, DoubtError } from './page-checks.ts';
 import type {
   ListName,
   ListSource,
   Page,
-  PageQuestion,
+  PageRequest,
   ResumePointStore,
   SyncRequest,
 } from './ports.ts';
@@ -83,7 +83,7 @@ export class Tally {
  */
 export async function askPage(
   context: SyncContext,
-  question: Omit<PageQuestion, 'list'>,
+  question: Omit<PageRequest, 'list'>,
 ): Promise<Page> {
   const { source, list, tally, signal, failpoint } = context;
   for (let isAgain = false; ; isAgain = true) {
@@ -106,10 +106,10 @@ export async function askPage(
   }
 }
 
-function asDoubt(error: unknown): DoubtSeen | undefined {
-  if (error instanceof DoubtSeen) return error;
+function asDoubt(error: unknown): DoubtError | undefined {
+  if (error instanceof DoubtError) return error;
   if (!(error instanceof PermanentError) || error.code !== 'PAGE_SHAPE') return undefined;
-  return new DoubtSeen(error.message, {
+  return new DoubtError(error.message, {
     code: error.code,
     meta: error.meta,
     cause: error,
@@ -152,7 +152,7 @@ export function describeSync(
   audit?: AuditReport,
 ): VerdictWithEvidence['evidence'] {
   const { blockHeight, blockTime } = tally.head;
-  return storable({
+  return toStorableJson({
     list,
     ...tally.mode,
     epoch,

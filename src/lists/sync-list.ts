@@ -14,9 +14,9 @@ import {
   type SyncDeps,
 } from './sync-context.ts';
 import { readToEnd } from './page-loop.ts';
-import { doubt, DoubtSeen, EndNotShown, OverlapMissing } from './page-checks.ts';
+import { doubt, DoubtError, EndNotShown, OverlapMissing } from './page-checks.ts';
 import type { ListName, SyncRequest } from './ports.ts';
-import { Reader } from './page-fetcher.ts';
+import { ListReader } from './page-fetcher.ts';
 import { chooseResumePoint, openResumePoints, StaleResumePoint } from './resume-point.ts';
 import type { AuditReport } from './store/audit.ts';
 import type { Generation } from './store/generations.ts';
@@ -97,7 +97,7 @@ async function run(context: SyncContext): Promise<VerdictWithEvidence> {
         const now = (await session.situation())[generation.kind];
         generation = now ?? (await session.begin('audit', generation.epoch));
       } else if (
-        error instanceof DoubtSeen &&
+        error instanceof DoubtError &&
         generation.kind === 'audit' &&
         generation.sequence > 0n
       ) {
@@ -109,7 +109,7 @@ async function run(context: SyncContext): Promise<VerdictWithEvidence> {
         tally.warn(error.state);
         generation = await session.begin('audit', generation.epoch);
         stale = 0;
-      } else if (error instanceof DoubtSeen || error instanceof EndNotShown) {
+      } else if (error instanceof DoubtError || error instanceof EndNotShown) {
         return refuse(context, generation.epoch, error);
       } else throw error;
     }
@@ -152,7 +152,7 @@ async function readAndClaim(
   const remembered = byPostgres ? undefined : await resumePoints.read();
   const { point, from } = chooseResumePoint(generation, remembered);
   tally.resumedFrom ??= from;
-  const reader = new Reader(context, generation, point);
+  const reader = new ListReader(context, generation, point);
   const newestKeys = await readToEnd(reader);
   const before = generation.headHeight;
   const now = tally.head.blockHeight;
@@ -184,12 +184,12 @@ async function readAndClaim(
 async function refuse(
   context: SyncContext,
   epochRead: number,
-  error?: DoubtSeen | EndNotShown,
+  error?: DoubtError | EndNotShown,
   audit?: AuditReport,
 ): Promise<VerdictWithEvidence> {
   const { session } = context;
-  const verdict = error instanceof DoubtSeen ? 'suspicious' : 'incomplete';
-  if (error instanceof DoubtSeen) await session.openDoubt(epochRead, error);
+  const verdict = error instanceof DoubtError ? 'suspicious' : 'incomplete';
+  if (error instanceof DoubtError) await session.openDoubt(epochRead, error);
   const found = await session.situation();
   const gap = found.gaps.find(({ isConfirmed }) => !isConfirmed);
   let missing: object = { code: 'NOT_PROVEN' };

@@ -4,7 +4,7 @@
  */
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { pino } from 'pino';
-import { type JsonRules, toJson } from '../json/json-value.ts';
+import { type JsonRules, convertToJson } from '../json/json-value.ts';
 import { HIDDEN, hideKnownSecrets, hideSecrets } from './secret-masking.ts';
 
 /** `log.info({ runId, rows }, 'Page committed')`: the message is constant, the fields carry the values. */
@@ -61,7 +61,7 @@ export function createLog(
       timestamp: pino.stdTimeFunctions.isoTime,
       formatters: {
         level: (label) => ({ level: label }),
-        log: (fields) => toJson(fields, LOGGED) as typeof fields,
+        log: (fields) => convertToJson(fields, LOGGED) as typeof fields,
       },
       // `describeError` has dealt with errors already; pino's own serializer would undo it.
       serializers: { err: (value: unknown) => value },

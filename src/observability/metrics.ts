@@ -9,7 +9,7 @@ import type { Log } from '../logging/log.ts';
 import { sharedLoad } from '../concurrency/shared-load.ts';
 import { VERDICTS } from '../errors/verdict.ts';
 import { version } from '../version.ts';
-import { within } from '../concurrency/timeouts.ts';
+import { withTimeout } from '../concurrency/timeouts.ts';
 import { QUEUE_NAMES, type QueueName } from '../queue/backend.ts';
 import type { JobReport } from '../queue/queue-worker.ts';
 import type { Queues } from '../queue/queues.ts';
@@ -247,7 +247,7 @@ export async function isAnswered(
   onFailure: (error: unknown) => void,
 ): Promise<boolean> {
   try {
-    await within(
+    await withTimeout(
       PROBE_TIMEOUT_MS,
       ask,
       () => new Error(`no answer within ${PROBE_TIMEOUT_MS} ms`),

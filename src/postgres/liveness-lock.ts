@@ -11,7 +11,7 @@ import type { Pool, PoolClient } from 'pg';
 const LOCK_CLASS = 1_819_110_756;
 const AGAIN_MS = 1_000;
 
-export class Presence implements AsyncDisposable {
+export class LivenessLock implements AsyncDisposable {
   /** Names this process in the leases that it takes. */
   readonly holder = randomInt(1, 2 ** 31 - 1);
   readonly #pool: Pool;

@@ -1,7 +1,7 @@
 /** The mirror's queues by name: adding, scheduling and working jobs, with every wait bounded. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { UnreachableError } from '../errors/errors.ts';
-import { within } from '../concurrency/timeouts.ts';
+import { withTimeout } from '../concurrency/timeouts.ts';
 import {
   type BullJob,
   type BullQueue,
@@ -286,7 +286,7 @@ function isWork({ name }: BullJob): boolean {
 /** BullMQ waits for its store without a limit; a caller must not. */
 function bounded<Result>(action: string, work: () => Promise<Result>): Promise<Result> {
   const late = `Cannot ${action}: the queue's store did not answer within ${ADD_TIMEOUT_MS} ms`;
-  return within(
+  return withTimeout(
     ADD_TIMEOUT_MS,
     work,
     () => new UnreachableError(late, { code: 'QUEUE_UNAVAILABLE' }),

@@ -5,7 +5,7 @@ import type { SourceClock } from '../exports/planning/source-clock.ts';
 import type { ExportRequest } from '../exports/request.ts';
 import type { VerdictWithEvidence } from '../errors/verdict.ts';
 import type { Config } from '../config/environment.ts';
-import type { LedgerQuestion } from '../ledger/ledger-range.ts';
+import type { LedgerQuery } from '../ledger/ledger-range.ts';
 import type { JobData, QueueName } from '../queue/backend.ts';
 import type { Queues } from '../queue/queues.ts';
 import type { ListLatency } from '../source/observers.ts';
@@ -60,7 +60,7 @@ export interface LeasedLedgers extends AsyncDisposable {
  * What is said of a run before it is recorded as ended; it may change how that ends. What cannot be said keeps no run
  * from ending, save that it is tried again with work that went well.
  */
-export type LastWords = (
+export type BeforeFinish = (
   run: Run,
   ended: VerdictWithEvidence,
   signal: AbortSignal,
@@ -78,7 +78,7 @@ export interface Stages {
   /** Leases those of the parties that nobody works on. */
   leaseLedgers(partyIds: readonly string[]): Promise<LeasedLedgers>;
   /** The mirrored CSV of a ledger: one header, then the source's lines of every current segment in the range. */
-  readLedger(question: LedgerQuestion, signal: AbortSignal): AsyncIterable<Buffer>;
+  readLedger(question: LedgerQuery, signal: AbortSignal): AsyncIterable<Buffer>;
   /** Brings every published segment that is not loaded yet into the warehouse, then the lake up to date. */
   load(
     request: { runId: string; rebuild: boolean },
@@ -86,7 +86,7 @@ export interface Stages {
   ): Promise<VerdictWithEvidence>;
   verify(request: VerifyRequest, call: StageCall): Promise<VerdictWithEvidence>;
   /** Publishes the report of a nightly run that is about to end so. @returns how it ends, by what was published */
-  readonly publishReport: LastWords;
+  readonly publishReport: BeforeFinish;
   /**
    * Takes over what was published and the database has forgotten. To be done before the source is asked for entries.
    * @param partyId whose ledger is to be asked for; absent: all

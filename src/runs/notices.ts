@@ -7,7 +7,7 @@
 import { createHmac } from 'node:crypto';
 import pRetry from 'p-retry';
 import { errorLine, RetryableError } from '../errors/errors.ts';
-import { hideSecretsIn } from '../json/json-value.ts';
+import { withoutSecrets } from '../json/json-value.ts';
 import type { Log } from '../logging/log.ts';
 import type { Database } from '../postgres/database.ts';
 import { isOver, describeRun } from './run-document.ts';
@@ -133,7 +133,7 @@ export function openPoster(url: URL, options: PostOptions): Notices['post'] {
     throw new RetryableError(message, { code: 'NOTIFY_FAILED', meta });
   };
   return async ({ id, type, run }) => {
-    const message = hideSecretsIn({ type, ...run });
+    const message = withoutSecrets({ type, ...run });
     const body = JSON.stringify(
       options.format === 'slack' ? { text: formatLine(type, message) } : message,
     );

@@ -10,7 +10,7 @@ import {
 } from '../errors/errors.ts';
 import { inRun } from '../logging/log.ts';
 import { type Verdict, type VerdictWithEvidence, worst } from '../errors/verdict.ts';
-import type { JobContext, JobDeps, LastWords, StageCall } from './job.ts';
+import type { JobContext, JobDeps, BeforeFinish, StageCall } from './job.ts';
 import type { Run } from './store/run-store.ts';
 
 const HEARTBEAT_MS = 3_000;
@@ -50,7 +50,7 @@ export async function workRun(
   deps: WorkRunDeps,
   context: JobContext,
   work: (run: Run, call: StageCall) => Promise<VerdictWithEvidence>,
-  lastWords: LastWords = async (_run, ended) => ended,
+  lastWords: BeforeFinish = async (_run, ended) => ended,
 ): Promise<void> {
   const { runs, log, progress, costs } = deps;
   const known = await readKnownRun(runId, deps, context);
@@ -108,7 +108,7 @@ function openDelivery(
   run: Run,
   deps: WorkRunDeps,
   context: JobContext,
-  lastWords: LastWords,
+  lastWords: BeforeFinish,
 ) {
   const { runs, log } = deps;
   const { runId, kind, subject } = run;

@@ -46,7 +46,7 @@ const STREAMS = {
   ledger: { label: 'the ledgers', run: 'nightly run', command: 'nightly' },
 } as const;
 
-export function glance(facts: MirrorFacts): MirrorStatus {
+export function summarizeStatus(facts: MirrorFacts): MirrorStatus {
   const { coverage, streams, work } = facts;
   const { listed, configured, covered, wanted } = coverage;
   const isBegun = streams.some(({ verdict }) => verdict !== null);

@@ -17,7 +17,12 @@ import {
 import { basename, dirname, join, resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { errorCode, PermanentError, RetryableError } from '../errors/errors.ts';
-import { absent, factsOf, type FileFacts, measure } from '../files/byte-counter.ts';
+import {
+  undefinedIfMissing,
+  contentFacts,
+  type FileFacts,
+  measureStream,
+} from '../files/byte-counter.ts';
 import { makeFolders } from '../files/folders.ts';
 import type { ListedObject, ObjectStore, Outcome } from './object-store.ts';
 import { openStore } from './guarded-store.ts';
@@ -78,7 +83,9 @@ export function openFileStore(folder: string): ObjectStore {
   ): AsyncGenerator<ListedObject> {
     signal.throwIfAborted();
     const entries =
-      (await readdir(join(root, folder), { withFileTypes: true }).catch(absent)) ?? [];
+      (await readdir(join(root, folder), { withFileTypes: true }).catch(
+        undefinedIfMissing,
+      )) ?? [];
     const nameOf = (entry: Dirent) =>
       folder + entry.name + (entry.isDirectory() ? '/' : '');
     for (const entry of entries.toSorted((a, b) => (nameOf(a) < nameOf(b) ? -1 : 1))) {
@@ -90,7 +97,8 @@ export function openFileStore(folder: string): ObjectStore {
         continue;
       if (entry.isDirectory()) yield* listFolder(key, prefix, signal);
       const facts =
-        entry.isFile() && (await stat(join(root, key), { bigint: true }).catch(absent));
+        entry.isFile() &&
+        (await stat(join(root, key), { bigint: true }).catch(undefinedIfMissing));
       if (facts) yield { key, bytes: facts.size, modifiedAt: facts.mtimeNs / 1000n };
     }
   }
@@ -101,18 +109,20 @@ export function openFileStore(folder: string): ObjectStore {
     putFile,
     async putBytes(key, content, signal, spoolPrefix = '') {
       await using file = await spool(content, spoolPrefix, signal);
-      return await putFile(key, file.path, factsOf(content), signal);
+      return await putFile(key, file.path, contentFacts(content), signal);
     },
     tryPut: tryLink,
     tryInParts: tryLink,
     async head(key) {
-      const facts = await stat(join(root, key), { bigint: true }).catch(absent);
+      const facts = await stat(join(root, key), { bigint: true }).catch(
+        undefinedIfMissing,
+      );
       return facts?.isFile() === true
         ? { bytes: facts.size, sha256: undefined }
         : undefined;
     },
     async read(key, signal, range) {
-      const file = await open(join(root, key), 'r').catch(absent);
+      const file = await open(join(root, key), 'r').catch(undefinedIfMissing);
       const limits =
         range === undefined
           ? {}
@@ -126,7 +136,7 @@ export function openFileStore(folder: string): ObjectStore {
       listFolder(prefix.slice(0, prefix.lastIndexOf('/') + 1), prefix, signal),
     async remove(key, signal) {
       signal.throwIfAborted();
-      await unlink(join(root, key)).catch(absent);
+      await unlink(join(root, key)).catch(undefinedIfMissing);
     },
     abortUploads: async () => 0,
     mapError: (what, error) => fileError(`${what} in ${url}`, error),
@@ -162,7 +172,7 @@ async function linkUnlessTaken(
 ): Promise<boolean> {
   const how = await linkOrFail(from, target);
   if (how !== 'no links') return how === 'linked';
-  if ((await stat(target).catch(absent)) !== undefined) return false;
+  if ((await stat(target).catch(undefinedIfMissing)) !== undefined) return false;
   await makeFolders(spoolDir);
   await using copy = temporary(join(spoolDir, `${basename(from)}.copy.${randomUUID()}`));
   await copyFile(from, copy.path);
@@ -183,7 +193,7 @@ async function writeTemporary(path: string, content: Buffer, signal: AbortSignal
 
 /** Unlinked when it is disposed of, where it is still there. */
 function temporary(path: string) {
-  return { path, [Symbol.asyncDispose]: () => unlink(path).catch(absent) };
+  return { path, [Symbol.asyncDispose]: () => unlink(path).catch(undefinedIfMissing) };
 }
 
 async function linkOrFail(
@@ -206,7 +216,7 @@ async function holds(
   facts: FileFacts,
   signal: AbortSignal,
 ): Promise<boolean> {
-  const found = await measure(
+  const found = await measureStream(
     createReadStream(target, { signal, highWaterMark: READ_BYTES }),
   );
   return found.sha256 === facts.sha256;

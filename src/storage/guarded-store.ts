@@ -3,7 +3,7 @@ import { lstat, readdir, unlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Readable } from 'node:stream';
 import { PermanentError } from '../errors/errors.ts';
-import { absent, type FileFacts } from '../files/byte-counter.ts';
+import { undefinedIfMissing, type FileFacts } from '../files/byte-counter.ts';
 import { makeFolders } from '../files/folders.ts';
 import { checkKey, checkPrefix } from '../ledger/object-keys.ts';
 import type {
@@ -12,12 +12,12 @@ import type {
   Outcome,
   StoreCapabilities,
 } from './object-store.ts';
-import { type Trial, tryOutStore } from './probe-store.ts';
+import { type StoreProbe, probeStore } from './probe-store.ts';
 
 /** What each kind of store does its own way. Keys are checked; errors are as they came. */
 export interface StoreKind
   extends
-    Trial,
+    StoreProbe,
     Pick<ObjectStore, 'url' | 'head' | 'remove' | typeof Symbol.asyncDispose> {
   /** Where objects grow before they are published. Nothing in it is visible to readers. */
   readonly spoolDir: string;
@@ -97,7 +97,7 @@ export function openStore(kind: StoreKind): ObjectStore {
       }),
     capabilities: async (signal) => kind.known ?? store.tryOut(signal),
     tryOut: async (signal, stepMaxMs) =>
-      (kind.known = await tryOutStore(store, kind, signal, stepMaxMs)),
+      (kind.known = await probeStore(store, kind, signal, stepMaxMs)),
     [Symbol.asyncDispose]: () => kind[Symbol.asyncDispose](),
   };
   return store;
@@ -114,17 +114,17 @@ function openSpool(folder: string) {
     /** Removes the files whose names begin with `prefix` and that nobody has written to since. */
     async clear(prefix: string, writtenBeforeMs = Number.POSITIVE_INFINITY) {
       let removed = 0;
-      for (const name of (await readdir(folder).catch(absent)) ?? []) {
+      for (const name of (await readdir(folder).catch(undefinedIfMissing)) ?? []) {
         if (!name.startsWith(prefix)) continue;
         const path = join(folder, name);
-        const facts = await lstat(path).catch(absent);
+        const facts = await lstat(path).catch(undefinedIfMissing);
         if (
           facts === undefined ||
           facts.isDirectory() ||
           facts.mtimeMs >= writtenBeforeMs
         )
           continue;
-        await unlink(path).catch(absent);
+        await unlink(path).catch(undefinedIfMissing);
         removed += 1;
       }
       return removed;

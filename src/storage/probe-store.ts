@@ -3,7 +3,7 @@ import { randomUUID } from 'node:crypto';
 import { buffer } from 'node:stream/consumers';
 import { PermanentError, UnreachableError } from '../errors/errors.ts';
 import { nowMicros } from '../time/time.ts';
-import { within } from '../concurrency/timeouts.ts';
+import { withTimeout } from '../concurrency/timeouts.ts';
 import type { ConditionSupport, ObjectStore, StoreCapabilities } from './object-store.ts';
 
 const PROBE_PREFIX = 'probe/';
@@ -19,7 +19,7 @@ type TryWrite = (
   signal: AbortSignal,
 ) => Promise<ConditionSupport>;
 
-export interface Trial {
+export interface StoreProbe {
   readonly tryPut: TryWrite;
   readonly tryInParts: TryWrite;
   /** @param what was done, and to which key: "publish ledger/…" */
@@ -27,9 +27,9 @@ export interface Trial {
 }
 
 /** @throws what the store refused, classified; UnreachableError where a step gets no answer in time */
-export async function tryOutStore(
+export async function probeStore(
   store: ObjectStore,
-  { tryPut, tryInParts, mapError }: Trial,
+  { tryPut, tryInParts, mapError }: StoreProbe,
   signal: AbortSignal,
   stepMaxMs = STEP_MAX_MS,
 ): Promise<StoreCapabilities> {
@@ -44,7 +44,7 @@ export async function tryOutStore(
         `Cannot ${what} in ${store.url}: no answer within ${stepMaxMs / 1000} s; check that the store is up, and what lies in between`,
         { code: 'OBJECT_STORE_UNREACHABLE', meta: { step: what, attempts: 1 } },
       );
-    return within(
+    return withTimeout(
       stepMaxMs,
       (limit) => work(AbortSignal.any([signal, limit])),
       late,

@@ -3,7 +3,7 @@
  * and their digest are what the manifest table says, or the read fails at its end.
  */
 import { pipeline, type Readable } from 'node:stream';
-import { ByteSums } from '../files/byte-counter.ts';
+import { ByteCounter } from '../files/byte-counter.ts';
 import {
   errorCode,
   type ErrorDetails,
@@ -46,8 +46,8 @@ export async function* readSegment(
   begin: (layout: Layout) => RowVisitor,
   signal: AbortSignal,
 ): AsyncGenerator<void> {
-  const stored = new ByteSums();
-  const plain = new ByteSums();
+  const stored = new ByteCounter();
+  const plain = new ByteCounter();
   const digest = new RowDigest();
   const key = segment.objectKey;
   const corrupt = (what: string, found: string | bigint, recorded: string | bigint) => {

@@ -4,7 +4,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, expect, test } from 'vitest';
-import { examine, type Finding } from '../../src/app/doctor.ts';
+import { runChecks, type Finding } from '../../src/app/doctor.ts';
 import { readConfig } from '../../src/config/environment.ts';
 import { createLog } from '../../src/logging/log.ts';
 import { nowMicros } from '../../src/time/time.ts';
@@ -19,7 +19,7 @@ async function findings(
 ): Promise<ReadonlyMap<string, Finding>> {
   const config = readConfig({ env: { DATA_DIR: join(dir, 'data'), ...env }, cwd: dir });
   const signal = new AbortController().signal;
-  const found = await examine({ config, log: createLog('silent'), signal });
+  const found = await runChecks({ config, log: createLog('silent'), signal });
   return new Map(found.map((finding) => [finding.what, finding]));
 }
 

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { evidenceJson, storable } from '../../src/json/json-value.ts';
+import { evidenceJson, toStorableJson } from '../../src/json/json-value.ts';
 
 describe('evidence', () => {
   test('keeps the exact value of a bigint as decimal text', () => {
@@ -9,7 +9,7 @@ describe('evidence', () => {
   });
 
   test('holds no NUL and no half of a surrogate pair, in names and in values', () => {
-    expect(storable({ 'a\0b': ['x\0', '\ud800'] })).toEqual({
+    expect(toStorableJson({ 'a\0b': ['x\0', '\ud800'] })).toEqual({
       'a\uFFFDb': ['x\uFFFD', '\uFFFD'],
     });
   });

@@ -4,7 +4,7 @@
  * a cursor; `network` is first newest first and unreachable oldest first. Tests change what it holds
  * between any two requests, and how it answers any of them.
  */
-import type { ListedRow, ListSource, Page, PageQuestion } from '../../src/lists/ports.ts';
+import type { ListedRow, ListSource, Page, PageRequest } from '../../src/lists/ports.ts';
 
 export interface DoubleRow {
   readonly row: ListedRow;
@@ -13,7 +13,7 @@ export interface DoubleRow {
 }
 
 export interface Served {
-  readonly question: PageQuestion;
+  readonly question: PageRequest;
   readonly page: Page;
   /** 1 for the first request of this double. */
   readonly number: number;
@@ -26,9 +26,9 @@ export class ListDouble implements ListSource {
     checkpoints: [],
   };
   height: bigint | undefined = 1_000n;
-  readonly questions: PageQuestion[] = [];
+  readonly questions: PageRequest[] = [];
   /** Called before each answer is computed: growth, retention. */
-  before: (question: PageQuestion, number: number) => Promise<void> | void = () =>
+  before: (question: PageRequest, number: number) => Promise<void> | void = () =>
     undefined;
   /** May change the answer, or throw. */
   answer: (served: Served) => Page | Promise<Page> = ({ page }) => page;
@@ -39,7 +39,7 @@ export class ListDouble implements ListSource {
     this.#shuffle = seed;
   }
 
-  async page(question: PageQuestion, signal: AbortSignal): Promise<Page> {
+  async page(question: PageRequest, signal: AbortSignal): Promise<Page> {
     signal.throwIfAborted();
     this.questions.push(question);
     const number = this.questions.length;
@@ -56,7 +56,7 @@ export class ListDouble implements ListSource {
   }
 
   /** The page as the service computes it (source-facts 2.4). */
-  compute(question: PageQuestion): Page {
+  compute(question: PageRequest): Page {
     const { newestFirst, size, after: cursor, fromEnd: isBackward = false } = question;
     const isDescending = newestFirst !== isBackward;
     let rows = this.#ordered(question.list, isDescending);

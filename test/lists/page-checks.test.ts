@@ -3,8 +3,8 @@ import { describe, expect, it } from 'vitest';
 import {
   checkOrder,
   checkPage,
-  DoubtSeen,
-  judgeAudit,
+  DoubtError,
+  decideAudit,
   type AuditTotals,
 } from '../../src/lists/page-checks.ts';
 import type { ListedRow } from '../../src/lists/ports.ts';
@@ -26,7 +26,7 @@ function doubtOf(check: () => void): string | undefined {
     check();
     return undefined;
   } catch (error) {
-    if (error instanceof DoubtSeen) return error.code;
+    if (error instanceof DoubtError) return error.code;
     throw error;
   }
 }
@@ -127,7 +127,7 @@ describe('the guard of audits', () => {
         fc.constantFrom('parties' as const, 'checkpoints' as const),
         totals,
         (list, found) => {
-          const finding = judgeAudit(list, found, {});
+          const finding = decideAudit(list, found, {});
           // Old checkpoints fall out of the source's retention.
           const lost = list === 'parties' ? found.gone + found.pruned : found.gone;
           const isFew =
@@ -142,12 +142,12 @@ describe('the guard of audits', () => {
     fc.assert(
       fc.property(totals, fc.boolean(), fc.boolean(), (found, newNetwork, shrunk) => {
         for (const list of ['parties', 'checkpoints'] as const) {
-          const finding = judgeAudit(list, found, {
+          const finding = decideAudit(list, found, {
             acceptNewNetwork: newNetwork,
             acceptShrunk: shrunk,
           });
-          const code = finding instanceof DoubtSeen ? finding.code : undefined;
-          const kind = finding instanceof DoubtSeen ? 'doubt' : finding;
+          const code = finding instanceof DoubtError ? finding.code : undefined;
+          const kind = finding instanceof DoubtError ? 'doubt' : finding;
           const isRight = {
             same: true,
             'new network': newNetwork && found.common === 0n,

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { hideSecretsIn } from '../../src/json/json-value.ts';
+import { withoutSecrets } from '../../src/json/json-value.ts';
 import { hideSecrets, rememberSecrets } from '../../src/logging/secret-masking.ts';
 
 const TOKEN = 'SRC-S3cret/99+88=';
@@ -43,7 +43,7 @@ describe('a secret of the configuration', () => {
       url: new URL(`https://x.example/?a=${encodeURIComponent(TOKEN)}`),
       at: new Date(0),
     };
-    expect(hideSecretsIn(value)).toEqual({
+    expect(withoutSecrets(value)).toEqual({
       code: 'SOURCE_UNAUTHORIZED',
       rows: '7',
       list: ['[secret]', { '[secret]': null }],
@@ -57,7 +57,7 @@ describe('a secret of the configuration', () => {
   });
 
   test('does not let a value pollute a prototype', () => {
-    const hidden = hideSecretsIn(
+    const hidden = withoutSecrets(
       JSON.parse('{"__proto__": {"polluted": true}}') as object,
     );
     expect(Object.hasOwn(hidden, '__proto__')).toBe(true);

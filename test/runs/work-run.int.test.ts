@@ -3,7 +3,7 @@ import { expect, describe, it } from 'vitest';
 import { RetryableError, UnreachableError } from '../../src/errors/errors.ts';
 import type { Log } from '../../src/logging/log.ts';
 import type { Run } from '../../src/runs/store/run-store.ts';
-import type { LastWords } from '../../src/runs/job.ts';
+import type { BeforeFinish } from '../../src/runs/job.ts';
 import { workRun, type WorkRunDeps } from '../../src/runs/work-run.ts';
 import { recordingLog } from '../state/recording-log.ts';
 import { freshDatabase } from '../support/database.ts';
@@ -119,11 +119,11 @@ describe('a run', () => {
   });
 
   it('reports its failure once more before it ends, which cannot keep it from ending', async () => {
-    const spoken: LastWords = async (_run, outcome) => ({
+    const spoken: BeforeFinish = async (_run, outcome) => ({
       ...outcome,
       evidence: { ...outcome.evidence, report: 'runs/x.json' },
     });
-    const broken: LastWords = async () => {
+    const broken: BeforeFinish = async () => {
       throw new UnreachableError('Cannot publish: no connection', {
         code: 'OBJECT_STORE_UNREACHABLE',
       });

@@ -3,7 +3,10 @@ import { fileURLToPath } from 'node:url';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { loadAll } from '../../src/warehouse/load-all.ts';
 import type { LoadDeps } from '../../src/warehouse/load-all.ts';
-import { rebuildIfEmpty, catchUpWithStore } from '../../src/warehouse/store/rebuild.ts';
+import {
+  rebuildIfEmpty,
+  adoptUnknownManifests,
+} from '../../src/warehouse/store/rebuild.ts';
 import { verify, type VerifyReport } from '../../src/warehouse/verify.ts';
 import { LoadStore } from '../../src/warehouse/store/load-store.ts';
 import { VerifyStore } from '../../src/warehouse/store/verify-store.ts';
@@ -290,7 +293,7 @@ describe('rebuildIfEmpty', () => {
     const dying = { db, objects: { ...objects, read } };
     await expect(rebuildIfEmpty(dying, signal)).rejects.toThrow('killed');
     expect((await database.pool.query(SEGMENTS)).rows.length).toBe(1);
-    await catchUpWithStore({ db, objects }, signal);
+    await adoptUnknownManifests({ db, objects }, signal);
     expect((await database.pool.query(SEGMENTS)).rows).toEqual(before);
     expect((await readIdentity(db)).isRebuilding).toBe(false);
     expect(await rebuildIfEmpty({ db, objects }, signal)).toBeUndefined();
@@ -314,7 +317,7 @@ describe('rebuildIfEmpty', () => {
       segmentId,
     ]);
     await setWarehouseId(database.pool, WAREHOUSE_ID);
-    const found = await catchUpWithStore({ db: warehouse.db, objects }, signal);
+    const found = await adoptUnknownManifests({ db: warehouse.db, objects }, signal);
     expect(found).toMatchObject({ current: 0, superseded: 1, problemCount: 0 });
     expect((await database.pool.query(SEGMENTS)).rows).toEqual(before);
   });
@@ -324,7 +327,7 @@ describe('rebuildIfEmpty', () => {
     await emptyLedgers(database.pool);
     await setWarehouseId(database.pool, '00000000-0000-4000-8000-000000000009');
     const deps = { db: warehouse.db, objects };
-    expect(await catchUpWithStore(deps, signal)).toBeUndefined();
+    expect(await adoptUnknownManifests(deps, signal)).toBeUndefined();
   });
 
   it('goes on past a manifest that it cannot use', async () => {

@@ -20,7 +20,7 @@ import { addRuns } from '../mirror/runs.ts';
 import { addOpenApi } from './openapi.ts';
 import type { ApiDeps } from './ports.ts';
 import { addExports } from '../mirror/exports.ts';
-import { hideSecretsIn } from '../../json/json-value.ts';
+import { withoutSecrets } from '../../json/json-value.ts';
 import { sendJson, StatusError } from './status-error.ts';
 
 export interface ApiOptions extends AccessSettings {
@@ -159,7 +159,7 @@ function sendError(reply: FastifyReply, error: StatusError): FastifyReply {
   const isBusy = error.statusCode === 429 || error.statusCode === 503;
   if (isBusy && !reply.hasHeader('retry-after'))
     reply.header('retry-after', `${RETRY_AFTER_SECONDS}`);
-  return sendJson(reply.code(error.statusCode), hideSecretsIn(error.body));
+  return sendJson(reply.code(error.statusCode), withoutSecrets(error.body));
 }
 
 /** Must be added before all routes. */

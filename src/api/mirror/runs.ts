@@ -18,7 +18,7 @@ import {
   UUID,
 } from '../http/routes.ts';
 import { StatusError } from '../http/status-error.ts';
-import { glance, type MirrorStatus } from '../../status/status-summary.ts';
+import { summarizeStatus, type MirrorStatus } from '../../status/status-summary.ts';
 
 /** Counting a hundred thousand ledgers takes some tenths of a second: all who look share one count. */
 const STATUS_MAX_AGE_MS = 5_000;
@@ -173,7 +173,7 @@ export function addRuns(
   const { jobs, status: store } = deps;
   nameSchemas(server, { RunOrder: RUN_ORDER, Status: MIRROR_STATUS });
   const status = sharedLoad(
-    async () => glance(await store.facts()),
+    async () => summarizeStatus(await store.facts()),
     STATUS_MAX_AGE_MS,
     STATUS_USABLE_MS,
   );

@@ -25,7 +25,7 @@ import {
   writeCsv,
 } from '../output/destination.ts';
 import { chooseParty, openMirror } from '../mirror.ts';
-import type { LedgerQuestion } from '../../ledger/ledger-range.ts';
+import type { LedgerQuery } from '../../ledger/ledger-range.ts';
 import { runSummary } from '../output/run-text.ts';
 import { describeRun } from '../../runs/run-document.ts';
 
@@ -98,7 +98,7 @@ const exportParty: Handler<ExportOptions> = async (options, context) => {
  * @throws UsageError that says why the source is needed
  */
 async function writeCovered(
-  given: LedgerQuestion,
+  given: LedgerQuery,
   { out, again }: ExportOptions,
   context: CommandContext,
 ) {
@@ -139,7 +139,7 @@ async function knownParty(given: string, app: App): Promise<string> {
 function parse(
   { party, asset, out, ...times }: ExportOptions,
   { isJson }: CommandContext,
-): LedgerQuestion {
+): LedgerQuery {
   const quote = (text = '') => JSON.stringify(text.slice(0, 80));
   const partyId = canonicalPartyId(party) ?? '';
   const assetId = asset === undefined ? undefined : canonicalId(asset);

@@ -13,7 +13,7 @@ const MARK = {
 
 /** Checks the configuration and everything it points to. */
 export const doctor: Handler = async (_, context) => {
-  const { examine } = await import('../../app/doctor.ts');
+  const { runChecks: examine } = await import('../../app/doctor.ts');
   // Each finding says what a warning of the log would.
   const findings = await examine({ ...context, log: createLog('error') });
   const isWrong = findings.some((finding) => finding.state === 'wrong');

@@ -1,6 +1,6 @@
 /** `status`: is the mirror whole, how fresh is it, what is under way, what needs a person. */
-import { glance, type MirrorStatus } from '../../status/status-summary.ts';
-import type { Reader } from '../../app/base.ts';
+import { summarizeStatus, type MirrorStatus } from '../../status/status-summary.ts';
+import type { ReadOnlyBase } from '../../app/base.ts';
 import { LAKE_DECIDED_IN_DATABASE } from '../../app/describe-store.ts';
 import type { Run } from '../../runs/store/run-store.ts';
 import { EXIT, type Handler } from '../context.ts';
@@ -31,7 +31,7 @@ export const status: Handler<{ check: boolean }> = async (
   context,
 ) => {
   await using app = await openMirrorReader(context);
-  const found = glance(await app.status.facts());
+  const found = summarizeStatus(await app.status.facts());
   return {
     exitCode: isChecking && !found.complete ? EXIT.verdict : EXIT.done,
     document: { ...found },
@@ -93,7 +93,7 @@ function describe(found: MirrorStatus, open: readonly string[]): string {
 /** What is under way, how far it is, and what no process works on any more. */
 async function openLines(
   { openRuns, work }: MirrorStatus,
-  app: Reader,
+  app: ReadOnlyBase,
 ): Promise<string[]> {
   const running = await app.runs.list({ states: ['running'], limit: RUNS_SHOWN_MAX });
   // One without a heartbeat was given back, and waits to be tried again.

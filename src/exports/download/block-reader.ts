@@ -7,7 +7,7 @@ import { hashRow, RowSum } from '../../ledger/digest.ts';
 import type { Layout } from '../../ledger/header.ts';
 import { RowSplitter } from '../../ledger/row-splitter.ts';
 import type { ExportScope } from '../ports.ts';
-import { RowFilter, type Unreadable } from '../../ledger/row-filter.ts';
+import { RowFilter, type UnreadableRow } from '../../ledger/row-filter.ts';
 
 /** In seconds, `to` exclusive; either may be infinite. */
 export interface Seconds {
@@ -93,7 +93,7 @@ class BlockReader {
   #newestSecond = Number.NEGATIVE_INFINITY;
   #unread:
     | {
-        readonly finding: Unreadable;
+        readonly finding: UnreadableRow;
         /** Whose value it is, where one is. */
         readonly column: string | undefined;
         readonly fieldCount: number;

@@ -7,7 +7,7 @@ import { createWriteStream } from 'node:fs';
 import type { Transform } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { constants, createGzip, createZstdCompress } from 'node:zlib';
-import { ByteSums, type FileFacts } from '../../files/byte-counter.ts';
+import { ByteCounter, type FileFacts } from '../../files/byte-counter.ts';
 import { errorCode, RetryableError } from '../../errors/errors.ts';
 import type { Compression } from '../../ledger/object-keys.ts';
 import { RowSum } from '../../ledger/digest.ts';
@@ -100,8 +100,8 @@ export class RangeSpool implements AsyncDisposable {
 
 async function openObject(header: Buffer, { compression, spoolFile }: SpoolOptions) {
   const file = await spoolFile();
-  const plain = new ByteSums();
-  const stored = new ByteSums();
+  const plain = new ByteCounter();
+  const stored = new ByteCounter();
   const input = plain.through();
   const output = createWriteStream(file.path, { flush: true });
   const written = pipeline([

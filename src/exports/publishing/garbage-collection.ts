@@ -27,7 +27,7 @@ export interface TidyDeps {
   readonly graceMs?: number;
 }
 
-export async function tidyStore(
+export async function collectGarbage(
   { objects, archive, log, graceMs = GRACE_MS }: TidyDeps,
   signal: AbortSignal,
 ): Promise<{

@@ -4,7 +4,7 @@
  */
 import { access, unlink } from 'node:fs/promises';
 import { pipeline } from 'node:stream';
-import { ByteSums } from '../../files/byte-counter.ts';
+import { ByteCounter } from '../../files/byte-counter.ts';
 import { errorCode, FencedError, RetryableError } from '../../errors/errors.ts';
 import { nowMicros } from '../../time/time.ts';
 import type { Layout } from '../../ledger/header.ts';
@@ -135,8 +135,8 @@ async function existingObject(manifest: Manifest, { objects, signal }: PublishCo
   if (head === undefined) return undefined;
   if (head.sha256 === manifest.objectSha256 && head.bytes === manifest.objectBytes)
     return manifest;
-  const stored = new ByteSums();
-  const plain = new ByteSums();
+  const stored = new ByteCounter();
+  const plain = new ByteCounter();
   const bytes = pipeline(
     await objects.read(objectKey, signal),
     stored.through(),

@@ -14,7 +14,7 @@ import { layoutOf } from '../../ledger/header.ts';
 import { compressionOf, plainStream } from '../../ledger/object-keys.ts';
 import { RowSplitter } from '../../ledger/row-splitter.ts';
 import type { ObjectStore } from '../../storage/object-store.ts';
-import type { LedgerQuestion } from '../../ledger/ledger-range.ts';
+import type { LedgerQuery } from '../../ledger/ledger-range.ts';
 
 const LINE_FEED = 0x0a;
 const END_OF_TIME: Micros = 2n ** 62n;
@@ -36,7 +36,7 @@ interface ReaderDeps {
  */
 export async function* readLedger(
   { exports, objects }: ReaderDeps,
-  question: LedgerQuestion,
+  question: LedgerQuery,
   signal: AbortSignal,
 ): AsyncGenerator<Buffer> {
   const { partyId, assetId, isProofNeeded } = question;
@@ -77,7 +77,7 @@ export async function* readLedger(
  * An empty answer says "no entries", so what is not known must not look like one. Unless proof
  * is needed, the end is not checked: a mirror knows no more than up to its last run, as the service knows no more than its head.
  */
-function refuseHoles(question: LedgerQuestion, coverage: readonly Coverage[]): void {
+function refuseHoles(question: LedgerQuery, coverage: readonly Coverage[]): void {
   const { from = BEGINNING, to, isProofNeeded } = question;
   if (coverage.length === 0) throw notMirrored(question, 'it was never exported');
   const named = new Set(coverage.flatMap(({ assetId }) => assetId ?? []));
@@ -99,7 +99,7 @@ function refuseHoles(question: LedgerQuestion, coverage: readonly Coverage[]): v
   }
 }
 
-function notMirrored(question: LedgerQuestion, state: string): PermanentError {
+function notMirrored(question: LedgerQuery, state: string): PermanentError {
   return new PermanentError(
     `Cannot read the ledger of ${question.partyId}: ${state}; order an export of it, or ask for less`,
     {
@@ -113,7 +113,7 @@ type Segment = ReturnType<typeof segmentsWithin>[number];
 
 function segmentsWithin(
   coverage: readonly Coverage[],
-  { from = BEGINNING, to = END_OF_TIME }: LedgerQuestion,
+  { from = BEGINNING, to = END_OF_TIME }: LedgerQuery,
 ) {
   return coverage.flatMap(({ objectKey, content, ...range }) =>
     objectKey !== undefined && content !== undefined && overlaps(range, { from, to })
@@ -122,7 +122,7 @@ function segmentsWithin(
   );
 }
 
-function liesWithin(segment: Segment, { assetId, from, to }: LedgerQuestion): boolean {
+function liesWithin(segment: Segment, { assetId, from, to }: LedgerQuery): boolean {
   const isInTime =
     (from ?? BEGINNING) <= segment.from && (to === undefined || segment.to <= to);
   return isInTime && (assetId === undefined || segment.assetId === assetId);
@@ -142,7 +142,7 @@ async function* withoutHeader(chunks: AsyncIterable<Buffer>): AsyncGenerator<Buf
 async function* keptRows(
   chunks: AsyncIterable<Buffer>,
   segment: Segment,
-  { partyId, assetId, from, to }: LedgerQuestion,
+  { partyId, assetId, from, to }: LedgerQuery,
 ): AsyncGenerator<Buffer> {
   const filter = new RowFilter({ partyId, assetId }, layoutOf(segment.columns), false);
   // Borders are whole seconds, which a double holds exactly.

@@ -18,7 +18,7 @@ import {
   shrinking,
   sumsOf,
 } from './compare-rows.ts';
-import { Tally } from './row-counter.ts';
+import { RowCounter } from './row-counter.ts';
 
 /** Requests about one plan, before no answer to it is believed. */
 const REQUESTS_PER_PLAN_MAX = 3;
@@ -77,9 +77,9 @@ function planInHand() {
   };
 }
 
-export class Judge {
+export class AnswerValidator {
   readonly #context: Pick<ExportContext, 'request' | 'lease' | 'repository' | 'source'>;
-  readonly tally = new Tally();
+  readonly tally = new RowCounter();
   /** Coverage that stays, though the source contradicts it. */
   readonly kept = new Set<bigint>();
   /** Coverage that is asked for once more: what comes back the same stands. */

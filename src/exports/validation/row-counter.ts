@@ -5,7 +5,7 @@ import type { Outgrown, Received } from '../download/receive-answer.ts';
 import type { Coverage } from '../../catalog/coverage-rows.ts';
 import { rowsOf } from './compare-rows.ts';
 
-export class Tally {
+export class RowCounter {
   /** Over all answers that came to their end. */
   rows = 0;
   bytes = 0;

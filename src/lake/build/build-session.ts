@@ -4,14 +4,14 @@ import { createWriteStream } from 'node:fs';
 import { join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
 import { isDeepStrictEqual } from 'node:util';
-import { ByteSums, type FileFacts } from '../../files/byte-counter.ts';
+import { ByteCounter, type FileFacts } from '../../files/byte-counter.ts';
 import { PermanentError } from '../../errors/errors.ts';
 import type { ListedObject, ObjectStore } from '../../storage/object-store.ts';
 import type { TableState } from '../delta/actions.ts';
 import { commitKey, listObjects, logAmong } from '../delta/listing.ts';
 import { BUILD_MEMORY_LIMIT, type Engine, literal, openEngine } from '../local/duckdb.ts';
 import { sweepScratch } from '../local/scratch.ts';
-import { publishMoment, readMoment } from '../snapshot.ts';
+import { publishSnapshot, readSnapshot } from '../snapshot.ts';
 import type {
   DecidedCommit,
   LakeRepository,
@@ -34,10 +34,10 @@ export interface LakeDeps {
 }
 
 /** Runs `work` while nobody else builds or tidies the lake. */
-export async function inWorkshop<Result>(
+export async function withBuildSession<Result>(
   deps: LakeDeps,
   signal: AbortSignal,
-  work: (shop: Workshop) => Promise<Result>,
+  work: (shop: BuildSession) => Promise<Result>,
 ): Promise<Result> {
   return deps.repository.exclusively(async (warehouse) => {
     const decidedBy = await whoDecides(deps.objects, signal);
@@ -54,7 +54,7 @@ type Shop = LakeDeps &
 /** Of tables that had a commit. */
 export type TableStates = ReadonlyMap<LakeTable, TableState>;
 
-export type Workshop = Awaited<ReturnType<typeof setUp>>;
+export type BuildSession = Awaited<ReturnType<typeof setUp>>;
 
 /** @param decidedBy what the store was found to honour when it was tried out */
 async function setUp(shop: Shop, decidedBy: 'store' | 'database') {
@@ -64,7 +64,7 @@ async function setUp(shop: Shop, decidedBy: 'store' | 'database') {
   const committer = await openCommitter(shop, decidedBy, found);
   // The lake before, listed once where no dead builder's commit may have come to it.
   const listed = decidedBy === 'store' ? found : await listObjects(shop, LAKE_PREFIX);
-  const before = await readMoment({ ...shop, listed });
+  const before = await readSnapshot({ ...shop, listed });
   let number: Promise<number> | undefined;
   return {
     ...shop,
@@ -85,7 +85,7 @@ export function appIdOf(mirrorId: string): string {
 
 /** Makes these versions of the tables the lake, where they are not. @returns the moment's number */
 export async function publishTables(
-  shop: Workshop,
+  shop: BuildSession,
   states: TableStates,
 ): Promise<number> {
   const { repository, warehouse, buildNumber, appId, before } = shop;
@@ -99,7 +99,7 @@ export async function publishTables(
     return before.moment;
   const moment = await buildNumber();
   const builtAt = new Date().toISOString();
-  await publishMoment(shop, { moment, mirrorId: warehouse.mirrorId, builtAt, tables });
+  await publishSnapshot(shop, { moment, mirrorId: warehouse.mirrorId, builtAt, tables });
   const recorded = [...states].map(([table, { metaData, version, txns }]) => {
     const build = txns.get(appId)?.version ?? moment;
     return { table, tableId: metaData.id, version, build };
@@ -122,7 +122,7 @@ export async function fetchCsv(
   csv: AsyncIterable<Buffer>,
 ): Promise<FileFacts & { readonly path: string }> {
   const path = join(folder, `${randomUUID()}.csv`);
-  const sums = new ByteSums();
+  const sums = new ByteCounter();
   await pipeline(csv, sums.through(), createWriteStream(path));
   return { path, ...sums.facts() };
 }

@@ -22,11 +22,11 @@ import {
 } from './table-writer.ts';
 import {
   fetchCsv,
-  inWorkshop,
+  withBuildSession,
   type LakeDeps,
   publishTables,
   selectCsv,
-  type Workshop,
+  type BuildSession,
 } from './build-session.ts';
 
 export type { LakeProgress } from './table-writer.ts';
@@ -46,10 +46,10 @@ export async function buildLake(
   signal: AbortSignal,
   onProgress: (progress: LakeProgress) => void = () => undefined,
 ): ReturnType<typeof run> {
-  return inWorkshop(deps, signal, (shop) => run(shop, onProgress));
+  return withBuildSession(deps, signal, (shop) => run(shop, onProgress));
 }
 
-async function run(shop: Workshop, onProgress: Build['onProgress']) {
+async function run(shop: BuildSession, onProgress: Build['onProgress']) {
   const opened: TableWriter[] = [];
   for (const table of LAKE_TABLES) opened.push(await openTable(table, shop));
   const writers = Object.fromEntries(

@@ -21,7 +21,7 @@ import {
   APP_PREFIX,
   SPOOL_PREFIX,
   type TableStates,
-  type Workshop,
+  type BuildSession,
 } from './build-session.ts';
 
 const COMMITS_BETWEEN_CHECKPOINTS = 30;
@@ -31,13 +31,16 @@ export interface LakeProgress {
   readonly rows: bigint;
 }
 
-export interface Build extends Workshop {
+export interface Build extends BuildSession {
   readonly writers: Readonly<Record<LakeTable, TableWriter>>;
   readonly onProgress: (progress: LakeProgress) => void;
 }
 
 /** Reads the table's log, and takes away a checkpoint or hint that would make it unreadable for others. */
-export async function openTable(table: LakeTable, shop: Workshop): Promise<TableWriter> {
+export async function openTable(
+  table: LakeTable,
+  shop: BuildSession,
+): Promise<TableWriter> {
   const root = rootOf(table);
   const former = await readTable(shop, root);
   if (former !== undefined) refuseForeign(table, former, shop.appId);
@@ -49,7 +52,7 @@ export async function openTable(table: LakeTable, shop: Workshop): Promise<Table
 
 export type TableWriter = ReturnType<typeof writerOf>;
 
-function writerOf(table: LakeTable, shop: Workshop, former: TableState | undefined) {
+function writerOf(table: LakeTable, shop: BuildSession, former: TableState | undefined) {
   const { appId, buildNumber, warehouse } = shop;
   let state = former;
   const lastBuild = former?.txns.get(appId)?.version ?? Infinity;
@@ -115,7 +118,7 @@ type Files = readonly AddFile[];
 
 /** Writes and publishes one file; until a commit names it, it is nobody's. */
 async function writeFile(
-  { objects, signal, connection, folder, written }: Workshop,
+  { objects, signal, connection, folder, written }: BuildSession,
   table: LakeTable,
   select: string,
   tags: Tags,

@@ -3,7 +3,7 @@ import { createReadStream, createWriteStream } from 'node:fs';
 import { mkdtemp, readdir, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
-import { ByteSums, type FileFacts, measure } from '../../files/byte-counter.ts';
+import { ByteCounter, type FileFacts, measureStream } from '../../files/byte-counter.ts';
 import { makeFolders } from '../../files/folders.ts';
 import type { ObjectStore } from '../../storage/object-store.ts';
 
@@ -40,7 +40,7 @@ const READ_BYTES = 2 ** 20;
 
 /** Size and SHA-256 of a local file. */
 export function fileFacts(path: string, signal: AbortSignal): Promise<FileFacts> {
-  return measure(createReadStream(path, { signal, highWaterMark: READ_BYTES }));
+  return measureStream(createReadStream(path, { signal, highWaterMark: READ_BYTES }));
 }
 
 /** A store, and a way to stop what is asked of it. */
@@ -56,7 +56,7 @@ export async function fetchObject(
   path: string,
 ): Promise<FileFacts> {
   const { objects, signal } = access;
-  const sums = new ByteSums();
+  const sums = new ByteCounter();
   const source = await objects.read(key, signal);
   await pipeline(
     source,

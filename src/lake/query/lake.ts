@@ -8,7 +8,7 @@ import { readTable } from '../delta/log.ts';
 import type { ObjectStore } from '../../storage/object-store.ts';
 import { confine, type LakeAccess, openEngine } from '../local/duckdb.ts';
 import { bringFiles } from '../local-files.ts';
-import { type Moment, readMoment } from '../snapshot.ts';
+import { type LakeSnapshot, readSnapshot } from '../snapshot.ts';
 import { cutMonths, type InstantRange, isWholeMonth } from '../tables/summaries.ts';
 import { countedEntries, rootOf, rowsOf, SHAPES } from '../tables/tables.ts';
 
@@ -37,7 +37,7 @@ export async function openLake(options: LakeOptions, signal: AbortSignal): Promi
   const engine = stack.use(await openEngine(options.scratchDir));
   const { objects, scratchDir, sql, range } = options;
   const access = { ...engine, objects, scratchDir, signal };
-  const moment = await readMoment(access);
+  const moment = await readSnapshot(access);
   if (moment === undefined) {
     throw new PermanentError(
       `Cannot read the lake: none was built in ${objects.url} yet; run 'ledger-mirror load', or look at OBJECT_STORE_URL`,
@@ -82,7 +82,7 @@ export async function openLake(options: LakeOptions, signal: AbortSignal): Promi
 async function findFiles(
   access: Omit<LakeAccess, 'listed'>,
   table: LakeTable,
-  moment: Moment,
+  moment: LakeSnapshot,
 ) {
   const named = moment.tables[table];
   if (named === undefined) return [];

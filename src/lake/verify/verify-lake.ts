@@ -13,7 +13,7 @@ import { countBySegment, taggedFile } from '../build/build-entries.ts';
 import { type Lake, openLake } from '../query/lake.ts';
 import { summaryDifference } from '../tables/summaries.ts';
 import { errorCode, errorLine, PermanentError } from '../../errors/errors.ts';
-import { measure } from '../../files/byte-counter.ts';
+import { measureStream } from '../../files/byte-counter.ts';
 import type { LakeCheckOptions, LakeFindings, Problem } from '../../warehouse/ports.ts';
 import { appIdOf, type LakeDeps } from '../build/build-session.ts';
 import { type AddFile, type TableState, totalOfFiles } from '../delta/actions.ts';
@@ -30,7 +30,7 @@ import {
 } from '../local/duckdb.ts';
 import type { StoreAccess } from '../local/scratch.ts';
 import { bringFiles, type StoredFile, storedFile } from '../local-files.ts';
-import { type Moment, MOMENTS_PREFIX, readMoment } from '../snapshot.ts';
+import { type LakeSnapshot, MOMENTS_PREFIX, readSnapshot } from '../snapshot.ts';
 import type { RecordedTable, SegmentMonth } from '../store/lake-store.ts';
 import { LAKE_TABLES, type LakeTable, SUMMARY_TABLES } from '../tables/columns.ts';
 import { LAKE_PREFIX, rootOf } from '../tables/tables.ts';
@@ -51,10 +51,10 @@ export async function verifyLake(
 ): Promise<LakeFindings> {
   const lake = { ...deps, signal };
   for (let attempt = 1; ; attempt += 1) {
-    const moment = await readMoment(lake);
+    const moment = await readSnapshot(lake);
     const findings = await verifyMoment(lake, moment, options);
     // A build may have published another moment meanwhile: then there is a newer lake to look at.
-    const isReplaced = (await readMoment(lake))?.moment !== moment?.moment;
+    const isReplaced = (await readSnapshot(lake))?.moment !== moment?.moment;
     if (findings.problems.length > 0 && isReplaced && attempt < ATTEMPTS_MAX) continue;
     return findings;
   }
@@ -62,7 +62,7 @@ export async function verifyLake(
 
 async function verifyMoment(
   lake: StoredLake,
-  moment: Moment | undefined,
+  moment: LakeSnapshot | undefined,
   options: LakeCheckOptions,
 ) {
   const { repository, scratchDir } = lake;
@@ -166,7 +166,7 @@ async function isIntact(
 ): Promise<boolean> {
   const { key, bytes, sha256 } = file;
   try {
-    const found = await measure(await objects.read(key, signal));
+    const found = await measureStream(await objects.read(key, signal));
     if (found.bytes === bytes && (sha256 ?? found.sha256) === found.sha256) return true;
     report('LAKE_FILE_CORRUPT', key, 'its bytes are not those that were published');
   } catch (error) {
@@ -178,7 +178,7 @@ async function isIntact(
 
 /** The lake as it was found at a moment, and who is told of each problem. */
 interface FoundLake extends LakeDeps, LakeAccess {
-  readonly moment: Moment;
+  readonly moment: LakeSnapshot;
   readonly recorded: readonly RecordedTable[];
   readonly report: (code: string, subject: string, message: string) => void;
 }

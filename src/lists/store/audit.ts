@@ -3,8 +3,8 @@ import { sql, type RawBuilder } from 'kysely';
 import { heightOf } from '../../ledger/ids.ts';
 import { evidenceJson } from '../../json/json-value.ts';
 import {
-  DoubtSeen,
-  judgeAudit,
+  DoubtError,
+  decideAudit,
   type Accepted,
   type AuditFinding,
   type AuditTotals,
@@ -17,7 +17,7 @@ import type { ListSituation } from './list-state.ts';
 const REMOVED_SHOWN = 20;
 
 export interface AuditReport extends AuditTotals {
-  readonly finding: Exclude<AuditFinding, DoubtSeen>;
+  readonly finding: Exclude<AuditFinding, DoubtError>;
   readonly removed: readonly string[];
 }
 
@@ -27,7 +27,7 @@ export async function replaceCurrent(
   runId: string,
   found: ListSituation,
   accepted: Accepted,
-): Promise<DoubtSeen | { readonly epoch: number; readonly audit: AuditReport }> {
+): Promise<DoubtError | { readonly epoch: number; readonly audit: AuditReport }> {
   const { current, audit, epoch, gaps, doubts } = found;
   if (current === undefined || audit === undefined)
     throw new TypeError('an audit needs a current generation');
@@ -37,8 +37,8 @@ export async function replaceCurrent(
     current,
     audit,
   );
-  const finding = judgeAudit(list, totals, accepted);
-  if (finding instanceof DoubtSeen) return finding;
+  const finding = decideAudit(list, totals, accepted);
+  if (finding instanceof DoubtError) return finding;
   let removed: readonly string[] = [];
   const isNewNetwork = finding === 'new network';
   if (isNewNetwork) {

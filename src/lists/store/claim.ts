@@ -1,7 +1,7 @@
 /** Claims a list complete: an audit takes its place, and one statement says `complete` where it is true. */
 import { sql } from 'kysely';
 import { evidenceJson } from '../../json/json-value.ts';
-import { DoubtSeen, type Accepted } from '../page-checks.ts';
+import { DoubtError, type Accepted } from '../page-checks.ts';
 import type { Database } from '../../postgres/database.ts';
 import { replaceCurrent, type AuditReport } from './audit.ts';
 import { LISTS, setHead, type Generation, type SourceHead } from './generations.ts';
@@ -24,7 +24,7 @@ export type Claimed =
   | { readonly kind: 'complete'; readonly evidence: object }
   /** The generation has gone on since: the resume point was an old one. */
   | { readonly kind: 'stale' }
-  | { readonly kind: 'doubt'; readonly doubt: DoubtSeen }
+  | { readonly kind: 'doubt'; readonly doubt: DoubtError }
   | { readonly kind: 'refused'; readonly audit: AuditReport | undefined };
 
 /** Decides the claim, within the transaction that holds the lease. */
@@ -42,7 +42,7 @@ export async function claimList(
   await sql`savepoint unclaimed`.execute(tx);
   const isAudit = generation.kind === 'audit';
   const replaced = isAudit && (await replaceCurrent(tx, runId, found, claim.accepted));
-  if (replaced instanceof DoubtSeen) return { kind: 'doubt', doubt: replaced };
+  if (replaced instanceof DoubtError) return { kind: 'doubt', doubt: replaced };
   const { epoch, audit } = replaced || { epoch: epochRead, audit: undefined };
   const open = audit === undefined ? found : await readOpen(tx, list, epoch);
   const evidence = claim.evidence({ ...open, epoch, current: generation }, audit);

@@ -11,7 +11,7 @@ import {
   readRow,
   retryWhileUnavailable,
 } from '../../postgres/transaction.ts';
-import { seenRowTwice, type DoubtSeen } from '../page-checks.ts';
+import { seenRowTwice, type DoubtError } from '../page-checks.ts';
 import type { ListedRow, ListName } from '../ports.ts';
 import type { ResumePoint } from '../resume-point.ts';
 import { claimList, type Claim, type Claimed } from './claim.ts';
@@ -185,7 +185,7 @@ function openVerdicts(
       write('keep a party without a place', (tx) => keepUnplaced(tx, epoch, row)),
 
     /** Opens the doubt, or keeps the open one; discards what an audit has read. */
-    openDoubt: (epoch: number, { code, message, meta }: DoubtSeen) =>
+    openDoubt: (epoch: number, { code, message, meta }: DoubtError) =>
       write('record a doubt', async (tx) => {
         await dropAudit(tx, list);
         await sql`insert into mirror.doubts (subject, epoch, code, seen, run_id)

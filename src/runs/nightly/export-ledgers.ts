@@ -8,7 +8,7 @@ import {
   RetryableError,
   UnreachableError,
 } from '../../errors/errors.ts';
-import { whoseFault } from '../../errors/faults.ts';
+import { attributeFault } from '../../errors/faults.ts';
 import type { SourceClock } from '../../exports/planning/source-clock.ts';
 import { instant } from '../../ledger/json-fields.ts';
 import type { ExportRequest } from '../../exports/request.ts';
@@ -259,7 +259,7 @@ function meetsCommonFault(runId: string): boolean {
 /** A fault of the source or of the mirror, three times in a row, concerns all: the rest is left to another night. */
 async function goesOn(runId: string, error: unknown, deps: JobDeps): Promise<boolean> {
   if (meetsCommonFault(runId)) return false;
-  const fault = whoseFault(error);
+  const fault = attributeFault(error);
   const isCommon = fault === 'source' || fault === 'mirror';
   const times = isCommon ? (COMMON_FAULTS.get(runId) ?? 0) + 1 : 0;
   COMMON_FAULTS.set(runId, times);

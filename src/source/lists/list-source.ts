@@ -1,7 +1,7 @@
 /** The two lists over HTTP: requests that are never ambiguous, answers that are never guessed. */
 import { errorCode, PermanentError } from '../../errors/errors.ts';
 import { canonicalPartyId } from '../../ledger/ids.ts';
-import type { ListName, ListSource, Page, PageQuestion } from '../../lists/ports.ts';
+import type { ListName, ListSource, Page, PageRequest } from '../../lists/ports.ts';
 import { readSourceClock } from '../wire/answer-headers.ts';
 import { readWhole } from '../wire/body.ts';
 import type { OpenAnswer, SourceAccess } from '../caller.ts';
@@ -52,7 +52,7 @@ export function openListSource({
 
   /** A size is always sent: without one, some releases send the whole list. */
   function askPage(
-    { list, after, size, newestFirst, fromEnd = false }: PageQuestion,
+    { list, after, size, newestFirst, fromEnd = false }: PageRequest,
     signal: AbortSignal,
   ) {
     if (after === '') throw new TypeError('an empty cursor asks for something else');
@@ -68,7 +68,7 @@ export function openListSource({
    * The source refuses a cursor, a size and a broken table with the same codes. One more question
    * that differs in the suspect alone tells them apart.
    */
-  async function diagnose(question: PageQuestion, error: unknown, signal: AbortSignal) {
+  async function diagnose(question: PageRequest, error: unknown, signal: AbortSignal) {
     const { list, newestFirst, size, after, fromEnd } = question;
     // The failure's code, or undefined where the page came.
     const probe = (rows: number) =>

@@ -1,6 +1,6 @@
 /** A page of a list: its JSON checked value by value, its ids canonical, its numbers exact. */
 import { PermanentError, RetryableError } from '../../errors/errors.ts';
-import { storable } from '../../json/json-value.ts';
+import { toStorableJson } from '../../json/json-value.ts';
 import { canonicalPartyId, checkpointKey, PARTY_ID_BYTES_MAX } from '../../ledger/ids.ts';
 import { hideSecrets } from '../../logging/secret-masking.ts';
 import { isRecord, sampleOf, tellsError } from '../../ledger/answer/error-body.ts';
@@ -158,7 +158,7 @@ function hashText(given: unknown, path: string, error: RowError): string {
 }
 
 function extraOf(extra: Record<string, unknown>): ListedRow['extra'] {
-  return Object.keys(extra).length === 0 ? undefined : storable(extra);
+  return Object.keys(extra).length === 0 ? undefined : toStorableJson(extra);
 }
 
 /** JSON.parse, but a number that would lose digits comes as the text it was written with. */

@@ -1,7 +1,7 @@
 /** How the mirror stands, for `/mirror/status`, the console and the metrics. */
 import { sql } from 'kysely';
 import { UnreachableError } from '../../errors/errors.ts';
-import { within } from '../../concurrency/timeouts.ts';
+import { withTimeout } from '../../concurrency/timeouts.ts';
 import type { MirrorFacts, StatusStore } from '../../api/http/ports.ts';
 import type { Database, Warehouse } from '../../postgres/database.ts';
 import { mapDatabaseError, readRow } from '../../postgres/transaction.ts';
@@ -64,7 +64,7 @@ export function openStatusStore(
   const answer = <Answer>(action: string, ask: () => Promise<Answer>) => {
     const late = `Cannot ${action}: the database did not answer within ${limitMs} ms`;
     const asking = () => mapDatabaseError(action, ask);
-    return within(
+    return withTimeout(
       limitMs,
       asking,
       () => new UnreachableError(late, { code: 'DATABASE_UNREACHABLE' }),

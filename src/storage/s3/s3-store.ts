@@ -6,7 +6,7 @@ import { open } from 'node:fs/promises';
 import { Readable } from 'node:stream';
 import { paginateListObjectsV2, type S3 } from '@aws-sdk/client-s3';
 import { RetryableError } from '../../errors/errors.ts';
-import { type FileFacts, factsOf } from '../../files/byte-counter.ts';
+import { type FileFacts, contentFacts } from '../../files/byte-counter.ts';
 import { fileError } from '../file-store.ts';
 import type { ConditionSupport, ObjectStore, Outcome } from '../object-store.ts';
 import { openStore, type StoreKind } from '../guarded-store.ts';
@@ -131,11 +131,12 @@ export function openS3Store({
           ),
       );
     },
-    putBytes: (key, content, signal) => putOnce(key, content, factsOf(content), signal),
+    putBytes: (key, content, signal) =>
+      putOnce(key, content, contentFacts(content), signal),
     tryPut: (key, content, signal) =>
-      supportOf(put(key, content, factsOf(content), signal)(IF_ABSENT)),
+      supportOf(put(key, content, contentFacts(content), signal)(IF_ABSENT)),
     tryInParts(key, content, signal) {
-      const source = { ...factsOf(content), readPart: async () => content };
+      const source = { ...contentFacts(content), readPart: async () => content };
       return supportOf(
         uploadInParts(client, targetOf(key), source, (send) => send(IF_ABSENT), signal),
       );
@@ -231,7 +232,7 @@ async function readFacts(client: S3, target: Target, signal: AbortSignal) {
     return { bytes: size, sha256: headers.Metadata?.['sha256'] };
   } catch (error) {
     // Not satisfiable: what lies there is empty.
-    return statusOf(error) === 416 ? factsOf(Buffer.alloc(0)) : unlessMissing(error);
+    return statusOf(error) === 416 ? contentFacts(Buffer.alloc(0)) : unlessMissing(error);
   }
 }
 

@@ -55,7 +55,7 @@ export async function rebuildIfEmpty(
  * @param partyId whose ledger is to be asked for; absent: all
  * @returns undefined where the database knows all that this mirror has published
  */
-export async function catchUpWithStore(
+export async function adoptUnknownManifests(
   deps: Known,
   signal: AbortSignal,
   partyId?: string,

@@ -3,7 +3,7 @@ import { readFile } from 'node:fs/promises';
 import { randomUUID } from 'node:crypto';
 import { Gauge } from 'prom-client';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { glance } from '../../../src/status/status-summary.ts';
+import { summarizeStatus } from '../../../src/status/status-summary.ts';
 import { MetricsRegistry } from '../../../src/observability/metrics.ts';
 import { waitFor } from '../../support/wait-for.ts';
 import { EMPTY_FACTS, apiWithoutDatabase, freshWarehouse, startApi } from '../mirror.ts';
@@ -102,7 +102,7 @@ describe('the status', () => {
       ...EMPTY_FACTS,
       streams: EMPTY_FACTS.streams.map((empty) => ({ ...empty, ...stream })),
     };
-    expect(glance(facts)).toMatchObject({ sentence, whole });
+    expect(summarizeStatus(facts)).toMatchObject({ sentence, whole });
   });
 
   const complete = EMPTY_FACTS.streams.map((empty) => ({
@@ -118,7 +118,9 @@ describe('the status', () => {
       covered: 3,
       neverAsked: 1397,
     };
-    expect(glance({ ...EMPTY_FACTS, streams: complete, coverage })).toMatchObject({
+    expect(
+      summarizeStatus({ ...EMPTY_FACTS, streams: complete, coverage }),
+    ).toMatchObject({
       whole: false,
       complete: false,
       sentence: 'The mirror is not complete: 3 of 1,400 ledgers are covered.',
@@ -128,7 +130,7 @@ describe('the status', () => {
 
   it('asks nobody to start a nightly run while one is under way', () => {
     const coverage = { ...EMPTY_FACTS.coverage, listed: 9, wanted: 9, covered: 3 };
-    const [first] = glance({
+    const [first] = summarizeStatus({
       ...EMPTY_FACTS,
       streams: complete,
       coverage,
@@ -142,7 +144,7 @@ describe('the status', () => {
     const failed = complete.map((stream) =>
       stream.name === 'ledger' ? { ...stream, verdict: 'failed' as const } : stream,
     );
-    expect(glance({ ...EMPTY_FACTS, streams: failed }).attention).toMatchObject([
+    expect(summarizeStatus({ ...EMPTY_FACTS, streams: failed }).attention).toMatchObject([
       { what: 'the last nightly run failed', why: 'the ledgers are not proven complete' },
     ]);
   });
@@ -155,7 +157,9 @@ describe('the status', () => {
       wanted: 1,
       covered: 1,
     };
-    expect(glance({ ...EMPTY_FACTS, streams: complete, coverage })).toMatchObject({
+    expect(
+      summarizeStatus({ ...EMPTY_FACTS, streams: complete, coverage }),
+    ).toMatchObject({
       whole: false,
       complete: true,
       sentence: 'The mirror is complete for 1 configured party.',
@@ -168,7 +172,9 @@ describe('the status', () => {
       at: '2023-05-01T10:00:00Z',
       runId: 'an-id',
     } as const;
-    expect(glance({ ...EMPTY_FACTS, streams: complete, lastVerify })).toMatchObject({
+    expect(
+      summarizeStatus({ ...EMPTY_FACTS, streams: complete, lastVerify }),
+    ).toMatchObject({
       complete: false,
       attention: [{ what: 'the last verification failed' }],
     });
@@ -181,7 +187,7 @@ describe('the status', () => {
       since: '2023-05-01T10:00:00Z',
     };
     const lists = EMPTY_FACTS.lists.map((list) => ({ ...list, doubts: [doubt] }));
-    expect(glance({ ...EMPTY_FACTS, streams: complete, lists })).toMatchObject({
+    expect(summarizeStatus({ ...EMPTY_FACTS, streams: complete, lists })).toMatchObject({
       complete: false,
       attention: [
         { what: 'the list of parties is in doubt since 2023-05-01: ROWS_INSERTED' },
@@ -202,8 +208,8 @@ describe('the status', () => {
       isConfirmed: false,
     };
     const lists = EMPTY_FACTS.lists.map((list) => ({ ...list, gaps: [gap] }));
-    expect(glance({ ...EMPTY_FACTS, streams, lists }).whole).toBe(false);
-    const aside = glance({
+    expect(summarizeStatus({ ...EMPTY_FACTS, streams, lists }).whole).toBe(false);
+    const aside = summarizeStatus({
       ...EMPTY_FACTS,
       streams,
       ledger: { ...EMPTY_FACTS.ledger, quarantined: '2' },

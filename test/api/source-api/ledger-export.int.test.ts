@@ -2,7 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { get, type IncomingMessage } from 'node:http';
 import { describe, expect, it } from 'vitest';
-import type { LedgerQuestion } from '../../../src/ledger/ledger-range.ts';
+import type { LedgerQuery } from '../../../src/ledger/ledger-range.ts';
 import { PermanentError } from '../../../src/errors/errors.ts';
 import { listen } from '../../../src/api/http/server.ts';
 import { waitFor } from '../../support/wait-for.ts';
@@ -12,7 +12,7 @@ const PARTY = 'AB'.repeat(32);
 const PATH = `/api/v2/ledgerentry/export?partyId=${PARTY}`;
 const JSON_ACCEPTED = { headers: { accept: 'application/json' } };
 
-type Chunks = (question: LedgerQuestion, signal: AbortSignal) => AsyncIterable<Buffer>;
+type Chunks = (question: LedgerQuery, signal: AbortSignal) => AsyncIterable<Buffer>;
 
 async function serving(read: Chunks): Promise<TestApi> {
   return listen(
@@ -87,7 +87,7 @@ describe('an answer of the export route', () => {
   });
 
   it('reads the ledger by whole seconds and canonical ids', async () => {
-    const asked: LedgerQuestion[] = [];
+    const asked: LedgerQuery[] = [];
     await using api = await serving(async function* (question) {
       asked.push(question);
       yield Buffer.from('a\n');

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { gzipSync, zstdCompressSync } from 'node:zlib';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { readLedger } from '../../../src/exports/reading/read-ledger.ts';
-import type { LedgerQuestion } from '../../../src/ledger/ledger-range.ts';
+import type { LedgerQuery } from '../../../src/ledger/ledger-range.ts';
 import { BEGINNING, parseInstant, type Micros } from '../../../src/time/time.ts';
 import type { Coverage } from '../../../src/catalog/coverage-rows.ts';
 import { openFileStore } from '../../../src/storage/file-store.ts';
@@ -80,7 +80,7 @@ async function readerOf(parts: readonly Part[]): Promise<ReaderDeps> {
 
 async function textOf(
   reader: ReaderDeps,
-  question: Partial<LedgerQuestion> = {},
+  question: Partial<LedgerQuery> = {},
 ): Promise<string> {
   const chunks: Buffer[] = [];
   const whole = {

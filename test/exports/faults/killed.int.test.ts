@@ -5,7 +5,7 @@ import { describe, expect, test } from 'vitest';
 import { ExportArchiveStore } from '../../../src/exports/store/export-archive.ts';
 import { openWarehouse } from '../../../src/postgres/database.ts';
 import { createLog } from '../../../src/logging/log.ts';
-import { tidyStore } from '../../../src/exports/publishing/garbage-collection.ts';
+import { collectGarbage } from '../../../src/exports/publishing/garbage-collection.ts';
 import { openFileStore } from '../../../src/storage/file-store.ts';
 import type { ObjectStore } from '../../../src/storage/object-store.ts';
 import { freshDatabase } from '../../support/database.ts';
@@ -78,15 +78,15 @@ describe('a worker killed with -9', () => {
     const archive = new ExportArchiveStore(warehouse.db);
     const log = createLog('silent');
     const deps = { objects: world.objects, archive, log };
-    expect(await tidyStore(deps, signal)).toMatchObject({ removedObjects: 0 });
-    expect(await tidyStore({ ...deps, graceMs: -1000 }, signal)).toMatchObject({
+    expect(await collectGarbage(deps, signal)).toMatchObject({ removedObjects: 0 });
+    expect(await collectGarbage({ ...deps, graceMs: -1000 }, signal)).toMatchObject({
       removedObjects: 2,
     });
     expect(await world.rows()).toEqual(kept);
     // A database put back to before these publications must not take their objects for rubbish.
     await emptySegments(world.pool);
     await setPublicationSeq(world.pool, 0n);
-    expect(await tidyStore({ ...deps, graceMs: -1000 }, signal)).toMatchObject({
+    expect(await collectGarbage({ ...deps, graceMs: -1000 }, signal)).toMatchObject({
       removedObjects: 0,
       keptObjects: 2,
     });

@@ -3,14 +3,14 @@ import { once } from 'node:events';
 import { randomUUID } from 'node:crypto';
 import { Pool } from 'pg';
 import { openWarehouse } from '../../../src/postgres/database.ts';
-import { Presence } from '../../../src/postgres/liveness-lock.ts';
+import { LivenessLock } from '../../../src/postgres/liveness-lock.ts';
 import { ExportStore } from '../../../src/exports/store/export-store.ts';
 import { World } from '../export-world.ts';
 import { LARGE, NOW } from './killed-case.ts';
 
 const [url = '', folder = ''] = process.argv.slice(2);
 await using warehouse = openWarehouse({ url, onIdleError: () => undefined });
-await using presence = new Presence(warehouse.pool);
+await using presence = new LivenessLock(warehouse.pool);
 await using world = new World(url, new Pool({ connectionString: url }), folder);
 world.source.entries = LARGE;
 const { verdict, requests } = await world.export(

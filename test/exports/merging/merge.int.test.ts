@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { createLog } from '../../../src/logging/log.ts';
 import { mergeAll, type MergeReport } from '../../../src/exports/merging/merge-all.ts';
-import { tidyStore } from '../../../src/exports/publishing/garbage-collection.ts';
+import { collectGarbage } from '../../../src/exports/publishing/garbage-collection.ts';
 import type { Step } from '../../../src/exports/publishing/publisher.ts';
 import { ExportArchiveStore } from '../../../src/exports/store/export-archive.ts';
 import { RowDigest } from '../../../src/ledger/digest.ts';
@@ -203,7 +203,10 @@ describe('closed segments of a month that is over', () => {
       expect(await scene.merge()).toMatchObject({ ledgers: 0 });
       // Of all that the two nights wrote, only what is published stays.
       const archive = new ExportArchiveStore(warehouse.db);
-      await tidyStore({ objects: world.objects, archive, log, graceMs: -1000 }, signal);
+      await collectGarbage(
+        { objects: world.objects, archive, log, graceMs: -1000 },
+        signal,
+      );
       const owned = (await currentSegments(world.pool)).map(({ objectKey }) => objectKey);
       expect(await world.keys()).toEqual(
         owned.flatMap((key) => [key, manifestKey(key)]).toSorted(),
@@ -225,8 +228,8 @@ describe('closed segments of a month that is over', () => {
       log,
     };
     const known = await world.objectKeys();
-    expect(await tidyStore(deps, signal)).toMatchObject({ removedObjects: 0 });
-    const tidied = await tidyStore({ ...deps, graceMs: -1000 }, signal);
+    expect(await collectGarbage(deps, signal)).toMatchObject({ removedObjects: 0 });
+    const tidied = await collectGarbage({ ...deps, graceMs: -1000 }, signal);
     expect(tidied.removedObjects).toBeGreaterThanOrEqual(segments);
     expect((await world.objectKeys()).length).toBe(known.length - tidied.removedObjects);
     expect(await world.rows()).toEqual(world.source.entries.map(row12).toSorted());
@@ -235,7 +238,7 @@ describe('closed segments of a month that is over', () => {
       (await publishedSegments(world.pool)).length -
       (await currentSegments(world.pool)).length;
     expect(await superseded()).toBe(tidied.removedObjects);
-    expect(await tidyStore({ ...deps, graceMs: -1000 }, signal)).toMatchObject({
+    expect(await collectGarbage({ ...deps, graceMs: -1000 }, signal)).toMatchObject({
       removedObjects: 0,
     });
     expect(await superseded()).toBe(0);

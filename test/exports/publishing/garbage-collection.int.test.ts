@@ -2,7 +2,7 @@ import { strict as assert } from 'node:assert';
 import { randomUUID } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
 import { createLog } from '../../../src/logging/log.ts';
-import { tidyStore } from '../../../src/exports/publishing/garbage-collection.ts';
+import { collectGarbage } from '../../../src/exports/publishing/garbage-collection.ts';
 import { encodeManifest, readManifest } from '../../../src/ledger/manifest.ts';
 import { openWarehouse } from '../../../src/postgres/database.ts';
 import { ExportArchiveStore } from '../../../src/exports/store/export-archive.ts';
@@ -28,17 +28,17 @@ test('superseded objects go when their time is up, current ones never', async ()
   world.source.entries.push({ time: '2023-05-01 11:10:00.5+00' });
   await world.export('2023-05-01T12:00:00Z');
   expect(await world.objectKeys()).toHaveLength(3);
-  expect(await tidyStore(deps, signal)).toEqual({
+  expect(await collectGarbage(deps, signal)).toEqual({
     sweptFiles: 0,
     removedObjects: 0,
     keptObjects: 0,
   });
-  expect(await tidyStore({ ...deps, graceMs: NO_GRACE }, signal)).toMatchObject({
+  expect(await collectGarbage({ ...deps, graceMs: NO_GRACE }, signal)).toMatchObject({
     removedObjects: 1,
   });
   expect(await world.keys()).toHaveLength(4);
   expect(await world.rows()).toEqual(world.source.entries.map(row12).toSorted());
-  expect(await tidyStore({ ...deps, graceMs: NO_GRACE }, signal)).toMatchObject({
+  expect(await collectGarbage({ ...deps, graceMs: NO_GRACE }, signal)).toMatchObject({
     removedObjects: 0,
   });
 });
@@ -64,7 +64,7 @@ test('a damaged manifest keeps its object, and a file of somebody else is left a
   await world.objects.publishBytes(`${damaged}.manifest.json`, Buffer.from('{'), signal);
   await world.objects.publishBytes(`${unfinished}`, Buffer.from('y'), signal);
   await world.objects.publishBytes(foreign, Buffer.from('of somebody else'), signal);
-  expect(await tidyStore(deps, signal)).toMatchObject({
+  expect(await collectGarbage(deps, signal)).toMatchObject({
     removedObjects: 1,
     keptObjects: 1,
   });
@@ -107,7 +107,7 @@ test('an object of another mirror is kept, whatever number its manifest has, and
   );
   const unfinished = ours.replace(/\.[0-9a-f]{12}\./, '.111111111111.');
   await world.objects.publishBytes(unfinished, Buffer.from('y'), signal);
-  expect(await tidyStore(deps, signal)).toMatchObject({
+  expect(await collectGarbage(deps, signal)).toMatchObject({
     removedObjects: 1,
     keptObjects: 1,
   });

@@ -5,7 +5,7 @@ import { Writable } from 'node:stream';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { buildLake, type LakeDeps } from '../../../src/lake/build/build.ts';
 import { type Lake, openLake } from '../../../src/lake/query/lake.ts';
-import { publishMoment, readMoment } from '../../../src/lake/snapshot.ts';
+import { publishSnapshot, readSnapshot } from '../../../src/lake/snapshot.ts';
 import {
   completeIds,
   inquiry,
@@ -231,7 +231,7 @@ describe('ready questions', () => {
       problems: [],
       segmentsBehind: 0,
     });
-    const before = (await readMoment({ ...deps, signal }))!;
+    const before = (await readSnapshot({ ...deps, signal }))!;
     const { version } = before.tables.monthly_fees!;
     const moment = { ...before, moment: before.moment + 1 };
     // Of the version before, other entries are the base.
@@ -239,7 +239,7 @@ describe('ready questions', () => {
       ...moment.tables,
       monthly_fees: { ...before.tables.monthly_fees!, version: version - 1 },
     };
-    await publishMoment({ ...deps, signal }, moment);
+    await publishSnapshot({ ...deps, signal }, moment);
     const { problems } = await verifyLake(deps, { deep: true }, signal);
     expect(problems.map(({ code, subject }) => `${code} ${subject}`)).toContain(
       'LAKE_TABLE_OLDER lake/monthly_fees',

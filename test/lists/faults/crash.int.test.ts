@@ -5,7 +5,7 @@ import type { Failpoint, SyncDeps } from '../../../src/lists/sync-context.ts';
 import { openSession } from '../../../src/lists/sync-list.ts';
 import type {
   ListName,
-  PageQuestion,
+  PageRequest,
   ResumePointStore,
 } from '../../../src/lists/ports.ts';
 import { ListStore } from '../../../src/lists/store/list-store.ts';
@@ -72,7 +72,7 @@ async function syncUntilKilled(
 }
 
 /** How often each page was asked for. */
-function timesAsked(questions: readonly PageQuestion[]): Map<string, number> {
+function timesAsked(questions: readonly PageRequest[]): Map<string, number> {
   const times = new Map<string, number>();
   for (const question of questions) {
     const name = JSON.stringify(question);

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { expect, test } from 'vitest';
 import { buildLake, type LakeDeps } from '../../../src/lake/build/build.ts';
-import { readMoment } from '../../../src/lake/snapshot.ts';
+import { readSnapshot } from '../../../src/lake/snapshot.ts';
 import { describeLake } from '../../../src/lake/overview.ts';
 import { verifyLake } from '../../../src/lake/verify/verify-lake.ts';
 import { loadAll } from '../../../src/warehouse/load-all.ts';
@@ -93,7 +93,7 @@ test('a process killed amid COPY or a build leaves nothing half visible, and the
     // Before the first file, the first commit, the commit of entries, and summaries: each goes on from the last.
     for (const nth of [1, 2, 11, 12, 18, 11]) {
       await killAt('lake', folder, nth);
-      expect(await readMoment({ objects, signal })).toBeUndefined();
+      expect(await readSnapshot({ objects, signal })).toBeUndefined();
       expect(await verifyAll()).toMatchObject({ verdict: 'complete', problems: [] });
     }
     await buildLake(lake, signal);

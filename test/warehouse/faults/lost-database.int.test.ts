@@ -6,9 +6,9 @@ import { join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { exportParty } from '../../../src/exports/export-party.ts';
 import { createLog } from '../../../src/logging/log.ts';
-import { tidyStore } from '../../../src/exports/publishing/garbage-collection.ts';
+import { collectGarbage } from '../../../src/exports/publishing/garbage-collection.ts';
 import {
-  catchUpWithStore,
+  adoptUnknownManifests,
   rebuildIfEmpty,
   type RebuildResult,
 } from '../../../src/warehouse/store/rebuild.ts';
@@ -168,15 +168,15 @@ test('a database that went back to a backup takes over what was published since,
     onIdleError: () => undefined,
   });
   const deps = { db: warehouse.db, objects: world.objects };
-  expect(await catchUpWithStore(deps, signal)).toMatchObject({ problemCount: 0 });
+  expect(await adoptUnknownManifests(deps, signal)).toMatchObject({ problemCount: 0 });
   expect(await keysOf(world)).toEqual(before);
   const archive = new ExportArchiveStore(warehouse.db);
-  await tidyStore(
+  await collectGarbage(
     { objects: world.objects, archive, log: createLog('silent'), graceMs: -1000 },
     signal,
   );
   expect(await world.keys()).toEqual(expect.arrayContaining(before));
-  expect(await catchUpWithStore(deps, signal)).toBeUndefined();
+  expect(await adoptUnknownManifests(deps, signal)).toBeUndefined();
   sandbox.advance(7_200_000);
   await scene.night();
   await expectTruth(scene);
@@ -200,7 +200,9 @@ test('an order of a party learns first what was published of it after the backup
     onIdleError: () => undefined,
   });
   const deps = { db: warehouse.db, objects: world.objects };
-  expect(await catchUpWithStore(deps, signal, party)).toMatchObject({ problemCount: 0 });
+  expect(await adoptUnknownManifests(deps, signal, party)).toMatchObject({
+    problemCount: 0,
+  });
   const now = await currentSegments(world.pool);
   const ofParty = (isMeant: boolean, segments: typeof now): string[] =>
     segments
@@ -211,7 +213,7 @@ test('an order of a party learns first what was published of it after the backup
   expect(ofParty(false, now)).not.toEqual(ofParty(false, published));
   // What is learned of the others later is not taken for older than what was published meanwhile.
   await scene.run(party);
-  await catchUpWithStore(deps, signal);
+  await adoptUnknownManifests(deps, signal);
   expect(ofParty(false, await currentSegments(world.pool))).toEqual(
     ofParty(false, published),
   );
