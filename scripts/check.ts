@@ -30,6 +30,8 @@ const STEPS: readonly Step[] = [
   { name: 'types', run: () => command('tsc', ['-p', '.']) },
   { name: 'lint', run: lint },
   { name: 'format', run: () => command('oxfmt', ['--check', '.']) },
+  { name: 'spelling', run: () => command('cspell', ['--no-progress', '.']) },
+  { name: 'prose', run: () => command('node', ['scripts/check-prose.ts']) },
   { name: 'unused code', run: () => command('knip', []) },
   {
     name: 'import directions',
