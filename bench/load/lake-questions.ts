@@ -74,7 +74,7 @@ export class BenchWarehouse implements LakeRepository {
     return Promise.resolve([...this.#segments]);
   }
 
-  exclusively<Result>(
+  withLakeLock<Result>(
     work: (reader: WarehouseReader) => Promise<Result>,
   ): Promise<Result> {
     return work({
@@ -111,7 +111,7 @@ export class BenchWarehouse implements LakeRepository {
     return Promise.resolve(new Set(keys));
   }
 
-  noteProven(): Promise<void> {
+  recordProofs(): Promise<void> {
     return Promise.resolve();
   }
 

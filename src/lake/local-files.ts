@@ -1,7 +1,7 @@
 /**
- * Files of the lake on the local disk. A reader gets copies that are kept for the next one: named by their
- * SHA-256, not writable, and with a time of modification that any later write would change. The builder reads
- * a local store's own files.
+ * Files of the lake on the local disk. A reader works on copies, which are kept for the next reader. A kept copy is
+ * named by its SHA-256, is not writable, and has a fixed modification time that any later write would change. The
+ * builder reads the files of a local store in place.
  */
 import { randomUUID } from 'node:crypto';
 import { chmod, mkdir, readdir, rename, rm, stat, utimes } from 'node:fs/promises';
@@ -17,9 +17,9 @@ import { fetchObject } from './local/scratch.ts';
 import { rootOf, SHAPES } from './tables/tables.ts';
 
 const KEPT_FOLDER = 'fetched';
-/** Of kept files, over all readers; those not used for the longest go first. */
+/** Limit for all kept copies together. The least recently used ones are removed first. */
 const KEPT_BYTES_MAX = 10 * 2 ** 30;
-/** What was used so lately may be in use. */
+/** A copy that was used within this time may still be in use by a reader. */
 const IN_USE_MS = 3_600_000;
 const KEPT_MODIFIED = new Date('2000-01-01T00:00:00Z');
 const READ_ONLY = 0o400;
@@ -27,7 +27,7 @@ const SHA256 = /^[0-9a-f]{64}$/;
 const MONTH = /^\d{4}-\d{2}$/;
 
 type FileAccess = Pick<LakeAccess, 'objects' | 'folder' | 'signal'> & {
-  /** Below it copies are kept. */
+  /** The folder below which copies are kept. */
   readonly scratchDir: string;
 };
 
@@ -35,13 +35,13 @@ type FileAccess = Pick<LakeAccess, 'objects' | 'folder' | 'signal'> & {
 export interface StoredFile {
   readonly key: string;
   readonly bytes: bigint;
-  /** Absent where another writer made it. */
+  /** Undefined if another writer made the file. */
   readonly sha256: string | undefined;
-  /** `month=2023-05`, or empty. */
+  /** `month=2023-05`; empty for a table without partitions. */
   readonly partition: string;
 }
 
-/** @throws PermanentError `LAKE_PATH_REFUSED` */
+/** @throws PermanentError `LAKE_PATH_REFUSED` if the log names a path outside the table */
 export function storedFile(
   table: LakeTable,
   { path, size, tags, partitionValues }: AddFile,
@@ -57,7 +57,7 @@ export function storedFile(
   };
 }
 
-/** Where a builder finds the file: in a local store itself, or a kept copy. */
+/** Returns the path at which a builder reads the file: in the local store itself, or a kept copy. */
 export async function builderPath(
   table: LakeTable,
   add: AddFile,
@@ -66,40 +66,49 @@ export async function builderPath(
   const { url } = access.objects;
   if (url.startsWith('file:'))
     return fileURLToPath(`${url}/${storedFile(table, add).key}`);
-  const [path = ''] = await bringFiles(table, [add], access);
+  const [path = ''] = await fetchFiles(table, [add], access);
   return path;
 }
 
 /**
- * Copies of a table's files, in their order; below the reader's own folder where they cannot be kept.
- * @throws PermanentError `LAKE_FILE_CORRUPT` where a file is not what the log says, `OBJECT_MISSING`
+ * Copies a table's files to the local disk. A file without a known SHA-256 cannot be kept; its copy lies in the
+ * reader's own folder and goes with it.
+ * @returns the paths, in the order of `adds`
+ * @throws PermanentError `LAKE_FILE_CORRUPT` if a file is not what the log says, `OBJECT_MISSING`
  */
-export async function bringFiles(
+export async function fetchFiles(
   table: LakeTable,
   adds: readonly AddFile[],
   access: FileAccess,
 ): Promise<readonly string[]> {
-  const kept = join(access.scratchDir, KEPT_FOLDER);
+  const keptFolder = join(access.scratchDir, KEPT_FOLDER);
   const paths: string[] = [];
   for (const file of adds.map((add) => storedFile(table, add))) {
-    const isKept = file.sha256 !== undefined;
-    const parent = join(isKept ? kept : access.folder, file.partition);
+    const canBeKept = file.sha256 !== undefined;
+    const parent = join(canBeKept ? keptFolder : access.folder, file.partition);
     await mkdir(parent, { recursive: true });
     const path = join(parent, `${file.sha256 ?? randomUUID()}.parquet`);
-    if (!isKept || !(await isUsable(path, file.bytes))) await bring(access, file, path);
+    const isThere = canBeKept && (await isUsable(path, file.bytes));
+    if (!isThere) await fetchFile(access, file, path);
     paths.push(path);
   }
-  await trim(kept, KEPT_BYTES_MAX);
+  await trim(keptFolder, KEPT_BYTES_MAX);
   return paths;
 }
 
-/** Removes the files that were not used for the longest, until the rest is within the limit. */
+interface KeptFile {
+  readonly path: string;
+  readonly bytes: number;
+  readonly usedMs: number;
+}
+
+/** Removes the least recently used files until the rest is within the limit. Files in use stay. */
 export async function trim(
   folder: string,
   bytesMax: number,
   inUseMs = IN_USE_MS,
 ): Promise<void> {
-  const files: { path: string; bytes: number; usedMs: number }[] = [];
+  const files: KeptFile[] = [];
   const names = await readdir(folder, { recursive: true }).catch(() => []);
   for (const name of names) {
     const path = join(folder, name);
@@ -116,24 +125,33 @@ export async function trim(
   }
 }
 
-async function isUsable(path: string, bytes: bigint) {
+/** Also records the use: the access time becomes now. */
+async function isUsable(path: string, bytes: bigint): Promise<boolean> {
   const facts = await stat(path).catch(undefinedIfMissing);
-  if (facts?.mtimeMs !== KEPT_MODIFIED.getTime() || BigInt(facts.size) !== bytes)
-    return false;
-  return utimes(path, new Date(), KEPT_MODIFIED).then(() => true, undefinedIfMissing);
+  const isUnchanged =
+    facts?.mtimeMs === KEPT_MODIFIED.getTime() && BigInt(facts.size) === bytes;
+  if (!isUnchanged) return false;
+  // Another process may trim the file at this very moment.
+  const touched = await utimes(path, new Date(), KEPT_MODIFIED).then(
+    () => true,
+    undefinedIfMissing,
+  );
+  return touched ?? false;
 }
 
-async function bring(access: FileAccess, file: StoredFile, path: string): Promise<void> {
+async function fetchFile(
+  access: FileAccess,
+  file: StoredFile,
+  path: string,
+): Promise<void> {
   const partial = `${path}.${randomUUID()}`;
   try {
     const { bytes, sha256 } = await fetchObject(access, file.key, partial);
-    if (bytes !== file.bytes || (file.sha256 !== undefined && sha256 !== file.sha256)) {
+    const hasSameSum = file.sha256 === undefined || sha256 === file.sha256;
+    if (bytes !== file.bytes || !hasSameSum) {
       throw new PermanentError(
-        `Cannot read the lake: ${file.key} is not what its log says; verify`,
-        {
-          code: 'LAKE_FILE_CORRUPT',
-          meta: { key: file.key },
-        },
+        `Cannot read the lake: ${file.key} is not what its log says; run verify`,
+        { code: 'LAKE_FILE_CORRUPT', meta: { key: file.key } },
       );
     }
     await chmod(partial, READ_ONLY);

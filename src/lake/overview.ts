@@ -1,4 +1,4 @@
-/** The lake as an operator sees it: its tables, what is wrong with their logs, and going back to a moment. */
+/** The lake as an operator sees it: its tables, damage to their logs, and the way back to an earlier snapshot. */
 import { PermanentError, UsageError } from '../errors/errors.ts';
 import { openTable, statesOf, type TableWriter } from './build/table-writer.ts';
 import {
@@ -18,129 +18,155 @@ import { removeUnnamed } from './retention.ts';
 import { LAKE_TABLES, type LakeTable } from './tables/columns.ts';
 import { LAKE_PREFIX, rootOf } from './tables/tables.ts';
 
-type LakeTables = readonly NonNullable<Awaited<ReturnType<typeof describeTable>>>[];
+/** One table of the lake. */
+export interface TableOverview {
+  readonly table: LakeTable;
+  /** Address of the table's folder, as other engines open it. */
+  readonly path: string;
+  readonly version: number;
+  /** The oldest version that the log can still reproduce. */
+  readonly oldestVersion: number;
+  readonly files: number;
+  readonly rows: bigint;
+  readonly bytes: bigint;
+  /** RFC 3339; undefined if the newest commit has no time. */
+  readonly committedAt: string | undefined;
+  /** How many broken checkpoints and hints were removed while this was read. */
+  readonly mended: number;
+}
+
+export interface LakeOverview {
+  /** Address of the object store. */
+  readonly store: string;
+  /** Numbers of the snapshots that can be read or restored. */
+  readonly moments: readonly number[];
+  readonly tables: readonly TableOverview[];
+}
 
 /**
- * Also takes away broken checkpoints, and hints to them, that make a table unreadable: the commits say the same.
- * @returns `moments`: the numbers of those that can be asked for or restored
+ * Describes the lake. It also removes broken checkpoints, and hints to them: they make a table unreadable, and the
+ * commits hold the same information.
  */
 export async function describeLake(
   { objects, scratchDir }: Pick<LakeDeps, 'objects' | 'scratchDir'>,
   signal: AbortSignal,
-): Promise<{
-  readonly store: string;
-  readonly moments: readonly number[];
-  readonly tables: LakeTables;
-}> {
+): Promise<LakeOverview> {
   await using engine = await openEngine(scratchDir);
   const listed = await listObjects({ objects, signal }, LAKE_PREFIX);
   const access = { ...engine, objects, signal, listed };
-  const tables = [];
+  const tables: TableOverview[] = [];
   for (const table of LAKE_TABLES) {
-    const described = await describeTable(access, table);
-    if (described !== undefined) tables.push(described);
+    const overview = await describeTable(access, table);
+    if (overview !== undefined) tables.push(overview);
   }
   const moments = snapshotsAmong(listed).map(({ number }) => number);
   return { store: objects.url, moments, tables };
 }
 
-async function describeTable(access: LakeAccess, table: LakeTable) {
+async function describeTable(
+  access: LakeAccess,
+  table: LakeTable,
+): Promise<TableOverview | undefined> {
   const { objects, signal } = access;
   const root = rootOf(table);
   const broken = (await findBrokenCheckpoints(access, root)).map(({ key }) => key);
   for (const key of broken) await objects.remove(key, signal);
   const listed = access.listed.filter(({ key }) => !broken.includes(key));
   const state = await readTable({ ...access, listed }, root);
+  if (state === undefined) return undefined;
+
   const oldest = logAmong(root, listed).find(
     ({ kind, version }) => kind === 'checkpoint' || version === 0,
   );
-  return (
-    state && {
-      table,
-      path: `${objects.url}/${root}`,
-      version: state.version,
-      /** The oldest version that its log still tells. */
-      oldestVersion: oldest?.version ?? state.version,
-      ...totalOfFiles([...state.live.values()]),
-      committedAt:
-        state.committedMs === 0 ? undefined : new Date(state.committedMs).toISOString(),
-      /** Checkpoints and hints that were taken away. */
-      mended: broken.length,
-    }
-  );
+  return {
+    table,
+    path: `${objects.url}/${root}`,
+    version: state.version,
+    oldestVersion: oldest?.version ?? state.version,
+    ...totalOfFiles([...state.live.values()]),
+    committedAt:
+      state.committedMs === 0 ? undefined : new Date(state.committedMs).toISOString(),
+    mended: broken.length,
+  };
 }
 
-/** @returns how many objects were removed */
+/** Removes what no version names any more. @returns how many objects were removed */
 export async function vacuumLake(deps: LakeDeps, signal: AbortSignal): Promise<number> {
-  return withBuildSession(deps, signal, async (shop) => {
+  return withBuildSession(deps, signal, async (session) => {
     const states = new Map<LakeTable, TableState>();
     for (const table of LAKE_TABLES) {
-      const state = await readTable(shop, rootOf(table));
+      const state = await readTable(session, rootOf(table));
       if (state !== undefined) states.set(table, state);
     }
-    return removeUnnamed(shop, states);
+    return removeUnnamed(session, states);
   });
 }
 
+/** What a restore did. */
+export interface RestoredLake {
+  /** Number of the snapshot that the restore published. */
+  readonly version: number;
+  /** The tables that changed. */
+  readonly tables: readonly LakeTable[];
+}
+
 /**
- * Makes every table what it was at a moment, by a commit on top; the next load brings it up to date again.
- * @returns the new moment, and what changed
- * @throws UsageError where there is no such moment, PermanentError `LAKE_VERSION_GONE` where its files are gone
+ * Makes every table what it was in a snapshot, by a commit on top of its log. The next load brings the lake up to
+ * date again.
+ * @throws UsageError if there is no such snapshot, PermanentError `LAKE_VERSION_GONE` if its files are gone
  */
 export async function restoreLake(
   deps: LakeDeps,
   number: number,
   signal: AbortSignal,
-): Promise<{ readonly version: number; readonly tables: readonly LakeTable[] }> {
-  return withBuildSession(deps, signal, async (shop) => {
-    const moment = await readSnapshot(shop, number);
-    if (moment === undefined)
+): Promise<RestoredLake> {
+  return withBuildSession(deps, signal, async (session) => {
+    const snapshot = await readSnapshot(session, number);
+    if (snapshot === undefined) {
       throw new UsageError([
-        `lake restore: there is no moment ${number}; 'ledger-mirror lake' shows them`,
+        `lake restore: there is no version ${number}; 'ledger-mirror lake' lists them`,
       ]);
+    }
     const writers: TableWriter[] = [];
     for (const table of LAKE_TABLES) {
-      const named = moment.tables[table];
+      const named = snapshot.tables[table];
       if (named === undefined) continue;
-      const writer = await openTable(table, shop);
-      await restoreTable(
-        shop,
-        writer,
-        await readTable(shop, rootOf(table), named.version),
-      );
+      const writer = await openTable(table, session);
+      const earlier = await readTable(session, rootOf(table), named.version);
+      await restoreTable(session, writer, earlier);
       writers.push(writer);
     }
-    const version = await publishTables(shop, statesOf(writers));
-    return {
-      version,
-      tables: writers.filter(({ isChanged }) => isChanged).map(({ table }) => table),
-    };
+    const version = await publishTables(session, statesOf(writers));
+    const changed = writers.filter(({ isChanged }) => isChanged);
+    return { version, tables: changed.map(({ table }) => table) };
   });
 }
 
+/** @param earlier the table at the version that the snapshot names */
 async function restoreTable(
-  shop: BuildSession,
+  session: BuildSession,
   writer: TableWriter,
-  then: TableState | undefined,
-) {
+  earlier: TableState | undefined,
+): Promise<void> {
   const { state, table } = writer;
-  const gone = (action: string, meta: object): PermanentError =>
-    new PermanentError(`Cannot restore ${action}`, {
-      code: 'LAKE_VERSION_GONE',
-      meta: { table, ...meta },
-    });
-  if (then === undefined || then.metaData.id !== state?.metaData.id)
-    throw gone(
-      `${rootOf(table)}: it is not the table that the moment names; load builds it again`,
-      {},
-    );
-  const add = [...then.live.values()].filter(({ path }) => !state.live.has(path));
-  const remove = [...state.live.values()].filter(({ path }) => !then.live.has(path));
+  if (earlier === undefined || earlier.metaData.id !== state?.metaData.id) {
+    const action = `${rootOf(table)}: it is not the table that the snapshot names; run load, which builds it again`;
+    throw versionGone(action, { table });
+  }
+  const add = [...earlier.live.values()].filter(({ path }) => !state.live.has(path));
+  const remove = [...state.live.values()].filter(({ path }) => !earlier.live.has(path));
   for (const file of add) {
     const { key, bytes } = storedFile(table, file);
-    if ((await shop.objects.head(key, shop.signal))?.bytes === bytes) continue;
-    const version = `version ${then.version} of ${rootOf(table)}`;
-    throw gone(`${version}: its file ${key} is gone; choose a newer moment`, { key });
+    const head = await session.objects.head(key, session.signal);
+    if (head?.bytes === bytes) continue;
+    const version = `version ${earlier.version} of ${rootOf(table)}`;
+    const action = `${version}: its file ${key} is gone; choose a newer version`;
+    throw versionGone(action, { table, key });
   }
   await writer.commit('RESTORE', add, remove);
+}
+
+function versionGone(action: string, meta: object): PermanentError {
+  const message = `Cannot restore ${action}`;
+  return new PermanentError(message, { code: 'LAKE_VERSION_GONE', meta: { ...meta } });
 }

@@ -1,4 +1,4 @@
-/** What no version of a table names any more goes when its time is over: files, commits and moments. */
+/** Removes what no version of a table names any more once its retention is over: files, log entries, snapshots. */
 import { type Micros, nowMicros } from '../time/time.ts';
 import type { ListedObject } from '../storage/object-store.ts';
 import type { TableStates, BuildSession } from './build/build-session.ts';
@@ -8,68 +8,86 @@ import { fileKey, logAmong, type LogObject, logPrefix } from './delta/listing.ts
 import { snapshotsAmong } from './snapshot.ts';
 import { rootOf } from './tables/tables.ts';
 
+const MICROS_PER_MS = 1000n;
+
 /**
- * Nothing that is younger than the retention is removed: a reader of an older version, or another writer,
- * may need it.
- * @param states of its tables, at what was listed or later
- * @returns how many objects it removed
+ * Removes unnamed objects that are older than the retention. Younger ones stay: a reader of an older version, or
+ * another writer, may still need them.
+ * @param states the tables as of the session's listing, or later
+ * @returns how many objects were removed
  */
 export async function removeUnnamed(
-  shop: BuildSession,
+  session: BuildSession,
   states: TableStates,
 ): Promise<number> {
-  const { objects, retentionMs, listed, signal } = shop;
-  const before = nowMicros() - BigInt(retentionMs) * 1000n;
-  const isOver = (at: Micros): boolean => at < before;
-  const unnamedFiles = (
-    root: string,
-    { live, gone }: TableState,
-  ): readonly ListedObject[] => {
-    const kept = [...gone.values()].filter(
-      ({ deletionTimestamp = 0 }) =>
-        !isOver(BigInt(Math.trunc(deletionTimestamp)) * 1000n),
-    );
-    const named = new Set(
-      [...live.values(), ...kept].map(({ path }) => fileKey(root, path)),
-    );
-    const isFile = (key: string): boolean =>
-      key.startsWith(`${root}/`) && !key.startsWith(logPrefix(root));
-    return listed.filter(
-      ({ key, modifiedAt }) => isFile(key) && !named.has(key) && isOver(modifiedAt),
-    );
-  };
-  /** Commits and checkpoints that a later checkpoint, itself old enough, stands for; not one that cannot be read. */
-  const oldLog = async (
-    root: string,
-    { checkpoint }: TableState,
-  ): Promise<readonly LogObject[]> => {
-    const log = logAmong(root, listed);
-    const standing = log.findLast(
-      ({ kind, version, modifiedAt }) =>
-        kind === 'checkpoint' && version <= checkpoint && isOver(modifiedAt),
-    );
-    const old = log.filter(({ version }) => version < (standing?.version ?? 0));
-    if (standing === undefined || old.length === 0 || standing.version === checkpoint)
-      return old;
-    // The state was read from a later one, which is too young: this one may have been damaged since.
-    return (await readCheckpoint(shop, standing.key)) === undefined ? [] : old;
-  };
-  const logs: ListedObject[] = [];
+  const { objects, retentionMs, listed, signal } = session;
+  const expiredBefore = nowMicros() - BigInt(retentionMs) * MICROS_PER_MS;
+  const expired: ListedObject[] = [];
   for (const [table, state] of states) {
-    const old = await oldLog(rootOf(table), state);
-    const checkpoint = old.findLast(({ kind }) => kind === 'checkpoint');
-    // A killed build may have written a later checkpoint and not the hint to it.
-    if (checkpoint !== undefined)
-      await removeHint(shop, rootOf(table), checkpoint.version);
-    logs.push(...old);
+    const root = rootOf(table);
+    expired.push(...findUnnamedFiles(root, state, listed, expiredBefore));
+    const log = await findExpiredLog(session, root, state, expiredBefore);
+    const checkpoint = log.findLast(({ kind }) => kind === 'checkpoint');
+    // A build that was killed may have written a later checkpoint without moving the hint to it.
+    if (checkpoint !== undefined) await removeHint(session, root, checkpoint.version);
+    expired.push(...log);
   }
-  const moments = snapshotsAmong(listed);
-  const unnamed = [
-    ...[...states].flatMap(([table, state]) => unnamedFiles(rootOf(table), state)),
-    ...logs,
-    // Until a newer one stood there, a moment was the lake: its time counts from then on.
-    ...moments.filter((_, index) => isOver(moments[index + 1]?.modifiedAt ?? before)),
-  ];
-  for (const { key } of unnamed) await objects.remove(key, signal);
-  return unnamed.length;
+  expired.push(...findExpiredSnapshots(listed, expiredBefore));
+  for (const { key } of expired) await objects.remove(key, signal);
+  return expired.length;
+}
+
+/** Files of the table that neither a live entry nor a recent removal names. */
+function findUnnamedFiles(
+  root: string,
+  { live, gone }: TableState,
+  listed: readonly ListedObject[],
+  expiredBefore: Micros,
+): readonly ListedObject[] {
+  const named = new Set<string>();
+  for (const { path } of live.values()) named.add(fileKey(root, path));
+  for (const { path, deletionTimestamp = 0 } of gone.values()) {
+    const removedAt = BigInt(Math.trunc(deletionTimestamp)) * MICROS_PER_MS;
+    if (removedAt >= expiredBefore) named.add(fileKey(root, path));
+  }
+  return listed.filter(({ key, modifiedAt }) => {
+    const isFile = key.startsWith(`${root}/`) && !key.startsWith(logPrefix(root));
+    return isFile && !named.has(key) && modifiedAt < expiredBefore;
+  });
+}
+
+/**
+ * Commits and checkpoints below the newest checkpoint that is itself older than the retention: that checkpoint
+ * replaces them. Nothing is returned if it cannot be read.
+ */
+async function findExpiredLog(
+  session: BuildSession,
+  root: string,
+  { checkpoint }: TableState,
+  expiredBefore: Micros,
+): Promise<readonly LogObject[]> {
+  const log = logAmong(root, session.listed);
+  const replacement = log.findLast(
+    ({ kind, version, modifiedAt }) =>
+      kind === 'checkpoint' && version <= checkpoint && modifiedAt < expiredBefore,
+  );
+  if (replacement === undefined) return [];
+  const older = log.filter(({ version }) => version < replacement.version);
+  const wasRead = replacement.version === checkpoint;
+  if (older.length === 0 || wasRead) return older;
+  // The table was read from a later checkpoint, which is too young. This one may have been damaged since.
+  const actions = await readCheckpoint(session, replacement.key);
+  return actions === undefined ? [] : older;
+}
+
+/** A snapshot was the newest one until the next was published; its retention counts from then. */
+function findExpiredSnapshots(
+  listed: readonly ListedObject[],
+  expiredBefore: Micros,
+): readonly ListedObject[] {
+  const snapshots = snapshotsAmong(listed);
+  return snapshots.filter((_, index) => {
+    const next = snapshots[index + 1];
+    return next !== undefined && next.modifiedAt < expiredBefore;
+  });
 }

@@ -1,6 +1,9 @@
 /**
- * One moment over all tables: a small object for each build, under a number that counts up, that names the
- * version of each table. Who joins tables reads them at the versions of one moment.
+ * Snapshots of the lake. Each build publishes one small object under a number that counts up. It names the version
+ * of every table, so a reader that joins tables gets versions that belong together.
+ *
+ * The objects lie below `lake/moments/`, and the field is called `moment`: both names are older than the word
+ * snapshot, and readers of published lakes rely on them.
  */
 import { text } from 'node:stream/consumers';
 import { z } from 'zod';
@@ -11,8 +14,9 @@ import { listObjects, padded } from './delta/listing.ts';
 import type { StoreAccess } from './local/scratch.ts';
 import { LAKE_PREFIX } from './tables/tables.ts';
 
-export const MOMENTS_PREFIX = `${LAKE_PREFIX}moments/`;
-const MOMENT_BYTES_MAX = 2n ** 20n;
+export const SNAPSHOTS_PREFIX = `${LAKE_PREFIX}moments/`;
+const SNAPSHOT_BYTES_MAX = 2n ** 20n;
+const FILE_NAME = /^(\d{20})\.json$/;
 
 const schema = z.object({
   moment: z.number().int().nonnegative(),
@@ -24,66 +28,71 @@ const schema = z.object({
   ),
 });
 
+/** One state of all tables. `moment` is its number; `tables` has no entry for a table that was never written. */
 export type LakeSnapshot = z.output<typeof schema>;
-type SnapshotAccess = StoreAccess & { readonly listed?: readonly ListedObject[] };
+
+interface SnapshotAccess extends StoreAccess {
+  /** A listing of the lake that the caller has already made; without it, the snapshots are listed. */
+  readonly listed?: readonly ListedObject[];
+}
 
 interface ListedSnapshot extends ListedObject {
   readonly number: number;
 }
 
-/** In order. */
+/** The snapshots among listed objects, in the order of their numbers. */
 export function snapshotsAmong(
   listed: readonly ListedObject[],
 ): readonly ListedSnapshot[] {
-  const found = listed.flatMap((object) => {
-    const name = object.key.startsWith(MOMENTS_PREFIX)
-      ? object.key.slice(MOMENTS_PREFIX.length)
-      : '';
-    const [, digits] = /^(\d{20})\.json$/.exec(name) ?? [];
-    return digits === undefined ? [] : [{ ...object, number: Number(digits) }];
-  });
-  return found.toSorted((a, b) => a.number - b.number);
+  const snapshots: ListedSnapshot[] = [];
+  for (const object of listed) {
+    if (!object.key.startsWith(SNAPSHOTS_PREFIX)) continue;
+    const match = FILE_NAME.exec(object.key.slice(SNAPSHOTS_PREFIX.length));
+    if (match !== null) snapshots.push({ ...object, number: Number(match[1]) });
+  }
+  return snapshots.toSorted((a, b) => a.number - b.number);
 }
 
 /**
- * The moment of a number, the newest one by default; undefined where there is none.
- * @param lake `listed`: a listing of it, where there is one
- * @throws PermanentError `LAKE_MOMENT_INVALID`
+ * Reads one snapshot.
+ * @param number the newest one by default
+ * @returns undefined if there is no such snapshot
+ * @throws PermanentError `LAKE_MOMENT_INVALID` if the object is too large or is not a snapshot
  */
 export async function readSnapshot(
   lake: SnapshotAccess,
   number?: number,
 ): Promise<LakeSnapshot | undefined> {
-  const moments = snapshotsAmong(
-    lake.listed ?? (await listObjects(lake, MOMENTS_PREFIX)),
+  const snapshots = snapshotsAmong(
+    lake.listed ?? (await listObjects(lake, SNAPSHOTS_PREFIX)),
   );
   const listed =
     number === undefined
-      ? moments.at(-1)
-      : moments.find((moment) => moment.number === number);
+      ? snapshots.at(-1)
+      : snapshots.find((snapshot) => snapshot.number === number);
   if (listed === undefined) return undefined;
-  if (listed.bytes > MOMENT_BYTES_MAX)
-    throw invalid(listed.key, `it has ${listed.bytes} bytes`);
+  if (listed.bytes > SNAPSHOT_BYTES_MAX)
+    throw invalidSnapshot(listed.key, `it has ${listed.bytes} bytes`);
   const content = await text(await lake.objects.read(listed.key, lake.signal));
   try {
     return schema.parse(JSON.parse(content));
   } catch (error) {
-    throw invalid(listed.key, 'it is no moment', error);
+    throw invalidSnapshot(listed.key, 'it is not a snapshot', error);
   }
 }
 
 export async function publishSnapshot(
   { objects, signal }: StoreAccess,
-  moment: LakeSnapshot,
+  snapshot: LakeSnapshot,
 ): Promise<void> {
-  const content = Buffer.from(`${JSON.stringify(moment, undefined, 2)}\n`);
-  const key = `${MOMENTS_PREFIX}${padded(moment.moment)}.json`;
+  const content = Buffer.from(`${JSON.stringify(snapshot, undefined, 2)}\n`);
+  const key = `${SNAPSHOTS_PREFIX}${padded(snapshot.moment)}.json`;
   await objects.publishBytes(key, content, signal, 'lake-moment-');
 }
 
-function invalid(key: string, state: string, cause?: unknown): PermanentError {
+function invalidSnapshot(key: string, state: string, cause?: unknown): PermanentError {
   return new PermanentError(
-    `Cannot read the lake's moment ${key}: ${state}; remove it, the one before it is used then, and load again`,
+    `Cannot read the lake's snapshot ${key}: ${state}; remove it and load again (the one before it is used then)`,
     { code: 'LAKE_MOMENT_INVALID', meta: { key }, cause },
   );
 }

@@ -46,7 +46,7 @@ export class WarehouseDouble implements LakeRepository {
   #proven: readonly string[] = [];
   readonly #decided = new Map<string, DecidedCommit>();
 
-  exclusively<Result>(
+  withLakeLock<Result>(
     work: (reader: WarehouseReader) => Promise<Result>,
   ): Promise<Result> {
     const months = this.segments.flatMap(monthsOf);
@@ -90,7 +90,7 @@ export class WarehouseDouble implements LakeRepository {
     );
   }
 
-  noteProven(keys: readonly string[], live: readonly string[]): Promise<void> {
+  recordProofs(keys: readonly string[], live: readonly string[]): Promise<void> {
     const before = this.#proven.filter(
       (key) => live.includes(key) && !keys.includes(key),
     );

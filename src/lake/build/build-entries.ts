@@ -1,7 +1,7 @@
 /**
- * Brings `ledger_entries` to what is loaded. Rows never change once they are written: segments that are new are
- * appended, and a file is written again only where segments in it are gone. Open segments lie in files of
- * their own, as each is gone soon; so files of closed ones stay as they are, until small ones are put together.
+ * Brings `ledger_entries` to what is loaded. Rows never change once they are written: new segments are appended, and a
+ * file is written again only if segments in it are gone. Open segments lie in files of their own, because each is
+ * replaced soon. So files of closed segments stay as they are, until small ones are compacted.
  */
 import { errorCode, RetryableError } from '../../errors/errors.ts';
 import { LINE_COLUMNS } from '../../ledger/canonical.ts';
@@ -14,46 +14,72 @@ import { rowsOf } from '../tables/tables.ts';
 import type { Build } from './table-writer.ts';
 import { fetchCsv, LINE_BYTES, selectCsv } from './build-session.ts';
 
-/** Of a row each byte may be escaped, and its ids stand beside it. */
+/** Every byte of a row may be escaped, and the row's ids come on top. */
 const LINE_BYTES_MAX = 2 * ROW_BYTES_MAX + LINE_BYTES;
-/** Closed files below so many rows are small. */
+/** A closed file with fewer rows is small. */
 const SMALL_ROWS = 250_000n;
-/** So many small closed files a month are left alone. */
+/** A month may have this many small closed files before they are compacted. */
 export const SMALL_FILES_MAX = 12;
-/** Of the files that a compaction puts together. */
+/** Rows of all files that one compaction puts together. */
 const COMPACTED_ROWS_MAX = 2_000_000n;
-/** Of text that goes into one file. */
+/** Limits for what goes into one new file. */
 const BATCH_ROWS_MAX = 4_000_000n;
 const BATCH_SEGMENTS_MAX = 2_000;
 
-/** @returns the files that the table has then */
+/** A file of `ledger_entries`, and what lies in it. */
+export interface EntriesFile {
+  readonly add: AddFile;
+  /** `2023-05` */
+  readonly month: string;
+  readonly rows: bigint;
+  /** Whether its segments are open. */
+  readonly isOpen: boolean;
+  /** Segments with rows in the file. All rows of such a segment and this month lie in this file. */
+  readonly segments: ReadonlySet<bigint>;
+}
+
+/** What a file is to hold. */
+export type Content = Omit<EntriesFile, 'add'>;
+
+/** @returns the table's files after the build */
 export async function buildEntries(build: Build): Promise<readonly EntriesFile[]> {
   const writer = build.writers.ledger_entries;
-  const wanted = await build.warehouse.segmentMonths();
-  const missing = new Map(
-    wanted.map((segment) => [`${segment.month}/${segment.segmentId}`, segment]),
-  );
-  const stay = new Set<string>();
+  const missing = new Map<string, SegmentMonth>();
+  for (const segment of await build.warehouse.segmentMonths())
+    missing.set(nameOf(segment.month, segment.segmentId), segment);
+
+  const unchanged = new Set<string>();
   const add: AddFile[] = [];
-  for (const file of writer.isTrusted ? await describeFiles(build) : []) {
-    const names = [...file.segments].map((id) => `${file.month}/${id}`);
-    const keep = names.flatMap((name) => missing.get(name) ?? []);
+  // A table whose segments are those of another warehouse is written anew.
+  const existing = writer.isTrusted ? await describeFiles(build) : [];
+  for (const file of existing) {
+    const names = [...file.segments].map((id) => nameOf(file.month, id));
+    const remaining = names.flatMap((name) => missing.get(name) ?? []);
     for (const name of names) missing.delete(name);
-    if (keep.length === 0) continue;
-    if (keep.length === names.length) stay.add(file.add.path);
-    else
-      add.push(await rewrite(build, [file], { ...contentOf(keep), isOpen: file.isOpen }));
+    if (remaining.length === 0) continue;
+    if (remaining.length === names.length) {
+      unchanged.add(file.add.path);
+    } else {
+      const content = { ...contentOf(remaining), isOpen: file.isOpen };
+      add.push(await rewrite(build, [file], content));
+    }
   }
-  for (const alike of Map.groupBy(
-    missing.values(),
-    ({ month, isOpen }) => `${month} ${isOpen}`,
-  ).values())
-    for (const segments of cutByRows(alike, BATCH_ROWS_MAX, BATCH_SEGMENTS_MAX))
-      add.push(await append(build, segments));
-  const remove = writer.files.filter(({ path }) => !stay.has(path));
+
+  const alike = Map.groupBy(missing.values(), (segment) =>
+    JSON.stringify([segment.month, segment.isOpen]),
+  );
+  for (const segments of alike.values()) {
+    for (const batch of cutByRows(segments, BATCH_ROWS_MAX, BATCH_SEGMENTS_MAX))
+      add.push(await append(build, batch));
+  }
+  const remove = writer.files.filter(({ path }) => !unchanged.has(path));
   await writer.commit('WRITE', add, remove);
   await compact(build);
   return describeFiles(build);
+}
+
+function nameOf(month: string, segmentId: bigint): string {
+  return `${month}/${segmentId}`;
 }
 
 /** Puts small closed files of one month together. */
@@ -62,65 +88,57 @@ async function compact(build: Build): Promise<void> {
   const small = files.filter(({ isOpen, rows }) => !isOpen && rows < SMALL_ROWS);
   const add: AddFile[] = [];
   const remove: AddFile[] = [];
-  for (const [month, ofMonth] of Map.groupBy(small, (file) => file.month)) {
-    if (ofMonth.length <= SMALL_FILES_MAX) continue;
-    const smallestFirst = ofMonth.toSorted((a, b) => Number(a.rows - b.rows));
-    for (const group of cutByRows(smallestFirst, COMPACTED_ROWS_MAX).filter(
-      ({ length }) => length > 1,
-    )) {
+  for (const [month, filesOfMonth] of Map.groupBy(small, (file) => file.month)) {
+    if (filesOfMonth.length <= SMALL_FILES_MAX) continue;
+    const smallestFirst = filesOfMonth.toSorted((a, b) => Number(a.rows - b.rows));
+    for (const group of cutByRows(smallestFirst, COMPACTED_ROWS_MAX)) {
+      if (group.length === 1) continue;
       const segments = new Set(group.flatMap((file) => [...file.segments]));
-      add.push(
-        await rewrite(build, group, {
-          month,
-          segments,
-          rows: sumOfRows(group),
-          isOpen: false,
-        }),
-      );
+      const content = { month, segments, rows: sumOfRows(group), isOpen: false };
+      add.push(await rewrite(build, group, content));
       remove.push(...group.map((file) => file.add));
     }
   }
-  if (add.length > 0)
-    await build.writers.ledger_entries.commit('OPTIMIZE', add, remove, false);
+  if (add.length === 0) return;
+  const { ledger_entries: writer } = build.writers;
+  await writer.commit('OPTIMIZE', add, remove, false);
 }
 
-/** By their tags, or where another writer made a file, by a look into it. */
+/** Describes the table's files by their tags. A file of another writer has none, so it is read. */
 async function describeFiles(build: Build): Promise<readonly EntriesFile[]> {
   const files: EntriesFile[] = [];
   for (const add of build.writers.ledger_entries.files)
-    files.push(taggedFile(add) ?? (await inspect(build, add)));
+    files.push(taggedFile(add) ?? (await inspectFile(build, add)));
   return files;
 }
 
-async function inspect(build: Build, add: AddFile): Promise<EntriesFile> {
-  const counts = await countBySegment(
-    build,
-    [await build.writers.ledger_entries.find(add)],
-    false,
-  );
+async function inspectFile(build: Build, add: AddFile): Promise<EntriesFile> {
+  const path = await build.writers.ledger_entries.find(add);
+  const counts = await countBySegment(build, [path], false);
   const month = add.partitionValues['month'] ?? '';
   const segments = new Set(counts.map(({ segmentId }) => segmentId));
   return { add, month, rows: sumOfRows(counts), isOpen: false, segments };
 }
 
+/** Writes the rows of these segments, of one month, to a new file. */
 async function append(build: Build, segments: readonly SegmentMonth[]): Promise<AddFile> {
   const content = contentOf(segments);
-  const { path } = await fetchCsv(
-    build,
-    build.warehouse.rows(content.month, [...content.segments], build.signal),
-  );
+  const ids = [...content.segments];
+  const rows = build.warehouse.rows(content.month, ids, build.signal);
+  const { path } = await fetchCsv(build, rows);
   const write = (lineBytesMax: number): Promise<AddFile> =>
     writeFile(build, selectCsv(path, ENTRIES, LINE_COLUMNS, lineBytesMax), content);
   try {
     return await write(LINE_BYTES);
   } catch (error) {
-    // DuckDB refuses a line that is longer, and now and then leaves it out: the count tells.
-    if (errorCode(error) !== 'DUCKDB' && errorCode(error) !== 'LAKE_ROWS_DIFFER')
-      throw error;
+    // DuckDB refuses a line beyond its buffer, and sometimes drops it in silence: then the row count differs.
+    const code = errorCode(error);
+    if (code !== 'DUCKDB' && code !== 'LAKE_ROWS_DIFFER') throw error;
     return write(LINE_BYTES_MAX);
   }
 }
 
+/** @param segments of one month, all open or all closed */
 function contentOf(segments: readonly SegmentMonth[]): Content {
   const [first] = segments;
   return {
@@ -131,7 +149,7 @@ function contentOf(segments: readonly SegmentMonth[]): Content {
   };
 }
 
-/** Writes those rows of the files that the content names. */
+/** Writes the rows of the files that belong to the content's segments to a new file. */
 async function rewrite(
   build: Build,
   files: readonly EntriesFile[],
@@ -140,15 +158,12 @@ async function rewrite(
   const paths: string[] = [];
   for (const { add } of files) paths.push(await build.writers.ledger_entries.find(add));
   const rows = rowsOf('ledger_entries', paths, false);
-  const kept = [...content.segments].join(', ');
-  return writeFile(
-    build,
-    `select ${namesOf(ENTRIES)} from ${rows} where segment_id in (${kept})`,
-    content,
-  );
+  const ids = [...content.segments].join(', ');
+  const select = `select ${namesOf(ENTRIES)} from ${rows} where segment_id in (${ids})`;
+  return writeFile(build, select, content);
 }
 
-/** @throws RetryableError `LAKE_ROWS_DIFFER` where other rows came than the warehouse counts */
+/** @throws RetryableError `LAKE_ROWS_DIFFER` if the file has not as many rows as the warehouse counts */
 async function writeFile(
   { writers, onProgress }: Build,
   select: string,
@@ -156,10 +171,10 @@ async function writeFile(
 ): Promise<AddFile> {
   const { month, rows } = content;
   const file = await writers.ledger_entries.write(select, entriesTags(content), month);
-  const came = rowsOfFile(file);
-  if (came !== rows) {
+  const written = rowsOfFile(file);
+  if (written !== rows) {
     throw new RetryableError(
-      `Cannot build the lake: ${came} rows came of ${month}, the warehouse counts ${rows}; build again, and verify where it stays so`,
+      `Cannot build the lake: ${written} rows of ${month} were written, the warehouse counts ${rows}; build again, and run verify if it stays so`,
       { code: 'LAKE_ROWS_DIFFER', meta: { month } },
     );
   }
@@ -171,7 +186,7 @@ function sumOfRows(parts: readonly { readonly rows: bigint }[]): bigint {
   return parts.reduce((sum, { rows }) => sum + rows, 0n);
 }
 
-/** In their order, each group as long as it holds no more; what is larger stands alone. */
+/** Cuts parts into groups within the limits, in their order. A part above the limit is a group of its own. */
 function cutByRows<Part extends { readonly rows: bigint }>(
   parts: readonly Part[],
   rowsMax: bigint,
@@ -181,10 +196,11 @@ function cutByRows<Part extends { readonly rows: bigint }>(
   let rows = 0n;
   for (const part of parts) {
     const group = groups.at(-1);
-    rows += part.rows;
-    if (group !== undefined && rows <= rowsMax && group.length < partsMax)
+    const hasRoom = rows + part.rows <= rowsMax && (group?.length ?? 0) < partsMax;
+    if (group !== undefined && hasRoom) {
       group.push(part);
-    else {
+      rows += part.rows;
+    } else {
       groups.push([part]);
       rows = part.rows;
     }
@@ -192,21 +208,10 @@ function cutByRows<Part extends { readonly rows: bigint }>(
   return groups;
 }
 
-export interface EntriesFile {
-  readonly add: AddFile;
-  readonly month: string;
-  readonly rows: bigint;
-  readonly isOpen: boolean;
-  /** Those of which rows lie in the file: all rows of the segment and month do. */
-  readonly segments: ReadonlySet<bigint>;
-}
-
 const SEGMENTS_TAG = 'segments';
 const OPEN_TAG = 'open';
 
-/** What a file is to hold. */
-export type Content = Omit<EntriesFile, 'add'>;
-
+/** The tags from which a later build reads what lies in a file. */
 export function entriesTags({
   segments,
   isOpen,
@@ -214,7 +219,7 @@ export function entriesTags({
   return { [SEGMENTS_TAG]: formatIds(segments), [OPEN_TAG]: String(isOpen) };
 }
 
-/** Undefined where another writer made the file, and it has to be looked into. */
+/** Describes a file by its tags. @returns undefined if another writer made the file */
 export function taggedFile(add: AddFile): EntriesFile | undefined {
   const month = add.partitionValues['month'];
   const segments = parseIds(add.tags?.[SEGMENTS_TAG] ?? '');
@@ -223,51 +228,61 @@ export function taggedFile(add: AddFile): EntriesFile | undefined {
   return { add, month, rows, isOpen: add.tags?.[OPEN_TAG] === 'true', segments };
 }
 
-/** How many rows of each segment and month lie in the files. @param hasMonth whether their folders say it */
+/** How many rows of one segment and month lie in some files. */
+export type SegmentCount = Pick<SegmentMonth, 'month' | 'segmentId' | 'rows'>;
+
+/** @param hasMonth whether the paths contain the month, as `month=2023-05` */
 export async function countBySegment(
   access: Pick<LakeAccess, 'connection' | 'signal'>,
   paths: readonly string[],
   hasMonth: boolean,
-): Promise<readonly Pick<SegmentMonth, 'month' | 'segmentId' | 'rows'>[]> {
+): Promise<readonly SegmentCount[]> {
   const files = rowsOf('ledger_entries', paths, hasMonth);
-  const sql = `select ${hasMonth ? 'month' : `''`}, segment_id, count(*) from ${files} group by 1, 2`;
-  const counts = await queryRows(access, 'count the rows of segments', sql);
-  return (counts as readonly [string, bigint, bigint][]).map(
-    ([month, segmentId, rows]) => ({
-      month,
+  const month = hasMonth ? 'month' : `''`;
+  const sql = `select ${month}, segment_id, count(*) from ${files} group by 1, 2`;
+  const rows = await queryRows(access, 'count the rows of segments', sql);
+  return (rows as readonly [string, bigint, bigint][]).map(
+    ([monthOfRows, segmentId, count]) => ({
+      month: monthOfRows,
       segmentId,
-      rows,
+      rows: count,
     }),
   );
 }
 
 /** Ids as short text: `1-7,9`. */
 const IDS = /^\d{1,18}(?:-\d{1,18})?(?:,\d{1,18}(?:-\d{1,18})?)*$/;
-/** Of one file: far more than a build puts into one. */
+/** Limit for the ids of one file, far above what a build puts into one. A tag beyond it is not believed. */
 const IDS_MAX = 1_000_000n;
 
-function formatIds(ids: Iterable<bigint>): string {
-  const ranges: [bigint, bigint][] = [];
-  for (const id of [...ids].toSorted((a, b) => (a < b ? -1 : 1))) {
-    const last = ranges.at(-1);
-    if (last !== undefined && id <= last[1] + 1n) last[1] = id;
-    else ranges.push([id, id]);
-  }
-  return ranges
-    .map(([first, last]) => (first === last ? `${first}` : `${first}-${last}`))
-    .join(',');
+interface IdRange {
+  readonly first: bigint;
+  last: bigint;
 }
 
-/** Undefined where the text is none. */
+function formatIds(ids: Iterable<bigint>): string {
+  const ranges: IdRange[] = [];
+  for (const id of [...ids].toSorted((a, b) => (a < b ? -1 : 1))) {
+    const range = ranges.at(-1);
+    if (range !== undefined && id <= range.last + 1n) range.last = id;
+    else ranges.push({ first: id, last: id });
+  }
+  const texts = ranges.map(({ first, last }) =>
+    first === last ? `${first}` : `${first}-${last}`,
+  );
+  return texts.join(',');
+}
+
+/** @returns undefined if the text is not a list of ids, or names too many */
 function parseIds(text: string): ReadonlySet<bigint> | undefined {
   if (!IDS.test(text)) return undefined;
   const ids = new Set<bigint>();
-  let left = IDS_MAX;
+  let remaining = IDS_MAX;
   for (const part of text.split(',')) {
-    const [from, to = from] = part.split('-').map(BigInt) as [bigint, bigint?];
-    left -= to - from + 1n;
-    if (from > to || left < 0n) return undefined;
-    for (let id = from; id <= to; id += 1n) ids.add(id);
+    const [first = 0n, last = first] = part.split('-').map(BigInt);
+    remaining -= last - first + 1n;
+    if (first > last || remaining < 0n) return undefined;
+    for (let id = first; id <= last; id += 1n) ids.add(id);
   }
   return ids;
 }

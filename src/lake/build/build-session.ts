@@ -1,4 +1,7 @@
-/** Where a build or a restore works: the lake as it finds it, an engine, and a folder of its own. */
+/**
+ * What a build, a vacuum or a restore works with: the lake as it was found, an engine, a scratch folder, and the right
+ * to commit. One session at a time, over all processes.
+ */
 import { randomUUID } from 'node:crypto';
 import { createWriteStream } from 'node:fs';
 import { join } from 'node:path';
@@ -9,9 +12,15 @@ import { PermanentError } from '../../errors/errors.ts';
 import type { ListedObject, ObjectStore } from '../../storage/object-store.ts';
 import type { TableState } from '../delta/actions.ts';
 import { commitKey, listObjects, logAmong } from '../delta/listing.ts';
-import { BUILD_MEMORY_LIMIT, type Engine, literal, openEngine } from '../local/duckdb.ts';
-import { sweepScratch } from '../local/scratch.ts';
-import { publishSnapshot, readSnapshot } from '../snapshot.ts';
+import {
+  BUILD_MEMORY_LIMIT,
+  type Engine,
+  type LakeAccess,
+  literal,
+  openEngine,
+} from '../local/duckdb.ts';
+import { removeLeftovers } from '../local/scratch.ts';
+import { type LakeSnapshot, publishSnapshot, readSnapshot } from '../snapshot.ts';
 import type {
   DecidedCommit,
   LakeRepository,
@@ -20,7 +29,7 @@ import type {
 import { type LakeColumn, type LakeTable, selected } from '../tables/columns.ts';
 import { LAKE_PREFIX, rootOf } from '../tables/tables.ts';
 
-/** What a build writes into the spool, and may find there after a crash. */
+/** Prefix of what a session writes into the spool; a later session clears what a crash left behind. */
 export const SPOOL_PREFIX = 'lake-';
 const COMMIT_SPOOL_PREFIX = `${SPOOL_PREFIX}commit-`;
 export const APP_PREFIX = 'ledger-mirror:';
@@ -29,53 +38,84 @@ export interface LakeDeps {
   readonly repository: LakeRepository;
   readonly objects: ObjectStore;
   readonly scratchDir: string;
-  /** How long files that no newer version names stay. */
+  /** How long objects stay after the last version that names them. */
   readonly retentionMs: number;
 }
 
-/** Runs `work` while nobody else builds or tidies the lake. */
+/** The tables that had a commit, as they are at their newest version. */
+export type TableStates = ReadonlyMap<LakeTable, TableState>;
+
+/** A commit that is about to be put. */
+export type Commit = DecidedCommit & { readonly content: Buffer };
+
+/** Puts commits so that each version of a table has one content only. */
+interface Committer {
+  /** Who decides which of two writers has a version: the store, or the database if the store cannot. */
+  readonly decidedBy: 'store' | 'database';
+  /**
+   * Puts a commit if its version is free, so that a reader sees all of it or nothing.
+   * @throws PermanentError `LAKE_SECOND_WRITER` if the version is another writer's
+   */
+  commit(commit: Commit): Promise<void>;
+}
+
+export interface BuildSession extends LakeDeps, LakeAccess, Committer {
+  /** Reads the warehouse as of one instant. */
+  readonly warehouse: WarehouseReader;
+  /** The newest snapshot when the session began; undefined if there was none. */
+  readonly before: LakeSnapshot | undefined;
+  /** Local copies of the files that this session wrote, by their paths in the log. They stay to its end. */
+  readonly written: Map<string, string>;
+  /** Names this mirror in the logs of the tables. */
+  readonly appId: string;
+  /** The number of this session's build; it is drawn when it is first needed. */
+  buildNumber(): Promise<number>;
+}
+
+/** What a session has before it looked at the lake. */
+type Opening = LakeDeps &
+  Engine & { readonly warehouse: WarehouseReader; readonly signal: AbortSignal };
+
+/** Runs `work` while no other process builds the lake or removes anything from it. */
 export async function withBuildSession<Result>(
   deps: LakeDeps,
   signal: AbortSignal,
-  work: (shop: BuildSession) => Promise<Result>,
+  work: (session: BuildSession) => Promise<Result>,
 ): Promise<Result> {
-  return deps.repository.exclusively(async (warehouse) => {
-    const decidedBy = await whoDecides(deps.objects, signal);
+  return deps.repository.withLakeLock(async (warehouse) => {
+    const decidedBy = await chooseDecider(deps.objects, signal);
     await deps.objects.clearSpool(SPOOL_PREFIX);
-    await sweepScratch(deps.scratchDir);
+    await removeLeftovers(deps.scratchDir);
     await using engine = await openEngine(deps.scratchDir, BUILD_MEMORY_LIMIT);
-    return await work(await setUp({ ...deps, ...engine, warehouse, signal }, decidedBy));
+    const opening = { ...deps, ...engine, warehouse, signal };
+    return await work(await openSession(opening, decidedBy));
   }, signal);
 }
 
-type Shop = LakeDeps &
-  Engine & { readonly warehouse: WarehouseReader; readonly signal: AbortSignal };
-
-/** Of tables that had a commit. */
-export type TableStates = ReadonlyMap<LakeTable, TableState>;
-
-export type BuildSession = Awaited<ReturnType<typeof setUp>>;
-
-/** @param decidedBy what the store was found to honour when it was tried out */
-async function setUp(shop: Shop, decidedBy: 'store' | 'database') {
-  const { repository, connection, warehouse } = shop;
+async function openSession(
+  opening: Opening,
+  decidedBy: Committer['decidedBy'],
+): Promise<BuildSession> {
+  const { repository, connection, warehouse } = opening;
   await connection.run('set preserve_insertion_order = false');
-  const found = await listObjects(shop, LAKE_PREFIX);
-  const committer = await openCommitter(shop, decidedBy, found);
-  // The lake before, listed once where no dead builder's commit may have come to it.
-  const listed = decidedBy === 'store' ? found : await listObjects(shop, LAKE_PREFIX);
-  const before = await readSnapshot({ ...shop, listed });
+  const found = await listObjects(opening, LAKE_PREFIX);
+  const committer = await openCommitter(opening, decidedBy, found);
+  // The committer may have put a commit that a killed session had only decided: then list again.
+  const listed = decidedBy === 'store' ? found : await listObjects(opening, LAKE_PREFIX);
+  const before = await readSnapshot({ ...opening, listed });
   let number: Promise<number> | undefined;
+  const buildNumber = (): Promise<number> => {
+    number ??= repository.beginBuild((before?.moment ?? 0) + 1);
+    return number;
+  };
   return {
-    ...shop,
+    ...opening,
     ...committer,
     listed,
     before,
-    /** Local copies of what was written here, by their paths in the log; they stay to the end. */
     written: new Map<string, string>(),
-    /** The application that commits, and the number of its build. */
     appId: appIdOf(warehouse.mirrorId),
-    buildNumber: () => (number ??= repository.beginBuild((before?.moment ?? 0) + 1)),
+    buildNumber,
   };
 }
 
@@ -83,12 +123,15 @@ export function appIdOf(mirrorId: string): string {
   return `${APP_PREFIX}${mirrorId}`;
 }
 
-/** Makes these versions of the tables the lake, where they are not. @returns the moment's number */
+/**
+ * Publishes a snapshot that names these versions, unless the newest one already does.
+ * @returns the snapshot's number
+ */
 export async function publishTables(
-  shop: BuildSession,
+  session: BuildSession,
   states: TableStates,
 ): Promise<number> {
-  const { repository, warehouse, buildNumber, appId, before } = shop;
+  const { repository, warehouse, appId, before } = session;
   const tables = Object.fromEntries(
     [...states].map(([table, { metaData, version }]) => [
       table,
@@ -97,9 +140,11 @@ export async function publishTables(
   );
   if (before !== undefined && isDeepStrictEqual(tables, before.tables))
     return before.moment;
-  const moment = await buildNumber();
+
+  const moment = await session.buildNumber();
   const builtAt = new Date().toISOString();
-  await publishSnapshot(shop, { moment, mirrorId: warehouse.mirrorId, builtAt, tables });
+  const { mirrorId } = warehouse;
+  await publishSnapshot(session, { moment, mirrorId, builtAt, tables });
   const recorded = [...states].map(([table, { metaData, version, txns }]) => {
     const build = txns.get(appId)?.version ?? moment;
     return { table, tableId: metaData.id, version, build };
@@ -108,29 +153,32 @@ export async function publishTables(
   return moment;
 }
 
-async function whoDecides(
+async function chooseDecider(
   objects: ObjectStore,
   signal: AbortSignal,
-): Promise<'store' | 'database'> {
+): Promise<Committer['decidedBy']> {
   const { put, hasOneWinner } = await objects.capabilities(signal);
   return put === 'honoured' && hasOneWinner ? 'store' : 'database';
 }
 
-/** Brings what the warehouse sends to the local disk. */
+/** Writes what the warehouse sends to a new file on the local disk. */
 export async function fetchCsv(
   { folder }: Engine,
   csv: AsyncIterable<Buffer>,
 ): Promise<FileFacts & { readonly path: string }> {
   const path = join(folder, `${randomUUID()}.csv`);
-  const sums = new ByteCounter();
-  await pipeline(csv, sums.through(), createWriteStream(path));
-  return { path, ...sums.facts() };
+  const counter = new ByteCounter();
+  await pipeline(csv, counter.through(), createWriteStream(path));
+  return { path, ...counter.facts() };
 }
 
-/** DuckDB reads in buffers of the longest line; what is longer is rare, and takes larger ones. */
+/** DuckDB reads with a buffer for the longest line. Longer lines are rare; they are read with a larger buffer. */
 export const LINE_BYTES = 4 * 2 ** 20;
 
-/** Selects the columns from what was brought. @param sent the columns that it has, as text */
+/**
+ * SQL that selects a table's columns from a CSV file without header.
+ * @param sent the columns that the file has, all as text
+ */
 export function selectCsv(
   path: string,
   columns: readonly LakeColumn[],
@@ -138,54 +186,49 @@ export function selectCsv(
   lineBytesMax = LINE_BYTES,
 ): string {
   const types = sent.map((name) => `${name}: 'VARCHAR'`).join(', ');
-  return `select ${selected(columns)} from read_csv(${literal(path)}, header = false, auto_detect = false, delim = ',', quote = '"', escape = '"', nullstr = '',
-    max_line_size = ${lineBytesMax}, buffer_size = ${lineBytesMax}, columns = {${types}})`;
+  return `select ${selected(columns)}
+    from read_csv(${literal(path)}, header = false, auto_detect = false,
+      delim = ',', quote = '"', escape = '"', nullstr = '',
+      max_line_size = ${lineBytesMax}, buffer_size = ${lineBytesMax},
+      columns = {${types}})`;
 }
 
-type Commit = DecidedCommit & { readonly content: Buffer };
-
 /**
- * Who decides that a commit is the next version of a table: the store, where it writes a key once; otherwise the
- * database. There a version has one content, which is kept until it lies in the store: a builder that was frozen
- * beyond its lock, and the one that came after it, can only put the same bytes. What a dead builder had decided and
- * not put is put first.
+ * Opens the committer. If the store writes a key once, the store decides which writer has a version. Otherwise the
+ * database does: it keeps one content for each version until that content lies in the store. A session that was
+ * frozen beyond its lock, and the one that followed it, can then only put the same bytes. A commit that a killed
+ * session had decided and not put is put here first.
  */
 async function openCommitter(
-  shop: Shop,
-  decidedBy: 'store' | 'database',
+  opening: Opening,
+  decidedBy: Committer['decidedBy'],
   listed: readonly ListedObject[],
-) {
-  const { objects, repository, signal } = shop;
+): Promise<Committer> {
+  const { objects, repository, signal } = opening;
   const register = decidedBy === 'database' ? repository : undefined;
-  const decided = new Map<LakeTable, number>();
+  const decidedVersions = new Map<LakeTable, number>();
   const put = async (commit: Commit): Promise<void> => {
     const { table, version, content } = commit;
-    decided.set(table, version);
+    decidedVersions.set(table, version);
     const key = commitKey(rootOf(table), version);
     const outcome = await objects.putIfAbsent(key, content, signal, COMMIT_SPOOL_PREFIX);
     if (outcome === 'present') throw secondWriter(commit);
     await register?.forgetContent(objects.url, commit);
   };
-  for (const { table, version, content } of (await register?.decidedCommits(
-    objects.url,
-  )) ?? []) {
-    decided.set(table, version);
-    // A log that ends elsewhere was restored or removed since: it is built on as it is.
+
+  const decided = (await register?.decidedCommits(objects.url)) ?? [];
+  for (const { table, version, content } of decided) {
+    decidedVersions.set(table, version);
+    // If the log ends elsewhere, somebody restored or removed it since: build on it as it is.
     const last = logAmong(rootOf(table), listed).at(-1)?.version ?? -1;
-    if (content !== null && version === last + 1) await put({ table, version, content });
+    const isNext = version === last + 1;
+    if (content !== null && isNext) await put({ table, version, content });
   }
   return {
     decidedBy,
-    /**
-     * Puts it where nothing lies, so a reader sees it whole or not at all, and two writers cannot both have it.
-     * @throws PermanentError `LAKE_SECOND_WRITER` where the version is another writer's
-     */
-    commit: async (commit: Commit): Promise<void> => {
-      const isOurs = await register?.decideCommit(
-        objects.url,
-        commit,
-        decided.get(commit.table),
-      );
+    commit: async (commit) => {
+      const before = decidedVersions.get(commit.table);
+      const isOurs = await register?.decideCommit(objects.url, commit, before);
       if (isOurs === false) throw secondWriter(commit);
       await put(commit);
     },
@@ -194,7 +237,7 @@ async function openCommitter(
 
 function secondWriter({ table, version }: DecidedCommit): PermanentError {
   return new PermanentError(
-    `Cannot commit version ${version} of ${rootOf(table)}: another writer has; build again, on top of what it wrote`,
+    `Cannot commit version ${version} of ${rootOf(table)}: another writer has committed it; build again, on top of what it wrote`,
     { code: 'LAKE_SECOND_WRITER', meta: { root: rootOf(table), version } },
   );
 }

@@ -1,14 +1,21 @@
 /**
- * Brings the lake up to date with the warehouse: one commit for each table that changed, then the moment that
- * names their versions. Whatever a killed build has left, the next one goes on from what the logs say. Each file of
- * entries and its summaries are kept together; a summary of counted entries is also made anew where the coverage of
- * other parties may have changed which rows of the file count.
+ * Brings the lake up to date with the warehouse: one commit for each table that changed, then a snapshot that names
+ * their versions. A build that follows a killed one goes on from what the logs hold.
+ *
+ * Every file of entries has one file of each summary, which is written and removed with it. A summary of counted
+ * entries is also written again if the coverage of other parties may have changed which rows of the file count.
  */
 import { type AddFile, totalOfFiles } from '../delta/actions.ts';
 import { readTable } from '../delta/log.ts';
 import { literals, queryRows } from '../local/duckdb.ts';
 import { removeUnnamed } from '../retention.ts';
-import { COVERAGE, LAKE_TABLES, SUMMARY_TABLES } from '../tables/columns.ts';
+import {
+  COVERAGE,
+  LAKE_TABLES,
+  type LakeTable,
+  SUMMARY_TABLES,
+  type SummaryTable,
+} from '../tables/columns.ts';
 import type { WholeTable } from '../store/lake-store.ts';
 import { SUMMARIES, SUMMARY_FORM, summaryOf } from '../tables/summaries.ts';
 import { countedEntries, rootOf, rowsOf, SHAPES } from '../tables/tables.ts';
@@ -32,161 +39,204 @@ import {
 export type { LakeProgress } from './table-writer.ts';
 export type { LakeDeps } from './build-session.ts';
 
+/** SHA-256 of the rows that a whole table's file was written from. */
 const CONTENT_TAG = 'content';
+/** Path of the file of entries that a summary's file was made from. */
 const OF_TAG = 'of';
 const FORM_TAG = 'form';
+/** Number of the build that wrote a summary's file. */
 const BUILD_TAG = 'build';
 
+/** What a build did, and the lake that it left. */
+export interface BuiltLake {
+  /** Number of the snapshot. */
+  readonly version: number;
+  /** The tables that changed. */
+  readonly changed: readonly LakeTable[];
+  /** Files, rows and bytes of all tables together, summaries and coverage among them. */
+  readonly files: number;
+  readonly rows: bigint;
+  readonly bytes: bigint;
+  /** Objects that no version named any more and whose retention was over. */
+  readonly removedFiles: number;
+  readonly commitsDecidedBy: BuildSession['decidedBy'];
+}
+
 /**
- * Publishes a lake that holds exactly the warehouse's loaded rows of one moment.
- * @throws RetryableError | PermanentError; what was committed stays, and the next build goes on from there
+ * Publishes a lake that holds exactly the rows that the warehouse has loaded at one instant.
+ * @throws RetryableError | PermanentError. What was committed before stays, and the next build goes on from there.
  */
 export async function buildLake(
   deps: LakeDeps,
   signal: AbortSignal,
   onProgress: (progress: LakeProgress) => void = () => undefined,
-): ReturnType<typeof run> {
-  return withBuildSession(deps, signal, (shop) => run(shop, onProgress));
+): Promise<BuiltLake> {
+  return withBuildSession(deps, signal, (session) => runBuild(session, onProgress));
 }
 
-async function run(shop: BuildSession, onProgress: Build['onProgress']) {
+async function runBuild(
+  session: BuildSession,
+  onProgress: Build['onProgress'],
+): Promise<BuiltLake> {
   const opened: TableWriter[] = [];
-  for (const table of LAKE_TABLES) opened.push(await openTable(table, shop));
+  for (const table of LAKE_TABLES) opened.push(await openTable(table, session));
   const writers = Object.fromEntries(
     opened.map((writer) => [writer.table, writer]),
   ) as Build['writers'];
-  const build: Build = { ...shop, writers, onProgress };
+  const build: Build = { ...session, writers, onProgress };
   await buildWhole(build, 'parties');
   await buildWhole(build, 'checkpoints');
-  const coverage = await buildWhole(build, 'coverage');
+  const coveragePath = await buildWhole(build, 'coverage');
   const entries = await buildEntries(build);
-  await buildSummaries(build, entries, coverage);
+  await buildSummaries(build, entries, coveragePath);
 
   const states = statesOf(opened);
+  const changed = opened.filter(({ isChanged }) => isChanged);
   return {
-    /** The moment's number. */
-    version: await publishTables(shop, states),
-    /** Tables that changed. */
-    changed: opened.filter(({ isChanged }) => isChanged).map(({ table }) => table),
-    /** Files, rows and bytes of all tables, summaries and coverage among them. */
+    version: await publishTables(session, states),
+    changed: changed.map(({ table }) => table),
     ...totalOfFiles(opened.flatMap((writer) => writer.files)),
-    /** Files that nothing names any more and whose time was over. */
-    removedFiles: await removeUnnamed(shop, states),
-    commitsDecidedBy: shop.decidedBy,
+    removedFiles: await removeUnnamed(session, states),
+    commitsDecidedBy: session.decidedBy,
   };
 }
 
-/** A table that is written whole, and only where it changed. @returns its rows as CSV on the local disk */
+/**
+ * Writes a table that consists of one file, if its rows changed.
+ * @returns the path of its rows as CSV on the local disk
+ */
 async function buildWhole(build: Build, table: WholeTable): Promise<string> {
   const writer = build.writers[table];
-  const { path, sha256 } = await fetchCsv(
-    build,
-    build.warehouse.whole(table, build.signal),
-  );
+  const rows = build.warehouse.whole(table, build.signal);
+  const { path, sha256 } = await fetchCsv(build, rows);
   const before = writer.files;
-  if (before.length === 1 && before[0]?.tags?.[CONTENT_TAG] === sha256) return path;
-  const file = await writer.write(selectCsv(path, SHAPES[table].columns), {
-    [CONTENT_TAG]: sha256,
-  });
+  const isUnchanged = before.length === 1 && before[0]?.tags?.[CONTENT_TAG] === sha256;
+  if (isUnchanged) return path;
+
+  const select = selectCsv(path, SHAPES[table].columns);
+  const file = await writer.write(select, { [CONTENT_TAG]: sha256 });
   await writer.commit('WRITE', [file], before);
   build.onProgress({ partition: rootOf(table), rows: totalOfFiles([file]).rows });
   return path;
 }
 
-/** @param coveragePath the coverage of now, as CSV */
+/** @param coveragePath today's coverage, as CSV */
 async function buildSummaries(
   build: Build,
   entries: readonly EntriesFile[],
   coveragePath: string,
-) {
+): Promise<void> {
   const coverage = `(${selectCsv(coveragePath, COVERAGE)})`;
   const flipped = await findFlippedFiles(build, entries, coverage);
   for (const table of SUMMARY_TABLES) {
     const writer = build.writers[table];
     const { isOfCounted } = SUMMARIES[table];
     const missing = new Map(entries.map((file) => [file.add.path, file]));
-    const [add, remove]: [AddFile[], AddFile[]] = [[], []];
+    const remove: AddFile[] = [];
     for (const file of writer.files) {
-      const {
-        [OF_TAG]: of = '',
-        [FORM_TAG]: form,
-        [BUILD_TAG]: madeBy,
-      } = file.tags ?? {};
-      // Of counted entries, what a build made that did not come to its end is not trusted.
+      const source = file.tags?.[OF_TAG] ?? '';
       const isStale =
-        isOfCounted &&
-        (flipped.has(of) || !(Number(madeBy) <= (build.before?.moment ?? -1)));
-      const isUsable = writer.isTrusted && form === String(SUMMARY_FORM) && !isStale;
-      if (!isUsable || !missing.delete(of)) remove.push(file);
+        isOfCounted && (flipped.has(source) || !isOfFinishedBuild(build, file));
+      const isOfThisForm = file.tags?.[FORM_TAG] === String(SUMMARY_FORM);
+      const isUsable = writer.isTrusted && isOfThisForm && !isStale;
+      if (isUsable && missing.has(source)) missing.delete(source);
+      else remove.push(file);
     }
-    for (const file of missing.values()) {
-      const rows = rowsOf(
-        'ledger_entries',
-        [await build.writers.ledger_entries.find(file.add)],
-        false,
-      );
-      const tags = {
-        [OF_TAG]: file.add.path,
-        [FORM_TAG]: String(SUMMARY_FORM),
-        [BUILD_TAG]: String(await build.buildNumber()),
-      };
-      const select = summaryOf(
-        table,
-        isOfCounted ? countedEntries(rows, coverage) : rows,
-      );
-      add.push(await writer.write(select, tags, file.month));
-    }
+    const add: AddFile[] = [];
+    for (const file of missing.values())
+      add.push(await writeSummary(build, table, file, coverage));
     await writer.commit('WRITE', add, remove);
   }
 }
 
-/** Paths of files that hold an entry, received from a party, at an instant of which the party's coverage changed. */
+/**
+ * Whether the build that wrote a summary's file came to its end. Another may have used a coverage that was never
+ * published, so its summaries of counted entries are not trusted.
+ */
+function isOfFinishedBuild(build: Build, { tags }: AddFile): boolean {
+  const writtenBy = Number(tags?.[BUILD_TAG] ?? Infinity);
+  return writtenBy <= (build.before?.moment ?? -1);
+}
+
+async function writeSummary(
+  build: Build,
+  table: SummaryTable,
+  { add, month }: EntriesFile,
+  coverage: string,
+): Promise<AddFile> {
+  const path = await build.writers.ledger_entries.find(add);
+  const rows = rowsOf('ledger_entries', [path], false);
+  const isOfCounted = SUMMARIES[table].isOfCounted;
+  const entries = isOfCounted ? countedEntries(rows, coverage) : rows;
+  const tags = {
+    [OF_TAG]: add.path,
+    [FORM_TAG]: String(SUMMARY_FORM),
+    [BUILD_TAG]: String(await build.buildNumber()),
+  };
+  return build.writers[table].write(summaryOf(table, entries), tags, month);
+}
+
+/**
+ * Finds the files in which a row may count now and did not before, or the reverse. That is a row received from
+ * another party, at an instant at which that party's coverage changed.
+ * @param coverage today's coverage, as SQL
+ * @returns paths as the log has them; every older file if the former coverage is not known
+ */
 async function findFlippedFiles(
   build: Build,
   entries: readonly EntriesFile[],
-  now: string,
-) {
-  const old = entries.filter(({ add }) => !build.written.has(add.path));
+  coverage: string,
+): Promise<ReadonlySet<string>> {
+  const older = entries.filter(({ add }) => !build.written.has(add.path));
   const formerPath = await findFormerCoverage(build);
-  if (formerPath === undefined || old.length === 0)
-    return new Set(old.map(({ add }) => add.path));
+  if (formerPath === undefined || older.length === 0)
+    return new Set(older.map(({ add }) => add.path));
+
   const run = (sql: string) => queryRows(build, 'see which entries count now', sql);
-  await run(`create or replace temp table changed as
-    ${changedRanges(rowsOf('coverage', [formerPath], false), now)}`);
-  const ends = `select strftime(min(from_time), '%Y-%m'), strftime(max(to_time), '%Y-%m') from changed`;
-  const [[first, last] = []] = await run(ends);
-  const byPath = new Map<string, string>();
-  for (const { add, month } of old) {
-    if (
-      typeof first !== 'string' ||
-      typeof last !== 'string' ||
-      month < first ||
-      month > last
-    )
-      continue;
-    byPath.set(await build.writers.ledger_entries.find(add), add.path);
+  const former = rowsOf('coverage', [formerPath], false);
+  await run(`create or replace temp table changed as ${changedRanges(former, coverage)}`);
+  const bounds = await run(
+    `select strftime(min(from_time), '%Y-%m'), strftime(max(to_time), '%Y-%m') from changed`,
+  );
+  const [first, last] = bounds[0] ?? [];
+  if (typeof first !== 'string' || typeof last !== 'string') return new Set();
+
+  const logPaths = new Map<string, string>();
+  for (const { add, month } of older) {
+    if (month < first || month > last) continue;
+    logPaths.set(await build.writers.ledger_entries.find(add), add.path);
   }
-  if (byPath.size === 0) return new Set<string>();
-  const found = await run(`select distinct filename
-    from read_parquet(${literals([...byPath.keys()])}, filename = true, hive_partitioning = false, union_by_name = true) entry
-      join changed on changed.party_id = account_from_party_id and from_time <= vega_time and to_time > vega_time
+  if (logPaths.size === 0) return new Set();
+  const rows = await run(`select distinct filename
+    from read_parquet(${literals([...logPaths.keys()])},
+        filename = true, hive_partitioning = false, union_by_name = true) entry
+      join changed on changed.party_id = account_from_party_id
+        and from_time <= vega_time and to_time > vega_time
         and (changed.asset_id is null or changed.asset_id = entry.asset_id)
-    where side = 'to' and vega_time >= (select min(from_time) from changed) and vega_time < (select max(to_time) from changed)`);
-  return new Set(found.map(([path]) => byPath.get(String(path)) ?? ''));
+    where side = 'to'
+      and vega_time >= (select min(from_time) from changed)
+      and vega_time < (select max(to_time) from changed)`);
+  return new Set(rows.map(([path]) => logPaths.get(String(path)) ?? ''));
 }
 
-/** Ranges in which a party's coverage may differ: where only an end moved, what lies between both ends. */
+/**
+ * SQL for the ranges in which a party's coverage differs. If only the end of a range moved, the difference is what
+ * lies between both ends.
+ */
 function changedRanges(former: string, now: string): string {
   const keys = 'party_id, asset_id, from_time';
+  const all = `${keys}, to_time`;
   return `select party_id, asset_id,
-      case when count(*) = 2 then min(to_time) else min(from_time) end as from_time, max(to_time) as to_time
+      case when count(*) = 2 then min(to_time) else min(from_time) end as from_time,
+      max(to_time) as to_time
     from (
-      (select ${keys}, to_time from ${former} except select ${keys}, to_time from ${now})
-      union all (select ${keys}, to_time from ${now} except select ${keys}, to_time from ${former}))
+      (select ${all} from ${former} except select ${all} from ${now})
+      union all
+      (select ${all} from ${now} except select ${all} from ${former}))
     group by ${keys}`;
 }
 
-/** The coverage at the last moment; undefined where there is none, or it is no longer there. */
+/** Finds the coverage of the newest snapshot. @returns undefined if there is none, or its file was removed */
 async function findFormerCoverage(build: Build): Promise<string | undefined> {
   const named = build.before?.tables.coverage;
   if (named === undefined) return undefined;
@@ -195,8 +245,8 @@ async function findFormerCoverage(build: Build): Promise<string | undefined> {
     former?.version === named.version
       ? former
       : await readTable(build, rootOf('coverage'), named.version);
-  const [file, ...others] = [...(state?.live.values() ?? [])];
-  if (state?.metaData.id !== named.id || file === undefined || others.length > 0)
-    return undefined;
-  return find(file);
+  if (state?.metaData.id !== named.id) return undefined;
+  const files = [...state.live.values()];
+  const [file] = files;
+  return file === undefined || files.length > 1 ? undefined : find(file);
 }

@@ -1,4 +1,4 @@
-/** Writes one table: files first, each put where nothing lies, then the commit that names them. */
+/** Writes one table of the lake: first the files, each under a new key, then the commit that names them. */
 import { randomUUID } from 'node:crypto';
 import { copyFile, unlink } from 'node:fs/promises';
 import { PermanentError } from '../../errors/errors.ts';
@@ -31,92 +31,123 @@ export interface LakeProgress {
   readonly rows: bigint;
 }
 
+/** A build session with a writer for each table. */
 export interface Build extends BuildSession {
   readonly writers: Readonly<Record<LakeTable, TableWriter>>;
   readonly onProgress: (progress: LakeProgress) => void;
 }
 
-/** Reads the table's log, and takes away a checkpoint or hint that would make it unreadable for others. */
-export async function openTable(
-  table: LakeTable,
-  shop: BuildSession,
-): Promise<TableWriter> {
-  const root = rootOf(table);
-  const former = await readTable(shop, root);
-  if (former !== undefined) refuseForeign(table, former, shop.appId);
-  // The reading passed over those that are newer than the one that it took.
-  for (const { key } of await findBrokenCheckpoints(shop, root, former?.checkpoint))
-    await shop.objects.remove(key, shop.signal);
-  return writerOf(table, shop, former);
-}
-
-export type TableWriter = ReturnType<typeof writerOf>;
-
-function writerOf(table: LakeTable, shop: BuildSession, former: TableState | undefined) {
-  const { appId, buildNumber, warehouse } = shop;
-  let state = former;
-  const lastBuild = former?.txns.get(appId)?.version ?? Infinity;
-  return {
-    table,
-    /** The table before; undefined where there was none. */
-    former,
-    /** Whether the segments that the table names are those of this warehouse. */
-    isTrusted: former === undefined || lastBuild <= warehouse.lastBuild,
-    /** Undefined before its first commit. */
-    get state() {
-      return state;
-    },
-    get files(): Files {
-      return [...(state?.live.values() ?? [])];
-    },
-    get isChanged() {
-      return state !== former;
-    },
-    /** Where DuckDB finds a file that the table's log names. */
-    find: async (add: AddFile) =>
-      shop.written.get(add.path) ?? builderPath(table, add, shop),
-    write: (select: string, tags: Tags, month?: string) =>
-      writeFile(shop, table, select, tags, month),
-    /**
-     * Commits where something changes, or the table is new.
-     * @param dataChange false where the same rows stand in other files
-     */
-    commit: async (operation: string, add: Files, remove: Files, dataChange = true) => {
-      if (add.length + remove.length === 0 && state !== undefined) return;
-      const nowMs = Date.now();
-      const removal = {
-        deletionTimestamp: nowMs,
-        dataChange,
-        extendedFileMetadata: true,
-      };
-      const actions: Action[] = [
-        ...schemaActions(table, state, shop.retentionMs),
-        { txn: { appId, version: await buildNumber(), lastUpdated: nowMs } },
-        ...remove.map(({ path, partitionValues, size }) => ({
-          remove: { path, partitionValues, size, ...removal },
-        })),
-        ...add.map((file) => ({ add: { ...file, dataChange } })),
-      ];
-      const version = (state?.version ?? -1) + 1;
-      const checkpoint = state?.checkpoint ?? -1;
-      await shop.commit({ table, version, content: encodeCommit(operation, actions) });
-      state = replay(
-        [...actions, { commitInfo: { timestamp: nowMs } }],
-        { version, checkpoint },
-        state,
-      );
-      if (state === undefined || version - checkpoint < COMMITS_BETWEEN_CHECKPOINTS)
-        return;
-      await writeCheckpoint(shop, rootOf(table), state);
-      state = { ...state, checkpoint: version };
-    },
-  };
-}
-
 type Tags = Readonly<Record<string, string>>;
 type Files = readonly AddFile[];
 
-/** Writes and publishes one file; until a commit names it, it is nobody's. */
+/**
+ * Reads the table's log. It also removes checkpoints and hints that would make the table unreadable for others.
+ * @throws PermanentError `LAKE_FOREIGN` if the table is another mirror's
+ */
+export async function openTable(
+  table: LakeTable,
+  session: BuildSession,
+): Promise<TableWriter> {
+  const root = rootOf(table);
+  const former = await readTable(session, root);
+  if (former !== undefined) refuseForeign(table, former, session.appId);
+  // readTable skips checkpoints that it cannot read; only those after the one that it used can be broken.
+  const broken = await findBrokenCheckpoints(session, root, former?.checkpoint);
+  for (const { key } of broken) await session.objects.remove(key, session.signal);
+  return new TableWriter(table, session, former);
+}
+
+export class TableWriter {
+  readonly table: LakeTable;
+  /** The table when the session began; undefined if there was none. */
+  readonly former: TableState | undefined;
+  /** Whether the segments that the table names are those of this warehouse. */
+  readonly isTrusted: boolean;
+  readonly #session: BuildSession;
+  #state: TableState | undefined;
+
+  constructor(table: LakeTable, session: BuildSession, former: TableState | undefined) {
+    this.table = table;
+    this.former = former;
+    this.#session = session;
+    this.#state = former;
+    // A restored or rebuilt database may not know the build that wrote the table last.
+    const lastBuild = former?.txns.get(session.appId)?.version ?? Infinity;
+    this.isTrusted = former === undefined || lastBuild <= session.warehouse.lastBuild;
+  }
+
+  /** The table now; undefined before its first commit. */
+  get state(): TableState | undefined {
+    return this.#state;
+  }
+
+  get files(): Files {
+    return [...(this.#state?.live.values() ?? [])];
+  }
+
+  get isChanged(): boolean {
+    return this.#state !== this.former;
+  }
+
+  /** Returns the path at which DuckDB reads a file that the table's log names. */
+  readonly find = async (add: AddFile): Promise<string> =>
+    this.#session.written.get(add.path) ?? builderPath(this.table, add, this.#session);
+
+  /** Writes and publishes one file. Until a commit names it, no reader sees it. */
+  write(select: string, tags: Tags, month?: string): Promise<AddFile> {
+    return writeFile(this.#session, this.table, select, tags, month);
+  }
+
+  /**
+   * Commits if something changes, or if the table is new.
+   * @param dataChange false if the same rows lie in other files now
+   */
+  async commit(
+    operation: string,
+    add: Files,
+    remove: Files,
+    dataChange = true,
+  ): Promise<void> {
+    const isNew = this.#state === undefined;
+    if (add.length + remove.length === 0 && !isNew) return;
+
+    const nowMs = Date.now();
+    const actions = await this.#actions(add, remove, dataChange, nowMs);
+    const version = (this.#state?.version ?? -1) + 1;
+    const checkpoint = this.#state?.checkpoint ?? -1;
+    const content = encodeCommit(operation, actions);
+    await this.#session.commit({ table: this.table, version, content });
+    this.#state = replay(
+      [...actions, { commitInfo: { timestamp: nowMs } }],
+      { version, checkpoint },
+      this.#state,
+    );
+    const isCheckpointDue = version - checkpoint >= COMMITS_BETWEEN_CHECKPOINTS;
+    if (this.#state === undefined || !isCheckpointDue) return;
+    await writeCheckpoint(this.#session, rootOf(this.table), this.#state);
+    this.#state = { ...this.#state, checkpoint: version };
+  }
+
+  async #actions(
+    add: Files,
+    remove: Files,
+    dataChange: boolean,
+    nowMs: number,
+  ): Promise<Action[]> {
+    const { appId, retentionMs } = this.#session;
+    const version = await this.#session.buildNumber();
+    const removal = { deletionTimestamp: nowMs, dataChange, extendedFileMetadata: true };
+    return [
+      ...schemaActions(this.table, this.#state, retentionMs),
+      { txn: { appId, version, lastUpdated: nowMs } },
+      ...remove.map(({ path, partitionValues, size }) => ({
+        remove: { path, partitionValues, size, ...removal },
+      })),
+      ...add.map((file) => ({ add: { ...file, dataChange } })),
+    ];
+  }
+}
+
 async function writeFile(
   { objects, signal, connection, folder, written }: BuildSession,
   table: LakeTable,
@@ -133,20 +164,18 @@ async function writeFile(
   );
   const facts = await fileFacts(spooled, signal);
   await objects.publishFile(key, spooled, facts, signal);
-  // The spool is anyone's to clear, and may be on another disk.
+  // Another process may clear the spool, and it may lie on another disk: later steps read a copy.
   await copyFile(spooled, `${folder}/${name}`);
   await unlink(spooled);
   written.set(path, `${folder}/${name}`);
+  const columns = SHAPES[table].columns.filter(hasStatistics);
   return {
     path,
     partitionValues: month === undefined ? {} : { month },
     size: Number(facts.bytes),
     modificationTime: Date.now(),
     dataChange: true,
-    stats: statisticsJson(
-      copied.getRowObjectsJson()[0],
-      SHAPES[table].columns.filter(hasStatistics),
-    ),
+    stats: statisticsJson(copied.getRowObjectsJson()[0], columns),
     tags: { ...tags, sha256: facts.sha256 },
   };
 }
@@ -156,21 +185,23 @@ function schemaActions(
   state: TableState | undefined,
   retentionMs: number,
 ): Action[] {
-  const protocol = { minReaderVersion: 1, minWriterVersion: 2 };
-  if (state === undefined)
+  if (state === undefined) {
+    const protocol = { minReaderVersion: 1, minWriterVersion: 2 };
     return [{ protocol }, { metaData: newMetaData(table, retentionMs) }];
+  }
   const metaData = withNewColumns(table, state.metaData);
   return metaData === undefined ? [] : [{ metaData }];
 }
 
-/** Tables that never had a commit are left out. */
+/** The states of the tables that had a commit. */
 export function statesOf(writers: readonly TableWriter[]): TableStates {
-  return new Map(
-    writers.flatMap(({ table, state }) => (state === undefined ? [] : [[table, state]])),
-  );
+  const states = new Map<LakeTable, TableState>();
+  for (const { table, state } of writers)
+    if (state !== undefined) states.set(table, state);
+  return states;
 }
 
-/** @throws PermanentError `LAKE_FOREIGN` where another mirror has written the table and this one never */
+/** Refuses a table that another mirror has written and this one never did. */
 function refuseForeign(table: LakeTable, { txns }: TableState, appId: string): void {
   const others = [...txns.keys()].filter(
     (id) => id.startsWith(APP_PREFIX) && id !== appId,

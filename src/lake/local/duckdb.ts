@@ -1,43 +1,43 @@
-/** DuckDB as this project uses it: in memory, bounded, without extensions from elsewhere. */
+/** DuckDB as this project uses it: in memory, with limits, without extensions from elsewhere. */
 import type { DuckDBConnection, DuckDBResult, DuckDBValue } from '@duckdb/node-api';
 import { errorCode, PermanentError } from '../../errors/errors.ts';
 import type { ListedObject } from '../../storage/object-store.ts';
 import { scratchFolder, type StoreAccess } from './scratch.ts';
 
-/** What DuckDB may use beside this process's own memory; beyond it, it spills to its folder. */
+/** Memory of DuckDB beside this process's own. What does not fit is spilled to its folder. */
 const QUERY_MEMORY_LIMIT = '512MB';
-/** A build often follows a load in the same process. */
+/** Smaller, because a build often follows a load in the same process. */
 export const BUILD_MEMORY_LIMIT = '144MB';
 const SPILL_LIMIT = '20GB';
 const THREADS = 2;
 
-/** Amounts below this can be added ten thousand million times before 38 digits run out. */
+/** Amounts up to this one can be added 10^10 times before the 38 digits of DECIMAL run out. */
 const SAFE_AMOUNT = '9999999999999999999999999999';
 
 /**
- * `exact_sum(quantity, quantity_text)`: the sum to the last digit, whatever its size; 0 of nothing. The rare
- * amounts that DECIMAL cannot add up safely are added as text-backed integers, the others at full speed.
+ * SQL macro `exact_sum(quantity, quantity_text)`: the sum to the last digit, whatever its size; 0 if there is no row.
+ * Rare amounts that DECIMAL cannot add safely are added as integers of any size, all others at full speed.
  */
 const EXACT_SUM = `create macro exact_sum(amount, amount_text) as (
   cast(cast(coalesce(sum(case when amount between -${SAFE_AMOUNT} and ${SAFE_AMOUNT} then amount end), 0) as varchar) as bignum)
   + coalesce(sum(case when amount between -${SAFE_AMOUNT} and ${SAFE_AMOUNT} then null
       else cast(coalesce(cast(amount as varchar), amount_text) as bignum) end), cast('0' as bignum)))`;
 
-/** A DuckDB that may read and write below `folder`. */
+/** A DuckDB connection, and the folder that it may use. */
 export interface Engine {
   readonly connection: DuckDBConnection;
   readonly folder: string;
 }
 
-/** What reading the lake takes: its store, what lies there, an engine for checkpoints and files, and a way to stop. */
+/** What a reader of the lake needs: the store, a listing of it, an engine, and a signal to stop. */
 export interface LakeAccess extends Engine, StoreAccess {
-  /** Objects of the lake, as one listing has them. */
+  /** The objects of the lake, from one listing. */
   readonly listed: readonly ListedObject[];
 }
 
 type OwnEngine = Engine & AsyncDisposable;
 
-/** With a folder of its own, removed with all that is in it. */
+/** Opens DuckDB with a scratch folder of its own, which is removed with its contents at the end. */
 export async function openEngine(
   scratchDir: string,
   memoryLimit?: string,
@@ -49,12 +49,12 @@ export async function openEngine(
   return { ...engine, [Symbol.asyncDispose]: () => owned.disposeAsync() };
 }
 
-/** @param folder an existing one of the caller's: what does not fit in memory spills into it */
+/** @param folder an existing folder of the caller; what does not fit in memory is spilled into it */
 export async function openDuckDb(
   folder: string,
   memoryLimit = QUERY_MEMORY_LIMIT,
 ): Promise<OwnEngine> {
-  // Its library takes tens of megabytes: processes that only load, export or serve stay without it.
+  // The library takes tens of megabytes. Processes that only load, export or serve never need it.
   const { DuckDBInstance } = await import('@duckdb/node-api');
   const instance = await DuckDBInstance.create(':memory:', {
     threads: String(THREADS),
@@ -65,7 +65,7 @@ export async function openDuckDb(
     allocator_bulk_deallocation_flush_threshold: '16MB',
     autoinstall_known_extensions: 'false',
     autoload_known_extensions: 'false',
-    // What a query could otherwise learn of this machine, or leave on it.
+    // A query must not read anything of this machine, nor leave anything on it.
     allow_community_extensions: 'false',
     allow_persistent_secrets: 'false',
   });
@@ -83,7 +83,7 @@ export async function openDuckDb(
   };
 }
 
-/** From here on the connection reads these files and nothing else, and this cannot be undone. */
+/** Restricts the connection to these files. This cannot be undone. */
 export async function confine(
   connection: DuckDBConnection,
   paths: readonly string[],
@@ -94,8 +94,8 @@ export async function confine(
 }
 
 /**
- * Runs `work`, and stops what the connection is doing when the signal says so.
- * @throws the signal's reason, or PermanentError `DUCKDB` with DuckDB's first line
+ * Runs `work`, and interrupts the connection when the signal aborts.
+ * @throws the signal's reason, or PermanentError `DUCKDB` with DuckDB's message
  */
 export async function interruptible<Result>(
   connection: DuckDBConnection,
@@ -120,12 +120,13 @@ export async function interruptible<Result>(
   }
 }
 
-/** Its `ResultReturnType.INVALID`; the library itself is not loaded for a number. */
+/** DuckDB's `ResultReturnType.INVALID`, written out so that the library is not loaded for one number. */
 const FAILED = 0;
 
 /**
- * For whoever has read a stream to its end: one that failed on the way ends in the same way, and only its kind tells.
- * @throws Error
+ * Checks a streamed result after its last row. DuckDB ends a stream that failed on the way like any other; only the
+ * kind of the result differs.
+ * @throws Error if the query failed before its last row
  */
 export function requireWhole({ returnType }: DuckDBResult): void {
   const kind: number = returnType;
@@ -135,7 +136,7 @@ export function requireWhole({ returnType }: DuckDBResult): void {
   );
 }
 
-/** All rows of one statement. */
+/** Returns all rows of one statement. */
 export async function queryRows(
   { connection, signal }: Pick<LakeAccess, 'connection' | 'signal'>,
   action: string,
@@ -145,12 +146,12 @@ export async function queryRows(
   return interruptible(connection, action, signal, read);
 }
 
-/** A string as a SQL literal. */
+/** Writes a string as a SQL literal. */
 export function literal(value: string): string {
   return `'${value.replaceAll("'", "''")}'`;
 }
 
-/** A list of strings as SQL. */
+/** Writes strings as a SQL list. */
 export function literals(values: readonly string[]): string {
   return `[${values.map(literal).join(', ')}]`;
 }

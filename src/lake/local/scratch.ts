@@ -1,4 +1,4 @@
-/** Files on the local disk: folders that live as long as what uses them, and objects that come from the store. */
+/** Scratch files on the local disk: folders that live as long as their user, and copies of objects. */
 import { createReadStream, createWriteStream } from 'node:fs';
 import { mkdtemp, readdir, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -8,10 +8,10 @@ import { makeFolders } from '../../files/folders.ts';
 import type { ObjectStore } from '../../storage/object-store.ts';
 
 const PREFIX = 'lake-';
-/** No build and no query lasts that long: its process was killed. */
+/** No build or query lasts this long, so the process that made the folder was killed. */
 const LEFT_BEHIND_MS = 24 * 3_600_000;
 
-/** A new folder below `parent`, removed with all that is in it. */
+/** Makes a new folder below `parent`, which is removed with its contents at the end. */
 export async function scratchFolder(
   parent: string,
 ): Promise<AsyncDisposable & { readonly path: string }> {
@@ -24,12 +24,12 @@ export async function scratchFolder(
 }
 
 /** Removes the folders of builds and queries that were killed. */
-export async function sweepScratch(parent: string): Promise<void> {
+export async function removeLeftovers(parent: string): Promise<void> {
   await makeFolders(parent);
   for (const name of await readdir(parent)) {
     if (!name.startsWith(PREFIX)) continue;
     const path = join(parent, name);
-    // One that cannot be looked at stays: it must not keep a build from its own.
+    // A folder that cannot be read stays: it must not keep a build from its work.
     const facts = await stat(path).catch(() => undefined);
     if (facts !== undefined && Date.now() - facts.mtimeMs > LEFT_BEHIND_MS)
       await rm(path, { recursive: true, force: true });
@@ -38,18 +38,18 @@ export async function sweepScratch(parent: string): Promise<void> {
 
 const READ_BYTES = 2 ** 20;
 
-/** Size and SHA-256 of a local file. */
+/** Computes the size and SHA-256 of a local file. */
 export function fileFacts(path: string, signal: AbortSignal): Promise<FileFacts> {
   return measureStream(createReadStream(path, { signal, highWaterMark: READ_BYTES }));
 }
 
-/** A store, and a way to stop what is asked of it. */
+/** An object store, and a signal that ends calls to it. */
 export interface StoreAccess {
   readonly objects: ObjectStore;
   readonly signal: AbortSignal;
 }
 
-/** Copies an object to a new local file. @returns what was read */
+/** Copies an object to a new local file. @returns the size and sum of what was read */
 export async function fetchObject(
   access: StoreAccess,
   key: string,

@@ -7,7 +7,7 @@ import { listObjects, logPrefix } from '../delta/listing.ts';
 import { readTable } from '../delta/log.ts';
 import type { ObjectStore } from '../../storage/object-store.ts';
 import { confine, type LakeAccess, openEngine } from '../local/duckdb.ts';
-import { bringFiles } from '../local-files.ts';
+import { fetchFiles } from '../local-files.ts';
 import { type LakeSnapshot, readSnapshot } from '../snapshot.ts';
 import { cutMonths, type InstantRange, isWholeMonth } from '../tables/summaries.ts';
 import { countedEntries, rootOf, rowsOf, SHAPES } from '../tables/tables.ts';
@@ -49,7 +49,7 @@ export async function openLake(options: LakeOptions, signal: AbortSignal): Promi
   for (const table of LAKE_TABLES) {
     const files = reached.has(table) ? await findFiles(access, table, moment) : [];
     const asked = files.filter((file) => isOfRange(table, file, range));
-    paths.set(table, await bringFiles(table, asked, access));
+    paths.set(table, await fetchFiles(table, asked, access));
   }
   const coverage = rowsOf('coverage', paths.get('coverage') ?? [], false);
   const views = LAKE_TABLES.map((table) => {

@@ -40,14 +40,14 @@ export class LakeStore {
   }
 
   /** Runs `work` while no other process builds or tidies the lake; everything it reads is of one moment. */
-  async exclusively<Result>(
+  async withLakeLock<Result>(
     work: (reader: WarehouseReader) => Promise<Result>,
     signal: AbortSignal,
   ): Promise<Result> {
     const client = await mapDatabaseError(ACTION, () => this.#pool.connect());
     try {
       await takeLock(client, 'mirror.lake', 'session', signal);
-      const result = await work(await readAtOnce(client));
+      const result = await work(await openSnapshotReader(client));
       await mapDatabaseError(ACTION, () => client.query('commit'));
       return result;
     } finally {
@@ -108,7 +108,7 @@ export class LakeStore {
   }
 
   /** They were read, and are what their log says. Forgets the files that are not in `live`. */
-  async noteProven(keys: readonly string[], live: readonly string[]): Promise<void> {
+  async recordProofs(keys: readonly string[], live: readonly string[]): Promise<void> {
     await this.#query(
       `with gone as (delete from mirror.lake_proofs where not key = any ($2::text[]))
        insert into mirror.lake_proofs (key) select unnest($1::text[])
@@ -190,7 +190,7 @@ export interface SegmentMonth {
 /** A table that is written whole when it has changed. */
 export type WholeTable = Extract<LakeTable, 'parties' | 'checkpoints' | 'coverage'>;
 
-export type WarehouseReader = Awaited<ReturnType<typeof readAtOnce>>;
+export type WarehouseReader = Awaited<ReturnType<typeof openSnapshotReader>>;
 
 /** Between two reads the lake's files are written and sent; the transaction holds nothing but its moment. */
 const IDLE_BETWEEN_READS_MS = 3_600_000;
@@ -219,7 +219,7 @@ const WHOLE: Readonly<Record<WholeTable, string>> = {
 };
 
 /** Begins a transaction that only reads, and ends with the connection or a commit. */
-async function readAtOnce(client: PoolClient) {
+async function openSnapshotReader(client: PoolClient) {
   const [identity] = await mapDatabaseError(ACTION, async () => {
     await client.query('begin isolation level repeatable read, read only');
     await client.query(

@@ -29,8 +29,8 @@ import {
   requireWhole,
 } from '../local/duckdb.ts';
 import type { StoreAccess } from '../local/scratch.ts';
-import { bringFiles, type StoredFile, storedFile } from '../local-files.ts';
-import { type LakeSnapshot, MOMENTS_PREFIX, readSnapshot } from '../snapshot.ts';
+import { fetchFiles, type StoredFile, storedFile } from '../local-files.ts';
+import { type LakeSnapshot, SNAPSHOTS_PREFIX, readSnapshot } from '../snapshot.ts';
 import type { RecordedTable, SegmentMonth } from '../store/lake-store.ts';
 import { LAKE_TABLES, type LakeTable, SUMMARY_TABLES } from '../tables/columns.ts';
 import { LAKE_PREFIX, rootOf } from '../tables/tables.ts';
@@ -72,7 +72,7 @@ async function verifyMoment(
     problems.push({ code, subject, message });
   if (moment === undefined) {
     if (recorded.length > 0)
-      report('LAKE_MISSING', MOMENTS_PREFIX, 'the lake that was built is gone');
+      report('LAKE_MISSING', SNAPSHOTS_PREFIX, 'the lake that was built is gone');
     const loaded = new Set(
       (await repository.segmentMonths()).map(({ segmentId }) => segmentId),
     );
@@ -156,7 +156,7 @@ async function checkFiles(
     else if (size !== bytes)
       report('LAKE_FILE_CORRUPT', key, `it has ${size} bytes, published were ${bytes}`);
   }
-  await repository.noteProven(proven, keys);
+  await repository.recordProofs(proven, keys);
   return turn.size;
 }
 
@@ -204,7 +204,7 @@ async function compareRows(
     : entries.filter((add) => taggedFile(add) === undefined);
   const read = await countBySegment(
     found,
-    await bringFiles('ledger_entries', unlogged, found),
+    await fetchFiles('ledger_entries', unlogged, found),
     true,
   );
   const counted = [

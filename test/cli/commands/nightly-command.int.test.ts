@@ -54,7 +54,7 @@ async function expectLakeCommands(home: MirrorHome): Promise<void> {
   const unknown = await home.run(['lake', 'restore', '99999']);
   expect([unknown.code, unknown.stderr]).toEqual([
     1,
-    expect.stringContaining('there is no moment 99999'),
+    expect.stringContaining('there is no version 99999'),
   ]);
 }
 

@@ -104,7 +104,7 @@ describe('a lake that exists', () => {
     await buildLake(world.deps, signal);
     expect(await world.rows('select count(*) from ledger_entries')).toEqual([['5']]);
     await expect(restoreLake(world.deps, 99, signal)).rejects.toThrow(
-      'there is no moment 99',
+      'there is no version 99',
     );
   });
 
