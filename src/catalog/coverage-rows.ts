@@ -3,46 +3,53 @@ import { sql } from 'kysely';
 import { z } from 'zod';
 import { RetryableError } from '../errors/errors.ts';
 import { type Micros, readInstant } from '../time/time.ts';
-import { hex64, id, instant } from '../ledger/json-fields.ts';
-import type { Manifest } from '../ledger/manifest.ts';
+import { id, instant } from '../ledger/json-fields.ts';
+import { type TailSum, tailSum } from '../ledger/tail-sum.ts';
 import type { Database } from '../postgres/database.ts';
 import { readRow, readRows } from '../postgres/transaction.ts';
 
-/** A range of a ledger that is known: a current segment, or proven to be empty. */
+/** A range of a ledger that is known: a current segment, or a range without entries. */
 export interface Coverage {
   readonly coverageId: bigint;
+  /** undefined: every asset. */
   readonly assetId: string | undefined;
   readonly from: Micros;
+  /** Exclusive. */
   readonly to: Micros;
+  /** The range reached the present when it was exported, and may still grow. */
   readonly open: boolean;
+  /** Which side of a movement its rows show. */
   readonly sides: NewCoverage['sides'];
+  /** Key of the object that holds its rows; undefined if it has none. */
   readonly objectKey: string | undefined;
   readonly rows: bigint;
+  /** The sum of its last rows; undefined if it is open, or nothing was summed. */
   readonly tail: TailSum | undefined;
-  /** The run that asked for it last. */
+  /** The run that requested it last. */
   readonly runId?: string | undefined;
-  /** Of the source's chain, when it was asked for. */
+  /** Epoch of the source's chain when it was requested. */
   readonly epoch?: number | undefined;
+  /** When the source was last seen to agree with it. */
   readonly checkedAt?: Micros;
-  /** Its object was found lost, damaged or unreadable: it is asked for again. */
+  /** Its object was found lost, damaged or unreadable: the range is requested again. */
   readonly isFaulty?: boolean;
   /** Its rows are in the warehouse. */
   readonly isLoaded?: boolean;
-  /** Of the segment, where there is one. */
-  readonly content?:
-    | Readonly<Pick<Manifest, 'bytes' | 'digest' | 'rowForm' | 'columns'>>
-    | undefined;
+  /** What its segment records of the object; undefined if the range has no object. */
+  readonly content?: SegmentContent | undefined;
 }
 
-/** The sum of a range's last rows: what every continuation asks for again, to see that they still are there. */
-export const tailSum = z.object({
-  /** A whole second; the range's end is the coverage's. */
-  from: instant,
-  rows: z.int().nonnegative(),
-  digest: hex64,
-  rowForm: z.string(),
-});
-export type TailSum = z.output<typeof tailSum>;
+/** What the catalog records of a segment's rows. */
+export interface SegmentContent {
+  /** Size of the plain CSV. */
+  readonly bytes: bigint;
+  /** The additive digest of all rows, as 64 hex digits. */
+  readonly digest: string;
+  /** The form in which the rows were summed. */
+  readonly rowForm: string;
+  /** The names in the CSV's header line. */
+  readonly columns: readonly string[];
+}
 
 /** A range that becomes known; without an object nothing lies in it, and the source was asked for it just now. */
 export const newCoverage = z.object({
@@ -82,27 +89,57 @@ export async function readCoverages(
   );
 }
 
-type Texts = 'from' | 'to' | 'checkedAt';
-type Nullable = 'assetId' | 'objectKey' | 'runId' | 'epoch';
-type CoverageRow = Required<Omit<Coverage, Texts | Nullable | 'tail' | 'content'>> &
-  Record<Texts, string> & { [Name in Nullable]: NonNullable<Coverage[Name]> | null } & {
-    readonly partyId: string;
-    readonly tail: unknown;
-  } & ({ bytes: null } | NonNullable<Coverage['content']>);
+/** A row of `readCoverages`, as Postgres returns it. */
+interface CoverageRow {
+  readonly partyId: string;
+  readonly coverageId: bigint;
+  readonly assetId: string | null;
+  /** Instants are Postgres's text. */
+  readonly from: string;
+  readonly to: string;
+  readonly open: boolean;
+  readonly sides: NewCoverage['sides'];
+  readonly objectKey: string | null;
+  readonly rows: bigint;
+  /** JSON of a `TailSum`. */
+  readonly tail: unknown;
+  readonly runId: string | null;
+  readonly epoch: number | null;
+  readonly checkedAt: string;
+  readonly isFaulty: boolean;
+  readonly isLoaded: boolean;
+  /** The columns of the segment: all are null if the range has none. */
+  readonly bytes: bigint | null;
+  readonly digest: string | null;
+  readonly rowForm: string | null;
+  readonly columns: readonly string[] | null;
+}
 
-function coverageOf({ tail, ...row }: CoverageRow): Coverage {
+function coverageOf(row: CoverageRow): Coverage {
   return {
-    ...row,
+    coverageId: row.coverageId,
     assetId: row.assetId ?? undefined,
     from: readInstant(row.from),
     to: readInstant(row.to),
+    open: row.open,
+    sides: row.sides,
     objectKey: row.objectKey ?? undefined,
-    tail: tail === null ? undefined : tailSum.parse(tail),
+    rows: row.rows,
+    tail: row.tail === null ? undefined : tailSum.parse(row.tail),
     runId: row.runId ?? undefined,
     epoch: row.epoch ?? undefined,
     checkedAt: readInstant(row.checkedAt),
-    content: row.bytes === null ? undefined : row,
+    isFaulty: row.isFaulty,
+    isLoaded: row.isLoaded,
+    content: contentOf(row),
   };
+}
+
+function contentOf(row: CoverageRow): SegmentContent | undefined {
+  const { bytes, digest, rowForm, columns } = row;
+  if (bytes === null || digest === null || rowForm === null || columns === null)
+    return undefined;
+  return { bytes, digest, rowForm, columns };
 }
 
 /**

@@ -4,6 +4,7 @@ import { z } from 'zod';
 import { formatInstant } from '../time/time.ts';
 import { instant } from '../ledger/json-fields.ts';
 import { manifestJson, manifestSchema } from '../ledger/manifest.ts';
+import { tailSum } from '../ledger/tail-sum.ts';
 import type { Database } from '../postgres/database.ts';
 import {
   type Coverage,
@@ -13,7 +14,6 @@ import {
   insertCoverage,
   newCoverage,
   supersede,
-  tailSum,
 } from './coverage-rows.ts';
 import type { ExportLease } from './leases.ts';
 import { insertSegments, segmentRow } from './segment-rows.ts';

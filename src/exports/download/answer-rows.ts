@@ -6,7 +6,7 @@ import type { AskPlan } from '../planning/remaining.ts';
 import { TimeHistogram } from '../planning/time-histogram.ts';
 import type { Seen } from '../planning/window-plan.ts';
 import type { BlockFindings, SpanFindings } from './block-reader.ts';
-import type { TailSum } from '../../catalog/coverage-rows.ts';
+import type { TailSum } from '../../ledger/tail-sum.ts';
 import { RangeSpool, type Spooled, type SpoolOptions } from './range-spool.ts';
 
 /** A range of the plan with what was received for it; nothing lies in it where `spooled` is missing. */

@@ -9,7 +9,8 @@ import {
   type Micros,
   SECOND_MICROS,
 } from '../../time/time.ts';
-import type { Coverage, TailSum } from '../../catalog/coverage-rows.ts';
+import type { Coverage } from '../../catalog/coverage-rows.ts';
+import type { TailSum } from '../../ledger/tail-sum.ts';
 import type { SourceProfile } from '../store/source-profile.ts';
 import {
   byFrom,
