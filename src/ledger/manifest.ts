@@ -1,19 +1,45 @@
 /**
- * The manifest beside every exported object: everything that is known of it, so that tables can be
- * rebuilt from the objects alone. Readable by people: pretty JSON, instants as RFC 3339, counts as text.
+ * The manifest beside every exported object. It describes the object and what was known of its range, so
+ * that a lost database can be rebuilt from the objects alone. People can read it: it is indented JSON,
+ * with instants as RFC 3339 and counts as decimal text.
  */
 import type { Readable } from 'node:stream';
-import { buffer } from 'node:stream/consumers';
 import { z } from 'zod';
 import { PermanentError } from '../errors/errors.ts';
 import { decimal, hex64, id, instant, parseJson, partyId } from './json-fields.ts';
+import { tailSum } from './tail-sum.ts';
+
+/**
+ * Manifests of a few hundred bytes are usual. The limit is far above the largest that this program writes,
+ * and keeps a large object under a manifest's key from filling the memory of whoever reads it.
+ */
+export const MANIFEST_BYTES_MAX = 4 * 2 ** 20;
+
+/** What the source's answers had shown of its release when an object was published. */
+const releaseShown = z.object({
+  /**
+   * 'right': a start and an end may be sent together. 'broken': the release filters them wrongly.
+   * 'unproven': no answer has decided it. Absent: no answer has been compared.
+   */
+  bounds: z.enum(['right', 'broken', 'unproven']).optional(),
+  /** Which side of a movement the release exports. */
+  sides: z.enum(['from', 'both']).optional(),
+  /** Names the header line by which this was decided; another header means another release. */
+  header: z.string().optional(),
+  /** What showed it, in words. */
+  evidence: z.string().optional(),
+  decidedAt: instant.optional(),
+});
+export type ReleaseShown = Readonly<z.output<typeof releaseShown>>;
 
 export const manifestSchema = z.object({
   version: z.literal(1),
   objectKey: z.string(),
+  /** The database that published the object. */
   warehouseId: z.uuid(),
-  /** Rises with every publication of a warehouse: an object above the database's own is newer than it. */
+  /** Rises with every publication of a warehouse. A higher number than the database's is newer than it. */
   seq: decimal,
+  /** URL of the source, without credentials. */
   source: z.string(),
   partyId,
   /** null: every asset. */
@@ -21,42 +47,62 @@ export const manifestSchema = z.object({
   from: instant,
   /** Exclusive. */
   to: instant,
-  /** The present, that may still grow; false: proven that nothing more will appear in it. */
+  /** true: the range reached the present and may still grow. false: nothing more will appear in it. */
   open: z.boolean(),
   /** Which side of a movement the source's release exports: 'from' lacks what came in. */
   sides: z.enum(['from', 'both']),
+  /** The names in the CSV's header line, in its order. */
   columns: z.array(z.string()),
   rows: decimal,
-  /** Of the plain CSV. */
+  /** Size of the plain CSV. */
   bytes: decimal,
+  /** SHA-256 of the plain CSV. */
   sha256: hex64,
   compression: z.enum(['zstd', 'gzip', 'none']),
-  /** Of the object as it is stored. */
+  /** Size of the object as it is stored. */
   objectBytes: decimal,
+  /** SHA-256 of the object as it is stored. */
   objectSha256: hex64,
+  /** The additive digest of all rows (docs/export.md). */
   digest: hex64,
+  /** The form in which the rows were summed; digests of different forms cannot be compared. */
   rowForm: z.string(),
-  /** Rows of the answer that did not belong: never silently. */
+  /** Rows of the answer that were outside the party, the asset or the range, and were not written. */
   leftOut: z.object({ party: decimal, asset: decimal, range: decimal }),
   runId: z.uuid(),
   publishedAt: instant,
+  /**
+   * The sum of the range's last rows. A rebuild writes it into the range's coverage: without it the next
+   * export has nothing to compare the source with, and downloads an idle ledger whole. Absent in an open
+   * range, in one that does not end where the answer ended, and in manifests of earlier versions.
+   */
+  tail: tailSum.optional(),
+  /**
+   * Counts how often the source's chain had started again when the range was exported. A rebuild writes it
+   * into the coverage: audits choose only ranges of the present epoch. Absent if no checkpoint was known.
+   */
+  epoch: z.int().nonnegative().optional(),
+  /**
+   * A rebuild of an empty database can start from the newest of these in place of an empty profile of the
+   * source. Absent in manifests of earlier versions.
+   */
+  release: releaseShown.optional(),
 });
 
 export type Manifest = z.output<typeof manifestSchema>;
 
-/** The bytes that are published. */
+/** Returns the bytes that are published. */
 export function encodeManifest(manifest: Manifest): Buffer {
-  return Buffer.from(
-    `${JSON.stringify(z.encode(manifestSchema, manifest), undefined, 2)}\n`,
-  );
+  return Buffer.from(`${JSON.stringify(manifestJson(manifest), undefined, 2)}\n`);
 }
 
-/** The same as plain JSON, for a jsonb column. */
+/** Returns the manifest as plain JSON, as a jsonb column stores it. */
 export function manifestJson(manifest: Manifest): z.input<typeof manifestSchema> {
   return z.encode(manifestSchema, manifest);
 }
 
 /**
+ * @param content the bytes of a manifest, or its parsed JSON
  * @param where names the manifest in messages
  * @throws PermanentError `MANIFEST_INVALID`
  */
@@ -66,18 +112,36 @@ export function decodeManifest(content: unknown, where: string): Manifest {
   );
   if (parsed.success) return parsed.data;
   const problems = z.prettifyError(parsed.error).split('\n').slice(0, 5).join('; ');
-  throw new PermanentError(`Cannot read the manifest ${where}: ${problems}`, {
-    code: 'MANIFEST_INVALID',
-    meta: { where },
-    cause: parsed.error,
-  });
+  throw invalid(where, problems, parsed.error);
 }
 
-/** @param key of the manifest. @throws PermanentError `OBJECT_MISSING` or `MANIFEST_INVALID` */
+/**
+ * Reads a manifest from the store: the only way to do so. It reads no more than `MANIFEST_BYTES_MAX`,
+ * because anyone who may write to the bucket can put an object of any size under a manifest's key.
+ * @param key of the manifest
+ * @throws PermanentError `OBJECT_MISSING` or `MANIFEST_INVALID`
+ */
 export async function readManifest(
   objects: { read(key: string, signal: AbortSignal): Promise<Readable> },
   key: string,
   signal: AbortSignal,
 ): Promise<Manifest> {
-  return decodeManifest(await buffer(await objects.read(key, signal)), key);
+  const chunks: Buffer[] = [];
+  let bytes = 0;
+  // Leaving the loop early destroys the stream, and ends the transfer.
+  for await (const chunk of await objects.read(key, signal)) {
+    bytes += (chunk as Buffer).length;
+    if (bytes > MANIFEST_BYTES_MAX)
+      throw invalid(key, `it is larger than ${MANIFEST_BYTES_MAX} bytes`);
+    chunks.push(chunk as Buffer);
+  }
+  return decodeManifest(Buffer.concat(chunks, bytes), key);
+}
+
+function invalid(where: string, state: string, cause?: unknown): PermanentError {
+  return new PermanentError(`Cannot read the manifest ${where}: ${state}`, {
+    code: 'MANIFEST_INVALID',
+    meta: { where },
+    ...(cause === undefined ? {} : { cause }),
+  });
 }

@@ -142,10 +142,15 @@ async function mergeGroup(
   if (!spooled || !layout || !first || !end || !last) return undefined;
   await context.failpoint('spooled');
   checkSums(group, spooled);
-  const { source } = await readManifest(objects, manifestKey(last.objectKey), signal);
-  const facts = { partyId: lease.scope.partyId, compression, source, runId };
+  const { source, release } = await readManifest(
+    objects,
+    manifestKey(last.objectKey),
+    signal,
+  );
   const checkedAts = group.flatMap(({ checkedAt }) => checkedAt ?? []);
   const { assetId = null, to, tail, epoch } = end;
+  const { partyId } = lease.scope;
+  const facts = { partyId, compression, source, runId, epoch, release };
   const checkedAt = checkedAts.reduce(earlier, checkedAts[0] ?? 0n);
   const written = { leftOut: NONE_LEFT_OUT, spooled, layout };
   const range = {

@@ -8,6 +8,8 @@ import type { AskPlan } from '../planning/remaining.ts';
 import type { ExportContext } from '../request.ts';
 import type { ReceivedSegment } from '../download/answer-rows.ts';
 import { RangeSpool } from '../download/range-spool.ts';
+import type { ReleaseShown } from '../../ledger/manifest.ts';
+import type { SourceProfile } from '../store/source-profile.ts';
 import type { Coverage } from '../../catalog/coverage-rows.ts';
 import type { Publication } from '../../catalog/publications.ts';
 import { isHeld, isSame, rowsOf } from '../validation/compare-rows.ts';
@@ -35,7 +37,7 @@ export interface AnswerContext extends ExportContext {
  *   answer has less than they do: then nothing is published
  */
 export async function publishAnswer(
-  { plan: given, received, target }: Answered,
+  { plan: given, received, target, learned }: Answered,
   context: AnswerContext,
 ): Promise<
   | { readonly publication: Publication; readonly held: number }
@@ -86,7 +88,14 @@ export async function publishAnswer(
   );
   const merged = mergeEmpty(ranges, empty);
   const { runId, partyId } = request;
-  const facts = { partyId, compression, source: source.baseUrl, runId };
+  const facts = {
+    partyId,
+    compression,
+    source: source.baseUrl,
+    runId,
+    epoch: context.epoch,
+    release: releaseShown(learned),
+  };
   const published = [...merged.ranges, ...kept.flatMap(({ rest }) => rest ?? [])];
   const publication = {
     publicationId: randomUUID(),
@@ -199,4 +208,10 @@ function mergeEmpty(ranges: readonly NewRange[], known: readonly Coverage[]) {
     }
   }
   return { ranges: merged, taken };
+}
+
+/** What manifests record of the source's profile: enough for a rebuilt database to know the release. */
+function releaseShown(profile: SourceProfile): ReleaseShown {
+  const { bounds, sides, header, evidence, decidedAt } = profile;
+  return { bounds, sides, header, evidence, decidedAt };
 }

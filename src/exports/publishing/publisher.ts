@@ -8,12 +8,18 @@ import { ByteCounter } from '../../files/byte-counter.ts';
 import { errorCode, FencedError, RetryableError } from '../../errors/errors.ts';
 import { nowMicros } from '../../time/time.ts';
 import type { Layout } from '../../ledger/header.ts';
-import { encodeManifest, type Manifest, readManifest } from '../../ledger/manifest.ts';
+import {
+  encodeManifest,
+  type Manifest,
+  readManifest,
+  type ReleaseShown,
+} from '../../ledger/manifest.ts';
 import {
   manifestKey,
   segmentKey,
   isArchiveDamage,
   plainStream,
+  type Compression,
 } from '../../ledger/object-keys.ts';
 import type { ObjectStore } from '../../storage/object-store.ts';
 import type { KeptLease } from '../../concurrency/lease.ts';
@@ -248,13 +254,26 @@ export interface NewRange extends Omit<NewCoverage, 'objectKey'> {
     | undefined;
 }
 
+/** What the manifests of one publication have in common. */
+export interface ManifestFacts {
+  readonly partyId: string;
+  readonly compression: Compression;
+  /** URL of the source, without credentials. */
+  readonly source: string;
+  readonly runId: string;
+  /** Epoch of the source's chain; undefined if no checkpoint is known. */
+  readonly epoch: number | undefined;
+  /** What the source's answers have shown of its release. */
+  readonly release: ReleaseShown | undefined;
+}
+
 /**
  * Numbers the publication, where there is an object: only manifests name the number.
  * @param facts what its manifests have in common
  */
 export async function nameObjects(
   ranges: readonly NewRange[],
-  facts: Pick<Manifest, 'partyId' | 'compression' | 'source' | 'runId'>,
+  facts: ManifestFacts,
   repository: Pick<ExportStore, 'nextSeq'>,
 ): Promise<Pick<Publication, 'segments' | 'coverage'>> {
   if (ranges.every(({ written }) => written === undefined))
@@ -263,7 +282,7 @@ export async function nameObjects(
   const segments: Publication['segments'] = [];
   const coverage = ranges.map(({ written, ...range }) => {
     if (written === undefined) return range;
-    const { assetId, from, to, open } = range;
+    const { assetId, from, to, open, tail } = range;
     const place = { assetId, from, to, open };
     const { leftOut, layout, spooled } = written;
     const { name: spoolName, path: _path, rows, ...sums } = spooled;
@@ -277,6 +296,7 @@ export async function nameObjects(
       rows: BigInt(rows),
       leftOut,
       publishedAt: nowMicros(),
+      tail: tail ?? undefined,
     };
     segments.push({ spoolName, manifest });
     return { ...range, objectKey: manifest.objectKey };
