@@ -22,6 +22,7 @@ import type { Source } from '../source/source-client.ts';
 import { findListedParties } from '../lists/store/list-state.ts';
 import { lookUpParty, syncList } from '../lists/sync-list.ts';
 import { ExportArchiveStore } from '../exports/store/export-archive.ts';
+import type { ExportRepository } from '../exports/store/export-repository.ts';
 import { BatchStore } from '../exports/store/batch-store.ts';
 import { ExportStore } from '../exports/store/export-store.ts';
 import { decodeReport } from '../runs/report-form.ts';
@@ -69,7 +70,7 @@ function stagesOfSource(parts: StageParts) {
   const store = new ListStore(warehouse.db, holder);
   const listDeps = () => ({ source: asked().lists, store, resumePoints: state });
   const exportBy =
-    (repository: ExportStore): Stages['export'] =>
+    (repository: ExportRepository): Stages['export'] =>
     async (request, { signal, onProgress }) => {
       const { verdict, evidence, rows, bytes, objectKeys } = await exportParty(
         request,
@@ -113,8 +114,13 @@ function stagesOfSource(parts: StageParts) {
     export: (request, call) =>
       exportBy(new ExportStore(warehouse.db, holder))(request, call),
     leaseLedgers: async (partyIds) => {
-      const repository = await BatchStore.open(warehouse.db, partyIds, holder);
-      return Object.assign(repository, { export: exportBy(repository) });
+      const batch = await BatchStore.open(warehouse.db, partyIds, holder);
+      return {
+        export: exportBy(batch),
+        write: () => batch.write(),
+        releaseUnstarted: () => batch.releaseUnstarted(),
+        [Symbol.asyncDispose]: () => batch[Symbol.asyncDispose](),
+      };
     },
   } satisfies Partial<Stages>;
 }

@@ -12,7 +12,7 @@ import { attributeFault } from '../errors/faults.ts';
 import type { ExportScope } from './ports.ts';
 import { publishContext } from './publishing/publisher.ts';
 import type { Coverage } from '../catalog/coverage-rows.ts';
-import type { ExportStore } from './store/export-store.ts';
+import type { ExportRepository } from './store/export-repository.ts';
 import type { ExportLease } from '../catalog/leases.ts';
 import {
   type ExportDeps,
@@ -60,7 +60,7 @@ export async function exportLedger(
     { waitMs, signal },
     () => waitedTooLong(what, waitMs),
   );
-  await using held = deps.repository.keep(lease, what);
+  await using held = deps.repository.holdLease(lease, what);
   const context = publishContext(lease, held, deps, signal);
   try {
     const wanted = { ...request, assetId: scope.assetId };
@@ -77,7 +77,7 @@ export async function exportLedger(
 async function counted(
   cause: unknown,
   lease: ExportLease,
-  repository: ExportStore,
+  repository: ExportRepository,
 ): Promise<unknown> {
   const reason = { code: errorCode(cause), message: errorLine(cause) };
   const failuresMax = HOPELESS.has(reason.code) ? 1 : ATTEMPTS_MAX;
@@ -102,7 +102,7 @@ async function counted(
  */
 async function scopeOf(
   request: ExportRequest,
-  repository: ExportStore,
+  repository: ExportRepository,
 ): Promise<ExportScope> {
   const { partyId, assetId, again, from = 0n, to } = request;
   if (assetId === undefined) return { partyId };

@@ -7,7 +7,7 @@ import type { SourceClock } from './planning/source-clock.ts';
 import type { ExportScope, LedgerSource } from './ports.ts';
 import type { PublishContext, PublishDeps } from './publishing/publisher.ts';
 import type { RowPool } from './download/row-pool.ts';
-import type { Published } from './store/export-store.ts';
+import type { Published } from './store/export-repository.ts';
 
 /** Its range is widened to whole seconds. */
 export interface ExportRequest extends LedgerRange {

@@ -52,8 +52,8 @@ export interface LeasedLedgers extends AsyncDisposable {
    * @returns parties of which it is not: another has taken them over
    */
   write(): Promise<readonly string[]>;
-  /** Gives back those that were not begun. */
-  giveBack(): Promise<void>;
+  /** Releases the leases of parties whose export has not begun. */
+  releaseUnstarted(): Promise<void>;
 }
 
 /**

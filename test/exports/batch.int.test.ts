@@ -5,6 +5,7 @@ import { expect, test } from 'vitest';
 import { LEASE_TIMES } from '../../src/concurrency/lease.ts';
 import { exportParty } from '../../src/exports/export-party.ts';
 import type { ExportOutcome } from '../../src/exports/request.ts';
+import type { ExportRepository } from '../../src/exports/store/export-repository.ts';
 import { BatchStore } from '../../src/exports/store/batch-store.ts';
 import { ExportStore } from '../../src/exports/store/export-store.ts';
 import { type ExportLease, takeLeases } from '../../src/catalog/leases.ts';
@@ -36,7 +37,11 @@ interface Opened extends AsyncDisposable {
   readonly world: World;
   readonly warehouse: Warehouse;
   readonly batch: BatchStore;
-  export(partyId: string, now?: string, repository?: ExportStore): Promise<ExportOutcome>;
+  export(
+    partyId: string,
+    now?: string,
+    repository?: ExportRepository,
+  ): Promise<ExportOutcome>;
 }
 
 async function open(): Promise<Opened> {
@@ -172,7 +177,7 @@ test('other processes wait until the answers of a batch are written', async () =
 test('an export that was not begun can be given back, and another process does it', async () => {
   await using opened = await open();
   await opened.export(FIRST);
-  await opened.batch.giveBack();
+  await opened.batch.releaseUnstarted();
   expect(await leased(opened)).toBe(1);
   await opened.batch.write();
   await opened.export(SECOND, NOW, new ExportStore(opened.warehouse.db));

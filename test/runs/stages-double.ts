@@ -77,7 +77,7 @@ export async function openJobWorld(
     leaseLedgers: async () => ({
       export: (request, call) => stages.export(request, call),
       write: async () => [],
-      giveBack: async () => undefined,
+      releaseUnstarted: async () => undefined,
       [Symbol.asyncDispose]: async () => undefined,
     }),
     readLedger: async function* () {},

@@ -126,7 +126,7 @@ export class Fetcher {
   async keep(): Promise<void> {
     const { repository, lease } = this.#context;
     // A plan that cannot be kept costs bytes at most.
-    await repository.keepPlan(lease, this.#windows.toJson()).catch(() => undefined);
+    await repository.savePlan(lease, this.#windows.toJson()).catch(() => undefined);
   }
 
   /** Whether the source ends its answers without a line end: asked once, within the turn of the answer in doubt. */

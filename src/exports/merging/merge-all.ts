@@ -84,7 +84,10 @@ export async function mergeAll(
   async function mergeLedger(scope: ExportScope) {
     const lease = await repository.acquire(scope);
     if (lease === undefined) return false;
-    await using held = repository.keep(lease, `the segments of party ${scope.partyId}`);
+    await using held = repository.holdLease(
+      lease,
+      `the segments of party ${scope.partyId}`,
+    );
     const context = publishContext(lease, held, deps, signal);
     await recover(context);
     const own = (await repository.coverage(scope)).filter(

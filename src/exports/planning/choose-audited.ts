@@ -3,7 +3,7 @@ import { hash } from 'node:crypto';
 import { BEGINNING, DAY_MICROS, type Micros } from '../../time/time.ts';
 import type { Coverage } from '../../catalog/coverage-rows.ts';
 import type { ExportScope } from '../ports.ts';
-import type { ExportStore } from '../store/export-store.ts';
+import type { ExportRepository } from '../store/export-repository.ts';
 import { later } from '../../ledger/ranges.ts';
 import { isEmpty, RETENTION_MICROS, type Target } from './remaining.ts';
 
@@ -39,7 +39,7 @@ export function chooseAudited(
 export async function servedAudits(
   coverage: readonly Coverage[],
   choice: AuditChoice,
-  repository: Pick<ExportStore, 'firstEntry'>,
+  repository: Pick<ExportRepository, 'firstEntry'>,
 ): Promise<readonly Coverage[]> {
   const chosen = chooseAudited(coverage, choice);
   if (chosen.every(({ from }) => from !== BEGINNING)) return chosen;

@@ -20,7 +20,7 @@ import type { ExportArchiveStore } from '../store/export-archive.ts';
 const GRACE_MS = 7 * 24 * 3_600_000;
 const BATCH_KEYS = 500;
 
-export interface TidyDeps {
+export interface GarbageCollectionDeps {
   readonly objects: ObjectStore;
   readonly archive: ExportArchiveStore;
   readonly log: Log;
@@ -28,7 +28,7 @@ export interface TidyDeps {
 }
 
 export async function collectGarbage(
-  { objects, archive, log, graceMs = GRACE_MS }: TidyDeps,
+  { objects, archive, log, graceMs = GRACE_MS }: GarbageCollectionDeps,
   signal: AbortSignal,
 ): Promise<{
   readonly sweptFiles: number;
@@ -41,7 +41,7 @@ export async function collectGarbage(
 
   /** The manifest first: while it lies there, its object is whole. Stays where a publication has come to name it again. */
   async function removeObject(key: string) {
-    const isRemoved = await archive.removing(key, async () => {
+    const isRemoved = await archive.removeIfUnreferenced(key, async () => {
       await objects.remove(manifestKey(key), signal);
       await objects.remove(key, signal);
     });
@@ -51,7 +51,9 @@ export async function collectGarbage(
   async function isOurRubbish(key: string) {
     try {
       // Newer than the database, or of a run that it has forgotten with a backup: it may be the only copy.
-      return await archive.knows(await readManifest(objects, manifestKey(key), signal));
+      return await archive.isPublicationRecorded(
+        await readManifest(objects, manifestKey(key), signal),
+      );
     } catch (error) {
       // Never finished: without a manifest nobody may rely on it.
       if (errorCode(error) === 'OBJECT_MISSING') return true;
@@ -61,12 +63,12 @@ export async function collectGarbage(
   }
 
   // Those of which this pass has found nothing left over: they were removed as long before it.
-  await archive.forget(graceMs);
+  await archive.forgetRemoved(graceMs);
   // Marked before they are removed: what a crash leaves of them is found as unreferenced.
   for (
-    let keys = await archive.retire(graceMs);
+    let keys = await archive.markRetired(graceMs);
     keys.length > 0;
-    keys = await archive.retire(graceMs)
+    keys = await archive.markRetired(graceMs)
   ) {
     signal.throwIfAborted();
     for (const key of keys) await removeObject(key);

@@ -25,7 +25,7 @@ import type { ObjectStore } from '../../storage/object-store.ts';
 import type { KeptLease } from '../../concurrency/lease.ts';
 import type { Spooled, SpoolOptions } from '../download/range-spool.ts';
 import type { NewCoverage } from '../../catalog/coverage-rows.ts';
-import type { ExportStore } from '../store/export-store.ts';
+import type { ExportRepository } from '../store/export-repository.ts';
 import type { ExportLease } from '../../catalog/leases.ts';
 import type { Publication } from '../../catalog/publications.ts';
 
@@ -39,7 +39,7 @@ export type Step =
   | 'committed';
 
 export interface PublishDeps extends Pick<SpoolOptions, 'compression'> {
-  readonly repository: ExportStore;
+  readonly repository: ExportRepository;
   readonly objects: ObjectStore;
   /** Called at each step, where tests kill the process. */
   readonly failpoint?: ((step: Step) => Promise<void> | void) | undefined;
@@ -274,7 +274,7 @@ export interface ManifestFacts {
 export async function nameObjects(
   ranges: readonly NewRange[],
   facts: ManifestFacts,
-  repository: Pick<ExportStore, 'nextSeq'>,
+  repository: Pick<ExportRepository, 'nextSeq'>,
 ): Promise<Pick<Publication, 'segments' | 'coverage'>> {
   if (ranges.every(({ written }) => written === undefined))
     return { segments: [], coverage: [...ranges] };

@@ -6,7 +6,7 @@
 import { PermanentError } from '../../errors/errors.ts';
 import { BEGINNING, formatInstant, type Micros, SECOND_MICROS } from '../../time/time.ts';
 import type { Coverage } from '../../catalog/coverage-rows.ts';
-import type { ExportStore } from '../store/export-store.ts';
+import type { CoverageReader } from '../store/export-repository.ts';
 import { overlaps, subtract } from '../../ledger/ranges.ts';
 import { RowFilter } from '../../ledger/row-filter.ts';
 import { commonColumns, withColumns } from '../../ledger/common-columns.ts';
@@ -24,7 +24,7 @@ const EMPTY_HEADER =
   'account_to_market_id,account_to_party_id,account_to_account_type,account_from_balance,account_to_balance';
 
 interface ReaderDeps {
-  readonly exports: Pick<ExportStore, 'coverage'>;
+  readonly exports: CoverageReader;
   readonly objects: Pick<ObjectStore, 'read'>;
 }
 

@@ -1,15 +1,18 @@
 /**
- * The repository of many parties that are exported one after another, most of them in vain: leased together, and what
- * brought no rows is written together. Rows are published at once, as by any other.
+ * The repository of many parties that are exported one after another, most of which have nothing new.
+ * Their leases are taken in one statement, and the ends of exports without rows are written together.
+ * Rows are published at once, as by any other repository.
  */
 import { sql } from 'kysely';
 import { errorCode, RetryableError } from '../../errors/errors.ts';
-import { keepLease, LEASE_TIMES } from '../../concurrency/lease.ts';
+import { keepLease, type KeptLease, LEASE_TIMES } from '../../concurrency/lease.ts';
 import { sharedLoad } from '../../concurrency/shared-load.ts';
+import type { Coverage } from '../../catalog/coverage-rows.ts';
+import type { Reason } from '../../catalog/segment-rows.ts';
 import type { Database } from '../../postgres/database.ts';
 import { inTransaction } from '../../postgres/transaction.ts';
+import type { Micros } from '../../time/time.ts';
 import type { ExportScope } from '../ports.ts';
-import { ExportStore } from './export-store.ts';
 import {
   type ExportLease,
   fenceLeases,
@@ -22,33 +25,61 @@ import {
   type Publication,
   type Success,
 } from '../../catalog/publications.ts';
+import type {
+  ExportRepository,
+  PublicationNumber,
+  Published,
+} from './export-repository.ts';
+import { ExportStore } from './export-store.ts';
 import type { SourceProfile } from './source-profile.ts';
 
-/** For so long nobody asks again what is known of the source. */
-const KNOWN_MS = 10_000;
+/** How long this process relies on what it has read of the source before it reads it again. */
+const SOURCE_FACTS_MS = 10_000;
 
-export class BatchStore extends ExportStore implements AsyncDisposable {
-  #readKnown = this.#shareKnown();
-  /** Leased, and not begun. */
-  readonly #waiting = new Map<string, ExportLease>();
-  /** Finished, and not written. */
-  #done: Success[] = [];
-  /** By the token of its lease: an export may be leased again. */
-  readonly #finished = new Set<string>();
-  /** Of those that wait or are done; whoever works one renews it. */
+/** What is known of the source, whichever party is exported. */
+interface SourceFacts {
+  readonly profile: SourceProfile;
+  readonly epoch: number | undefined;
+}
+
+export class BatchStore implements ExportRepository, AsyncDisposable {
+  readonly #db: Database;
+  /** Does for one export what is not done for all of them together. */
+  readonly #single: ExportStore;
+  #readSource: () => Promise<SourceFacts>;
+  /** Leases of exports that have not begun, by party. */
+  readonly #unstarted = new Map<string, ExportLease>();
+  /** Exports that have ended and are not written yet. */
+  #unwritten: Success[] = [];
+  /** Lease tokens of exports that have ended. A token, because an export may be leased again. */
+  readonly #finishedTokens = new Set<string>();
+  /**
+   * When the last renewal was sent (`performance.now()`). It covers the unstarted and the unwritten
+   * exports; whoever works on an export renews its lease.
+   */
   #renewedAtMs = performance.now();
-  readonly #kept = keepLease({
-    what: 'the exports of many parties',
-    takenAtMs: this.#renewedAtMs,
-    renew: () => this.#renew(),
-    release: () => releaseLeases(this.db, this.#held()),
-  });
-  /** Counted at the source, for one request after another. */
-  #atSource: ExportLease | undefined;
-  /** Whose request is under way. */
-  #asking: ExportLease | undefined;
+  readonly #heldLeases: KeptLease;
+  /** The lease that counts towards the export limit. One place serves request after request. */
+  #counted: ExportLease | undefined;
+  /** The lease whose request is under way. */
+  #requesting: ExportLease | undefined;
 
-  /** Leases those of the parties that nobody works on; where each asset is leased apart, none. */
+  private constructor(db: Database, holder: number | undefined) {
+    this.#db = db;
+    this.#single = new ExportStore(db, holder);
+    this.#readSource = this.#shareSourceFacts();
+    this.#heldLeases = keepLease({
+      what: 'the exports of many parties',
+      takenAtMs: this.#renewedAtMs,
+      renew: () => this.#renew(),
+      release: () => releaseLeases(db, this.#leases()),
+    });
+  }
+
+  /**
+   * Leases the parties that nobody works on. If the source demands an asset, it leases none: then each
+   * asset is leased by itself.
+   */
   static async open(
     db: Database,
     partyIds: readonly string[],
@@ -56,178 +87,255 @@ export class BatchStore extends ExportStore implements AsyncDisposable {
   ): Promise<BatchStore> {
     await using stack = new AsyncDisposableStack();
     const store = stack.use(new BatchStore(db, holder));
-    if ((await store.profile()).assetRequired !== true) {
+    const { assetRequired } = await store.profile();
+    if (assetRequired !== true) {
       const action = `lease the exports of ${partyIds.length} parties`;
       const leases = await inTransaction(db, { action }, (tx) =>
         takeLeases(tx, partyIds, undefined, holder),
       );
-      for (const lease of leases) store.#waiting.set(lease.scope.partyId, lease);
+      for (const lease of leases) store.#unstarted.set(lease.scope.partyId, lease);
     }
     stack.move();
     return store;
   }
 
   /**
-   * Writes what has ended; what cannot be written now is kept for the next call. To be called once at a time.
-   * @returns parties whose export does not count: another has taken them over, or their coverage has changed
+   * Writes the exports that have ended. What cannot be written now is kept for the next call. Two calls
+   * must not overlap.
+   * @returns parties whose export does not count: another worker has taken them over, or their coverage
+   *   has changed
    */
   async write(): Promise<readonly string[]> {
-    const asking = this.#asking;
-    // One that pauses between its requests lets others ask.
-    if (asking === undefined) await this.#leave();
-    const done = this.#done;
-    this.#done = [];
+    const requesting = this.#requesting;
+    // Nothing is under way: while this export pauses, others may use its place at the source.
+    if (requesting === undefined) await this.#leave();
+    const ended = this.#unwritten;
+    this.#unwritten = [];
     try {
-      return await this.#finishAll(done, asking);
+      return await this.#finishAll(ended, requesting);
     } catch (error) {
-      this.#done = [...done, ...this.#done];
+      this.#unwritten = [...ended, ...this.#unwritten];
       throw error;
     }
   }
 
-  /** Gives back the leases of parties that were not begun. */
-  async giveBack(): Promise<void> {
-    const leases = [...this.#waiting.values()];
-    this.#waiting.clear();
-    await releaseLeases(this.db, leases);
+  /** Releases the leases of parties whose export has not begun. */
+  async releaseUnstarted(): Promise<void> {
+    const leases = [...this.#unstarted.values()];
+    this.#unstarted.clear();
+    await releaseLeases(this.#db, leases);
   }
 
-  /** What was not written is lost with it, and asked for again by whoever has its party next. */
+  /** What was not written is lost, and requested again by the next owner of its party. */
   async [Symbol.asyncDispose](): Promise<void> {
-    await this.#kept[Symbol.asyncDispose]();
+    await this.#heldLeases[Symbol.asyncDispose]();
   }
 
-  override async acquire(scope: ExportScope): Promise<ExportLease | undefined> {
-    const lease = this.#waiting.get(scope.partyId);
-    this.#waiting.delete(scope.partyId);
+  async acquire(scope: ExportScope): Promise<ExportLease | undefined> {
+    const lease = this.#unstarted.get(scope.partyId);
+    this.#unstarted.delete(scope.partyId);
+    if (lease === undefined) return this.#single.acquire(scope);
     const { leaseMs, marginMs } = LEASE_TIMES;
-    const isHeld = performance.now() - this.#renewedAtMs < leaseMs - marginMs;
-    if (lease !== undefined && isHeld && scope.assetId === undefined)
+    const isValid = performance.now() - this.#renewedAtMs < leaseMs - marginMs;
+    if (isValid && scope.assetId === undefined)
       return { ...lease, takenAtMs: this.#renewedAtMs };
-    if (lease !== undefined) await super.release(lease);
-    return super.acquire(scope);
+    await this.#single.release(lease);
+    return this.#single.acquire(scope);
   }
 
-  override async finish(success: Success): Promise<void> {
-    this.#finished.add(success.lease.token);
-    this.#done.push(success);
+  /** Its release goes through this store: a finished export stays leased until it is written. */
+  holdLease(lease: ExportLease, what: string): KeptLease {
+    return this.#single.holdLease(lease, what, () => this.release(lease));
   }
 
-  override async release(lease: ExportLease): Promise<void> {
-    // Given back when it is written.
-    if (this.#finished.has(lease.token)) return;
-    if (this.#atSource?.exportId === lease.exportId) this.#atSource = undefined;
-    await super.release(lease);
+  async release(lease: ExportLease): Promise<void> {
+    if (this.#finishedTokens.has(lease.token)) return;
+    if (this.#counted?.exportId === lease.exportId) this.#counted = undefined;
+    await this.#single.release(lease);
   }
 
-  override async epoch(): Promise<number | undefined> {
-    return (await this.#readKnown()).epoch;
+  async finish(success: Success): Promise<void> {
+    this.#finishedTokens.add(success.lease.token);
+    this.#unwritten.push(success);
   }
 
-  override async profile(): Promise<SourceProfile> {
-    return (await this.#readKnown()).profile;
-  }
-
-  override async learn(profile: SourceProfile): Promise<void> {
-    await super.learn(profile);
-    this.#readKnown = this.#shareKnown();
-  }
-
-  /** What is known of the source: others may learn more of it. */
-  #shareKnown() {
-    return sharedLoad(async () => {
-      const [profile, epoch] = await Promise.all([super.profile(), super.epoch()]);
-      return { profile, epoch };
-    }, KNOWN_MS);
-  }
-
-  /** Rows came: while they are published, others may ask. */
-  override async intend(lease: ExportLease, publication: Publication): Promise<void> {
-    await this.#leave();
-    await super.intend(lease, publication);
-  }
-
-  /** Counted from request to request until what they brought is written: then it is another's turn. */
-  override async enterSource(lease: ExportLease, exportLimit: number): Promise<boolean> {
-    if (this.#atSource === undefined) {
-      if (!(await super.enterSource(lease, exportLimit))) return false;
-      this.#atSource = lease;
+  /** Counts one lease from request to request, until what the requests brought is written. */
+  async enterSource(lease: ExportLease, exportLimit: number): Promise<boolean> {
+    if (this.#counted === undefined) {
+      const hasEntered = await this.#single.enterSource(lease, exportLimit);
+      if (!hasEntered) return false;
+      this.#counted = lease;
     }
-    this.#asking = lease;
+    this.#requesting = lease;
     return true;
   }
 
-  override async leaveSource(): Promise<void> {
-    this.#asking = undefined;
+  async leaveSource(): Promise<void> {
+    this.#requesting = undefined;
+  }
+
+  /** Rows have come. While they are published, other workers may use the place at the source. */
+  async intend(lease: ExportLease, publication: Publication): Promise<void> {
+    await this.#leave();
+    await this.#single.intend(lease, publication);
+  }
+
+  async epoch(): Promise<number | undefined> {
+    return (await this.#readSource()).epoch;
+  }
+
+  async profile(): Promise<SourceProfile> {
+    return (await this.#readSource()).profile;
+  }
+
+  async learn(profile: SourceProfile): Promise<void> {
+    await this.#single.learn(profile);
+    this.#readSource = this.#shareSourceFacts();
+  }
+
+  coverage(scope: ExportScope): Promise<readonly Coverage[]> {
+    return this.#single.coverage(scope);
+  }
+
+  published(
+    scope: ExportScope,
+    runId: string,
+    adopted: readonly string[],
+  ): Promise<Published> {
+    return this.#single.published(scope, runId, adopted);
+  }
+
+  quarantineSegment(objectKey: string, reason: Reason): Promise<void> {
+    return this.#single.quarantineSegment(objectKey, reason);
+  }
+
+  nextSeq(): Promise<PublicationNumber> {
+    return this.#single.nextSeq();
+  }
+
+  openPublications(
+    lease: ExportLease,
+  ): Promise<ReadonlyMap<string, Publication | undefined>> {
+    return this.#single.openPublications(lease);
+  }
+
+  commit(lease: ExportLease, publication: Publication): Promise<void> {
+    return this.#single.commit(lease, publication);
+  }
+
+  drop(lease: ExportLease, publicationId: string): Promise<void> {
+    return this.#single.drop(lease, publicationId);
+  }
+
+  savePlan(lease: ExportLease, plan: unknown): Promise<void> {
+    return this.#single.savePlan(lease, plan);
+  }
+
+  fail(
+    lease: ExportLease,
+    reason: Reason,
+    attemptsMax: number,
+  ): Promise<number | undefined> {
+    return this.#single.fail(lease, reason, attemptsMax);
+  }
+
+  firstEntry(partyId: string): Promise<Micros | undefined> {
+    return this.#single.firstEntry(partyId);
+  }
+
+  knownAssets(): Promise<readonly string[]> {
+    return this.#single.knownAssets();
+  }
+
+  #shareSourceFacts(): () => Promise<SourceFacts> {
+    const load = async (): Promise<SourceFacts> => {
+      const [profile, epoch] = await Promise.all([
+        this.#single.profile(),
+        this.#single.epoch(),
+      ]);
+      return { profile, epoch };
+    };
+    // Other processes may learn more of the source at any time.
+    return sharedLoad(load, SOURCE_FACTS_MS);
   }
 
   async #leave(): Promise<void> {
-    const counted = this.#atSource;
-    this.#atSource = undefined;
-    if (counted !== undefined) await super.leaveSource(counted);
+    const counted = this.#counted;
+    this.#counted = undefined;
+    if (counted !== undefined) await this.#single.leaveSource(counted);
   }
 
-  #held(): readonly ExportLease[] {
-    return [...this.#waiting.values(), ...this.#done.map(({ lease }) => lease)];
+  #leases(): readonly ExportLease[] {
+    const unwritten = this.#unwritten.map(({ lease }) => lease);
+    return [...this.#unstarted.values(), ...unwritten];
   }
 
   async #renew(): Promise<void> {
     const sentAtMs = performance.now();
-    // Those that are taken meanwhile are not asked about.
-    const held = this.#held();
-    const renewed = await renewLeases(this.db, held);
-    for (const { exportId, scope } of held)
-      if (!renewed.has(exportId)) this.#waiting.delete(scope.partyId);
+    // Fixed before the statement: a lease that is taken meanwhile is not missing from its answer.
+    const leases = this.#leases();
+    const renewed = await renewLeases(this.#db, leases);
+    for (const { exportId, scope } of leases)
+      if (!renewed.has(exportId)) this.#unstarted.delete(scope.partyId);
     this.#renewedAtMs = sentAtMs;
   }
 
-  /** One that cannot be written keeps none of the others from it. @returns parties of which it was not written */
+  /**
+   * Writes all exports together; if that cannot be, one by one, so that one does not hold back the others.
+   * @returns parties whose export was not written
+   */
   async #finishAll(
-    done: readonly Success[],
-    asking: ExportLease | undefined,
+    ended: readonly Success[],
+    requesting: ExportLease | undefined,
   ): Promise<readonly string[]> {
+    if (ended.length === 0) return [];
     try {
-      return done.length === 0 ? [] : await this.#finishTogether(done, asking);
+      return await this.#finishTogether(ended, requesting);
     } catch (error) {
-      if (error instanceof RetryableError && errorCode(error) !== 'COVERAGE_CHANGED')
-        throw error;
+      const mayPass =
+        error instanceof RetryableError && errorCode(error) !== 'COVERAGE_CHANGED';
+      if (mayPass) throw error;
+    }
+    const [first] = ended;
+    if (ended.length === 1 && first !== undefined) {
+      await this.#single.release(first.lease);
+      return [first.lease.scope.partyId];
     }
     const lost: string[] = [];
-    for (const one of done) {
-      if (done.length > 1) lost.push(...(await this.#finishAll([one], asking)));
-      else {
-        await super.release(one.lease);
-        lost.push(one.lease.scope.partyId);
-      }
-    }
+    for (const success of ended)
+      lost.push(...(await this.#finishAll([success], requesting)));
     return lost;
   }
 
   /**
-   * All of it in one transaction, and the leases are given back.
-   * @param asking its request is under way, counted at the source in the place of one that is given back
-   * @returns parties of which it was not written: their leases are no longer ours
-   * @throws RetryableError `COVERAGE_CHANGED` where that of one is no longer what was planned on: nothing is written
+   * Writes the exports and releases their leases in one transaction.
+   * @param requesting takes the place at the source of a lease that is released
+   * @returns parties whose lease is no longer ours: their export was not written
+   * @throws RetryableError `COVERAGE_CHANGED` if one party's coverage is no longer what was planned on; then
+   *   nothing is written
    */
-  async #finishTogether(done: readonly Success[], asking: ExportLease | undefined) {
-    const leases = done.map(({ lease }) => lease);
-    const action = `record ${done.length} exports without entries`;
-    const held = await inTransaction(this.db, { action }, async (tx) => {
+  async #finishTogether(
+    ended: readonly Success[],
+    requesting: ExportLease | undefined,
+  ): Promise<readonly string[]> {
+    const leases = ended.map(({ lease }) => lease);
+    const action = `record ${ended.length} exports without entries`;
+    const valid = await inTransaction(this.#db, { action }, async (tx) => {
       const fenced = await fenceLeases(tx, leases);
-      const ours = done.filter(({ lease }) => fenced.has(lease.exportId));
+      const ours = ended.filter(({ lease }) => fenced.has(lease.exportId));
       await finishExports(tx, ours);
       await releaseLeases(tx, leases);
-      if (asking !== undefined)
+      if (requesting !== undefined)
         await sql`update mirror.exports set is_at_source = true
-          where export_id = ${asking.exportId} and lease_token = ${asking.token}`.execute(
-          tx,
-        );
+          where export_id = ${requesting.exportId}
+            and lease_token = ${requesting.token}`.execute(tx);
       return fenced;
     });
-    if (leases.some(({ exportId }) => exportId === this.#atSource?.exportId))
-      this.#atSource = asking;
-    return leases.flatMap(({ exportId, scope }) =>
-      held.has(exportId) ? [] : [scope.partyId],
+    const isCountedReleased = leases.some(
+      ({ exportId }) => exportId === this.#counted?.exportId,
     );
+    if (isCountedReleased) this.#counted = requesting;
+    const lost = leases.filter(({ exportId }) => !valid.has(exportId));
+    return lost.map(({ scope }) => scope.partyId);
   }
 }

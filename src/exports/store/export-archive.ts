@@ -49,7 +49,7 @@ export class ExportArchiveStore {
    * Marks superseded segments as removed that have been so for longer than this, some at a time.
    * @returns their object keys, which nothing names any more; empty when all are done
    */
-  async retire(supersededForMs: number): Promise<readonly string[]> {
+  async markRetired(supersededForMs: number): Promise<readonly string[]> {
     const retired = sql<NamedObject>`
       update mirror.segments set removed_at = clock_timestamp()
       where segment_id in (
@@ -64,7 +64,7 @@ export class ExportArchiveStore {
   }
 
   /** Forgets segments whose objects were removed longer ago than this, and whose rows are in no table any more. */
-  async forget(removedForMs: number): Promise<void> {
+  async forgetRemoved(removedForMs: number): Promise<void> {
     const removed = sql`
       delete from mirror.segments s
       where status = 'superseded' and loaded_at is null
@@ -75,7 +75,7 @@ export class ExportArchiveStore {
   }
 
   /** Whether this database has numbered an object's publication, and still knows the run that published it. */
-  async knows({ warehouseId, seq, runId }: Manifest): Promise<boolean> {
+  async isPublicationRecorded({ warehouseId, seq, runId }: Manifest): Promise<boolean> {
     // A run may be forgotten by age, while what it published is current; its party's later segments say so.
     const known = sql<{ isKnown: boolean }>`
       select warehouse_id = ${warehouseId}::uuid and publication_seq >= ${seq} and (
@@ -108,7 +108,10 @@ export class ExportArchiveStore {
    * Runs `remove` where nothing names the object; until it is done, no publication comes to intend it.
    * @returns whether it ran
    */
-  async removing(objectKey: string, remove: () => Promise<void>): Promise<boolean> {
+  async removeIfUnreferenced(
+    objectKey: string,
+    remove: () => Promise<void>,
+  ): Promise<boolean> {
     let failure: { readonly error: unknown } | undefined;
     const isRemoved = await mapDatabaseError(`see that nothing names ${objectKey}`, () =>
       this.#db.transaction().execute(async (tx) => {

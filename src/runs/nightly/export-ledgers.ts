@@ -162,7 +162,7 @@ function openBatch(
     /** To be called now and then: a ledger that takes long keeps neither what is known of others, nor their leases. */
     async look() {
       await write();
-      if (performance.now() - leasedAtMs > LEASED_MS) await ledgers?.giveBack();
+      if (performance.now() - leasedAtMs > LEASED_MS) await ledgers?.releaseUnstarted();
     },
     /** Writes what is known, and gives back what is leased. */
     async end() {

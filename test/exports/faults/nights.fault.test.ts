@@ -15,6 +15,7 @@ import type {
   WindowRequest,
 } from '../../../src/exports/ports.ts';
 import type { Step } from '../../../src/exports/publishing/publisher.ts';
+import type { ExportRepository } from '../../../src/exports/store/export-repository.ts';
 import { BatchStore } from '../../../src/exports/store/batch-store.ts';
 import { ExportStore } from '../../../src/exports/store/export-store.ts';
 import { compressionOf, plainStream } from '../../../src/ledger/object-keys.ts';
@@ -223,7 +224,7 @@ class Simulation {
 
   async #alone(
     isCalm: boolean,
-    repository = this.#repository,
+    repository: ExportRepository = this.#repository,
   ): Promise<Map<string, string>> {
     const verdicts = new Map<string, string>();
     for (const party of PARTIES) {
@@ -254,7 +255,7 @@ class Simulation {
   async #export(
     partyId: string,
     isCalm: boolean,
-    repository: ExportStore,
+    repository: ExportRepository,
   ): Promise<string> {
     const runId = randomUUID();
     const seenTime = this.#network.now;

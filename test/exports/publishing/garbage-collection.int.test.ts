@@ -135,7 +135,7 @@ describe('an object that nothing names, and that is published again at the same 
     const archive = new ExportArchiveStore(warehouse.db);
     const key = await superseded(world);
     // Marked, and not removed yet.
-    expect(await archive.retire(0)).toEqual([key]);
+    expect(await archive.markRetired(0)).toEqual([key]);
     const wasRemoved: boolean[] = [];
     await world.export(
       '2023-05-01T11:00:00Z',
@@ -143,11 +143,13 @@ describe('an object that nothing names, and that is published again at the same 
       {
         failpoint: async (step) => {
           if (step === 'intended')
-            wasRemoved.push(await archive.removing(key, async () => assert.fail()));
+            wasRemoved.push(
+              await archive.removeIfUnreferenced(key, async () => assert.fail()),
+            );
         },
       },
     );
-    wasRemoved.push(await archive.removing(key, async () => assert.fail()));
+    wasRemoved.push(await archive.removeIfUnreferenced(key, async () => assert.fail()));
     expect(wasRemoved).toEqual([false, false]);
     expect(await world.rows()).toEqual(world.source.entries.map(row12).toSorted());
   });
@@ -163,12 +165,14 @@ describe('an object that nothing names, and that is published again at the same 
     });
     const archive = new ExportArchiveStore(warehouse.db);
     const key = await superseded(world);
-    expect(await archive.retire(0)).toEqual([key]);
+    expect(await archive.markRetired(0)).toEqual([key]);
     const removed: boolean[] = [];
     const failpoint = async (step: string): Promise<void> => {
       if (step === at)
         removed.push(
-          await archive.removing(key, () => world.objects.remove(key, signal)),
+          await archive.removeIfUnreferenced(key, () =>
+            world.objects.remove(key, signal),
+          ),
         );
     };
     await world.export('2023-05-01T11:00:00Z', {}, { failpoint });

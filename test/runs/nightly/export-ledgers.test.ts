@@ -44,7 +44,7 @@ it.each([
       leaseLedgers: async () => ({
         export: exportOne,
         write: async () => [],
-        giveBack: async () => undefined,
+        releaseUnstarted: async () => undefined,
         [Symbol.asyncDispose]: async () => undefined,
       }),
       export: exportOne,
@@ -78,7 +78,7 @@ it('tries ledgers again that others had taken over, and fails them at its last t
       leaseLedgers: async () => ({
         export: async () => ({ verdict: 'complete', evidence: {} }),
         write: async () => ['party-1'],
-        giveBack: async () => undefined,
+        releaseUnstarted: async () => undefined,
         [Symbol.asyncDispose]: async () => undefined,
       }),
     },

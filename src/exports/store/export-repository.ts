@@ -1,0 +1,132 @@
+/**
+ * What an export reads from the database and writes to it. `ExportStore` does each call by itself;
+ * `BatchStore` leases many parties at once and writes the ends of their exports together.
+ */
+import type { Coverage } from '../../catalog/coverage-rows.ts';
+import type { ExportLease } from '../../catalog/leases.ts';
+import type { Publication, Success } from '../../catalog/publications.ts';
+import type { Reason } from '../../catalog/segment-rows.ts';
+import type { KeptLease } from '../../concurrency/lease.ts';
+import type { Micros } from '../../time/time.ts';
+import type { ExportScope } from '../ports.ts';
+import type { SourceProfile } from './source-profile.ts';
+
+/** Sums over the current segments that a run has published. */
+export interface Published {
+  readonly rows: bigint;
+  /** Rows that existed before the run, in segments that these have replaced. */
+  readonly replacedRows: bigint;
+  /** Size of the plain CSV. */
+  readonly bytes: bigint;
+  readonly objectKeys: readonly string[];
+}
+
+/** The number of a publication, and the database that counts them. */
+export interface PublicationNumber {
+  readonly warehouseId: string;
+  readonly seq: bigint;
+}
+
+/** Reads the coverage of ledgers: all that a reader of published objects needs. */
+export interface CoverageReader {
+  /** Returns what is known of the party by time, in every asset that the scope overlaps. */
+  coverage(scope: ExportScope): Promise<readonly Coverage[]>;
+}
+
+export interface ExportRepository extends CoverageReader {
+  /** Leases a scope. Returns undefined while another worker has it, or one that overlaps it. */
+  acquire(scope: ExportScope): Promise<ExportLease | undefined>;
+
+  /** Renews a lease until the result is disposed, and then releases it. @param what for messages */
+  holdLease(lease: ExportLease, what: string): KeptLease;
+
+  release(lease: ExportLease): Promise<void>;
+
+  /**
+   * Sums the current segments of this scope that the run has published, whichever worker did.
+   * @param adopted keys of objects that another run had intended and this run published
+   */
+  published(
+    scope: ExportScope,
+    runId: string,
+    adopted: readonly string[],
+  ): Promise<Published>;
+
+  /** Marks a segment whose object does not hold what was published: its range is requested again. */
+  quarantineSegment(objectKey: string, reason: Reason): Promise<void>;
+
+  /** Returns the next publication number of this warehouse. */
+  nextSeq(): Promise<PublicationNumber>;
+
+  /**
+   * Records a publication before its first object is written.
+   * @throws FencedError
+   */
+  intend(lease: ExportLease, publication: Publication): Promise<void>;
+
+  /**
+   * Reads the publications that a dead worker of this export intended, and neither committed nor dropped.
+   * @returns the publications by their ids; undefined for one that this version cannot read
+   */
+  openPublications(
+    lease: ExportLease,
+  ): Promise<ReadonlyMap<string, Publication | undefined>>;
+
+  /**
+   * Makes a publication visible, once: a second call finds it done.
+   * @throws FencedError
+   * @throws RetryableError `COVERAGE_CHANGED` if the coverage is no longer what was planned on
+   */
+  commit(lease: ExportLease, publication: Publication): Promise<void>;
+
+  /** Abandons an intended publication. Its objects stay unreferenced until garbage collection. */
+  drop(lease: ExportLease, publicationId: string): Promise<void>;
+
+  /** Saves the plan of windows until the export succeeds. Does nothing if the lease is lost. */
+  savePlan(lease: ExportLease, plan: unknown): Promise<void>;
+
+  /** Returns the epoch of the source's chain; undefined if no checkpoint is known. */
+  epoch(): Promise<number | undefined>;
+
+  /**
+   * Records that an export succeeded: clears its failures, and its plan if nothing is left to request.
+   * @throws FencedError
+   * @throws RetryableError `COVERAGE_CHANGED`
+   */
+  finish(success: Success): Promise<void>;
+
+  /**
+   * Counts a failure. From `attemptsMax` failures in a row on, the scope is quarantined.
+   * @returns the failures in a row if the scope is quarantined, otherwise undefined
+   * @throws FencedError
+   */
+  fail(
+    lease: ExportLease,
+    reason: Reason,
+    attemptsMax: number,
+  ): Promise<number | undefined>;
+
+  /**
+   * Counts the export among those at the source, over all workers, until it leaves or its lease ends.
+   * A caller that gets false must call again within seconds, or it loses its place in the queue.
+   * @returns false while `exportLimit` others are there, or have waited longer
+   */
+  enterSource(lease: ExportLease, exportLimit: number): Promise<boolean>;
+
+  leaveSource(lease: ExportLease): Promise<void>;
+
+  /** Returns what answers have shown of the source's release. */
+  profile(): Promise<SourceProfile>;
+
+  /** Replaces the profile of the source. */
+  learn(profile: SourceProfile): Promise<void>;
+
+  /** Returns the time of the party's first entry among those that are loaded. */
+  firstEntry(partyId: string): Promise<Micros | undefined>;
+
+  /**
+   * Returns the assets of all entries and exports known so far. They are exported one by one if the source
+   * demands an asset and none is configured.
+   */
+  knownAssets(): Promise<readonly string[]>;
+}
