@@ -7,7 +7,7 @@ import type { Config } from '../../config/environment.ts';
 import { sharedLoad } from '../../concurrency/shared-load.ts';
 import { objectsAt } from '../data-dir.ts';
 import { READY_QUESTIONS } from '../../lake/query/questions.ts';
-import { askedColumns, SHAPES } from '../../lake/tables/tables.ts';
+import { queryColumns, SHAPES } from '../../lake/tables/tables.ts';
 
 const MAIN = fileURLToPath(new URL('../../main.ts', import.meta.url));
 /** A process takes seconds to read them, and they change a few times a day. */
@@ -61,7 +61,7 @@ function describeTable({ table, path, ...facts }: Overview) {
     ...facts,
     name: table,
     comment: description,
-    columns: askedColumns(table).map(({ name, type, comment }) => ({
+    columns: queryColumns(table).map(({ name, type, comment }) => ({
       name,
       type,
       comment,

@@ -1,4 +1,4 @@
-/** The actions of a Delta log, as far as a table of reader version 1 and writer version 2 has them. */
+/** The actions of a Delta log that a table of reader version 1 and writer version 2 can have. */
 import { z } from 'zod';
 
 const strings = z.record(z.string(), z.string());
@@ -45,8 +45,9 @@ export type AddFile = NonNullable<Action['add']>;
 export type MetaData = NonNullable<Action['metaData']>;
 
 /**
- * A checkpoint has every field of every action: what is null is not there.
- * @throws SyntaxError | z.ZodError where the line is no action
+ * Parses one line of a commit, or one row of a checkpoint. A checkpoint has every field of every action, so null counts as
+ * absent.
+ * @throws SyntaxError | z.ZodError if the line is not an action
  */
 export function parseAction(line: string): Action {
   return action.parse(JSON.parse(line, (_key, value: unknown) => value ?? undefined));
@@ -55,23 +56,24 @@ export function parseAction(line: string): Action {
 /** A table at one version. */
 export interface TableState {
   readonly version: number;
-  /** When that version was committed, ms; 0 where the commit says nothing. */
+  /** When the version was committed, in ms since 1970; 0 if the commit does not say. */
   readonly committedMs: number;
   readonly protocol: NonNullable<Action['protocol']>;
   readonly metaData: MetaData;
-  /** By application. */
+  /** The last transaction of each application, by its id. */
   readonly txns: ReadonlyMap<string, NonNullable<Action['txn']>>;
-  /** By path, as the log has it. */
+  /** The table's files, by their paths in the log. */
   readonly live: ReadonlyMap<string, AddFile>;
+  /** Files that were removed, by path. */
   readonly gone: ReadonlyMap<string, NonNullable<Action['remove']>>;
-  /** Of the checkpoint that was read; -1 where none was. */
+  /** Version of the checkpoint from which the state was read; -1 if it was read from commits alone. */
   readonly checkpoint: number;
 }
 
 /**
- * The table after these actions, of which the last one about a thing counts.
+ * Applies actions to a table. The last action about a file, a transaction or the schema counts.
  * @param from the table before them
- * @returns undefined where no action gave it a protocol and a schema
+ * @returns undefined if no action gave the table a protocol and a schema
  */
 export function replay(
   actions: readonly Action[],
@@ -83,10 +85,11 @@ export function replay(
   const txns = new Map(from?.txns);
   let { protocol, metaData } = from ?? {};
   let committedMs = 0;
-  for (const { add, remove, txn, ...others } of actions) {
-    protocol = others.protocol ?? protocol;
-    metaData = others.metaData ?? metaData;
-    committedMs = others.commitInfo?.timestamp ?? committedMs;
+  for (const next of actions) {
+    const { add, remove, txn } = next;
+    protocol = next.protocol ?? protocol;
+    metaData = next.metaData ?? metaData;
+    committedMs = next.commitInfo?.timestamp ?? committedMs;
     if (txn) txns.set(txn.appId, txn);
     if (add) {
       live.set(add.path, add);
@@ -97,17 +100,19 @@ export function replay(
       gone.set(remove.path, remove);
     }
   }
-  return (
-    protocol && metaData && { ...at, committedMs, protocol, metaData, txns, live, gone }
-  );
+  if (protocol === undefined || metaData === undefined) return undefined;
+  return { ...at, committedMs, protocol, metaData, txns, live, gone };
 }
 
-/** By what the log says of the files. */
-export function totalOfFiles(files: readonly AddFile[]): {
-  files: number;
-  rows: bigint;
-  bytes: bigint;
-} {
+/** Files, rows and bytes of some files together. */
+export interface FileTotals {
+  readonly files: number;
+  readonly rows: bigint;
+  readonly bytes: bigint;
+}
+
+/** Adds up what the log says of the files. */
+export function totalOfFiles(files: readonly AddFile[]): FileTotals {
   return {
     files: files.length,
     rows: files.reduce((sum, file) => sum + (rowsOfFile(file) ?? 0n), 0n),
@@ -115,7 +120,7 @@ export function totalOfFiles(files: readonly AddFile[]): {
   };
 }
 
-/** Undefined where another writer made the file and left them out. */
+/** @returns undefined if another writer made the file and left out its statistics */
 export function rowsOfFile({ stats }: AddFile): bigint | undefined {
   const [, rows] = /"numRecords":\s*(\d{1,18})\b/.exec(stats ?? '') ?? [];
   return rows === undefined ? undefined : BigInt(rows);

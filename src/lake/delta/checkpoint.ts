@@ -1,7 +1,7 @@
 /**
- * Checkpoints of a Delta log: the table's state as Parquet, so that readers need not replay all commits. A bad
- * one makes the table unreadable for everybody, so it is written aside and read back before it is published,
- * and the hint that names it comes last.
+ * Checkpoints of a Delta log: the table's state as Parquet, so that readers need not replay all commits. A bad checkpoint
+ * makes the table unreadable for everybody. So it is written aside and read back before it is published, and the hint
+ * that names it is published last.
  */
 import { randomUUID } from 'node:crypto';
 import { rm, writeFile } from 'node:fs/promises';
@@ -29,7 +29,11 @@ const COLUMNS = `{
     partitionValues ${MAP}, size BIGINT)'}`;
 const LINE_BYTES_MAX = 16 * 2 ** 20;
 
-/** Its actions; undefined where it is not there or cannot be read. */
+/**
+ * Reads the actions of a checkpoint.
+ * @returns undefined if the checkpoint is missing or damaged
+ * @throws RetryableError | PermanentError if the store fails
+ */
 export async function readCheckpoint(
   access: LakeAccess,
   key: string,
@@ -41,9 +45,9 @@ export async function readCheckpoint(
     return await actionsIn(connection, path);
   } catch (error) {
     signal.throwIfAborted();
-    const isOfStore =
+    const isStoreFault =
       error instanceof PermanentError && errorCode(error) !== 'OBJECT_MISSING';
-    if (isOfStore || isRetryable(error)) throw error;
+    if (isStoreFault || isRetryable(error)) throw error;
     return undefined;
   } finally {
     await rm(path, { force: true });
@@ -57,7 +61,7 @@ async function actionsIn(connection: DuckDBConnection, path: string) {
     .map(([line]) => parseAction(String(line)));
 }
 
-/** Writes the checkpoint of a state and the hint to it; where another writer was sooner, neither. */
+/** Publishes the checkpoint of a state, and the hint to it. If another writer was sooner, neither is published. */
 export async function writeCheckpoint(
   access: LakeAccess,
   root: string,
@@ -94,7 +98,7 @@ export async function writeCheckpoint(
       sizeInBytes: Number(facts.bytes),
       numOfAddFiles: state.live.size,
     };
-    // Without a hint readers list the log, so there may be none for a moment.
+    // Readers without a hint list the log, so it may be absent for an instant.
     const hint = Buffer.from(JSON.stringify({ version, ...counts }));
     await objects.remove(hintKey(root), signal);
     await objects.publishBytes(hintKey(root), hint, signal, CHECKPOINT_SPOOL_PREFIX);
@@ -127,7 +131,7 @@ function hintKey(root: string): string {
   return `${logPrefix(root)}_last_checkpoint`;
 }
 
-/** The version that the hint names; -1 where it says nothing readable. */
+/** @returns the version that the hint names; -1 if the hint cannot be read */
 function versionNamed(hint: string): number {
   try {
     return z.object({ version: z.number() }).parse(JSON.parse(hint)).version;
@@ -136,7 +140,7 @@ function versionNamed(hint: string): number {
   }
 }
 
-/** Takes the hint away where it names no later version: nobody may follow it to a checkpoint that goes. */
+/** Removes the hint unless it names a later version: no reader may follow it to a checkpoint that is removed. */
 export async function removeHint(
   access: LakeAccess,
   root: string,
@@ -149,23 +153,29 @@ export async function removeHint(
     await objects.remove(key, signal);
 }
 
-type Broken = Readonly<Record<'key' | 'state', string>>;
+/** An object that makes a table unreadable. */
+export interface BrokenObject {
+  readonly key: string;
+  /** What is wrong with it, for a message. */
+  readonly state: string;
+}
 
 /**
- * What makes a table unreadable although its commits are there: checkpoints that cannot be read, and a hint that
- * names none that can. The hint comes first, so that nobody follows it to a checkpoint that was taken away.
+ * Finds what makes a table unreadable although its commits are there: checkpoints that cannot be read, and a hint that
+ * names none that can. The hint comes first in the answer, so that a caller who removes them in order leaves no hint to a
+ * checkpoint that is gone.
  * @param after only checkpoints of later versions are read
  */
 export async function findBrokenCheckpoints(
   access: LakeAccess,
   root: string,
   after = -1,
-): Promise<Broken[]> {
+): Promise<BrokenObject[]> {
   const checkpoints = logAmong(root, access.listed).filter(
     ({ kind }) => kind === 'checkpoint',
   );
   const usable = new Set(checkpoints.map(({ version }) => version));
-  const found: Broken[] = [];
+  const found: BrokenObject[] = [];
   for (const { key, version } of checkpoints) {
     if (version <= after || (await readCheckpoint(access, key)) !== undefined) continue;
     usable.delete(version);

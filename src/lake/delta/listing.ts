@@ -1,4 +1,4 @@
-/** What lies in a store: the logs among it, as their names tell, and the keys that a log stands for. */
+/** Finds logs of Delta tables among listed objects, and builds the keys of their parts. */
 import { PermanentError } from '../../errors/errors.ts';
 import { checkKey } from '../../ledger/object-keys.ts';
 import type { ListedObject } from '../../storage/object-store.ts';
@@ -25,8 +25,8 @@ export function checkpointKey(root: string, version: number): string {
 }
 
 /**
- * The key of a file that the log names. A log is written by whoever can write to the store: what does not
- * lie below the table is refused.
+ * Returns the key of a file that the log names. Anybody with the right to write to the store can write a log, so a path
+ * that does not lie below the table is refused.
  * @throws PermanentError `LAKE_PATH_REFUSED`
  */
 export function fileKey(root: string, path: string): string {
@@ -51,8 +51,8 @@ export interface LogObject extends ListedObject {
 }
 
 /**
- * What lies in the log of a table, in the order of versions.
- * @param listed may hold objects from outside of the log, too
+ * The commits and checkpoints of a table's log among listed objects, in the order of versions.
+ * @throws PermanentError `LAKE_LOG_BROKEN` if one of them is too large to be real
  */
 export function logAmong(
   root: string,
@@ -63,10 +63,8 @@ export function logAmong(
     const name = object.key.startsWith(prefix) ? object.key.slice(prefix.length) : '';
     const [, digits, ending] = LOG_NAME.exec(name) ?? [];
     if (ending === undefined) return [];
-    const [version, kind] = [
-      Number(digits),
-      ending === 'json' ? 'commit' : 'checkpoint',
-    ] as const;
+    const version = Number(digits);
+    const kind = ending === 'json' ? 'commit' : 'checkpoint';
     if (object.bytes > COMMIT_BYTES_MAX)
       throw brokenLog(root, version, `its ${kind} has ${object.bytes} bytes`);
     return [{ ...object, version, kind }];

@@ -1,4 +1,4 @@
-/** The log of one Delta table: what it says at a version, and the content of the next commit. */
+/** The log of one Delta table: reads the table at a version, and encodes the next commit. */
 import { randomUUID } from 'node:crypto';
 import { text } from 'node:stream/consumers';
 import { z } from 'zod';
@@ -7,16 +7,17 @@ import { version as ownVersion } from '../../version.ts';
 import { type Action, parseAction, replay, type TableState } from './actions.ts';
 import { readCheckpoint } from './checkpoint.ts';
 import type { LakeAccess } from '../local/duckdb.ts';
-import { brokenLog, commitKey, fileKey, logAmong } from './listing.ts';
+import { brokenLog, commitKey, fileKey, logAmong, type LogObject } from './listing.ts';
 
 const READER_VERSION_MAX = 1;
 const WRITER_VERSION_MAX = 2;
-/** Commits that are asked for at once. */
+/** Commits that are read side by side. */
 const COMMITS_AT_ONCE = 8;
 
 /**
- * The table at a version, the newest one by default; undefined where there is no table. A checkpoint that
- * cannot be read is passed over.
+ * Reads a table at one version. A checkpoint that cannot be read is skipped.
+ * @param version the newest one by default
+ * @returns undefined if there is no table
  * @throws PermanentError `LAKE_LOG_BROKEN`, `LAKE_TABLE_RAISED`, `LAKE_TABLE_OLDER`, `LAKE_VERSION_GONE`
  */
 export async function readTable(
@@ -28,53 +29,84 @@ export async function readTable(
   const newest = log.at(-1)?.version;
   if (newest === undefined) return undefined;
   const last = version ?? newest;
-  if (last > newest)
-    throw notTold(
-      root,
-      'LAKE_TABLE_OLDER',
-      last,
-      `ends with ${newest}; load brings the table up to date`,
-    );
-  const actions: (readonly Action[])[] = [];
-  let checkpoint = -1;
-  const checkpoints = log.filter(
-    ({ kind, version: number }) => kind === 'checkpoint' && number <= last,
-  );
-  for (const { key, version: number } of checkpoints.toReversed()) {
-    const held = await readCheckpoint(access, key);
-    if (held === undefined) continue;
-    actions.push(held);
-    checkpoint = number;
-    break;
+  if (last > newest) {
+    const state = `ends with ${newest}; run load, which brings the table up to date`;
+    throw unknownVersion(root, 'LAKE_TABLE_OLDER', last, state);
   }
-  const commits = new Set(
-    log.flatMap((object) => (object.kind === 'commit' ? object.version : [])),
-  );
-  for (let first = checkpoint + 1; first <= last; first += COMMITS_AT_ONCE) {
-    const count = Math.min(COMMITS_AT_ONCE, last - first + 1);
-    const numbers = Array.from({ length: count }, (_, at) => first + at);
-    const missing = numbers.find((number) => !commits.has(number));
-    if (missing !== undefined && version === undefined)
-      throw brokenLog(root, missing, 'it is missing, later ones are there');
-    if (missing !== undefined) {
-      const state = `is no longer kept; choose a newer one, 'ledger-mirror lake' shows them`;
-      throw notTold(root, 'LAKE_VERSION_GONE', last, state);
-    }
-    actions.push(
-      ...(await Promise.all(numbers.map((number) => readCommit(access, root, number)))),
-    );
-  }
-  const state = replay(actions.flat(), { version: last, checkpoint });
+  const base = await readNewestCheckpoint(access, log, last);
+  const first = base.version + 1;
+  requireCommits(root, log, first, last, version !== undefined);
+  const actions = [...base.actions, ...(await readCommits(access, root, first, last))];
+  const state = replay(actions, { version: last, checkpoint: base.version });
   if (state === undefined) throw brokenLog(root, last, 'it has no protocol or no schema');
   refuseRaised(root, state);
   return state;
+}
+
+/** The state from which commits are replayed. */
+interface Base {
+  /** -1 if no checkpoint can be read: then all commits are replayed. */
+  readonly version: number;
+  readonly actions: readonly Action[];
+}
+
+async function readNewestCheckpoint(
+  access: LakeAccess,
+  log: readonly LogObject[],
+  last: number,
+): Promise<Base> {
+  const checkpoints = log.filter(
+    ({ kind, version }) => kind === 'checkpoint' && version <= last,
+  );
+  for (const { key, version } of checkpoints.toReversed()) {
+    const actions = await readCheckpoint(access, key);
+    if (actions !== undefined) return { version, actions };
+  }
+  return { version: -1, actions: [] };
+}
+
+/**
+ * Checks that the log has every commit that a replay needs.
+ * @param isEarlier whether the caller wants an earlier version: its commits may have been removed in time
+ */
+function requireCommits(
+  root: string,
+  log: readonly LogObject[],
+  first: number,
+  last: number,
+  isEarlier: boolean,
+): void {
+  const commits = new Set<number>();
+  for (const { kind, version } of log) if (kind === 'commit') commits.add(version);
+  for (let version = first; version <= last; version += 1) {
+    if (commits.has(version)) continue;
+    if (!isEarlier) throw brokenLog(root, version, 'it is missing, later ones are there');
+    const state = `is no longer kept; choose a newer one, 'ledger-mirror lake' lists them`;
+    throw unknownVersion(root, 'LAKE_VERSION_GONE', last, state);
+  }
+}
+
+async function readCommits(
+  access: LakeAccess,
+  root: string,
+  first: number,
+  last: number,
+): Promise<readonly Action[]> {
+  const actions: Action[] = [];
+  for (let start = first; start <= last; start += COMMITS_AT_ONCE) {
+    const count = Math.min(COMMITS_AT_ONCE, last - start + 1);
+    const versions = Array.from({ length: count }, (_, index) => start + index);
+    const commits = versions.map((version) => readCommit(access, root, version));
+    actions.push(...(await Promise.all(commits)).flat());
+  }
+  return actions;
 }
 
 async function readCommit(
   { objects, signal }: LakeAccess,
   root: string,
   version: number,
-) {
+): Promise<readonly Action[]> {
   const content = await text(await objects.read(commitKey(root, version), signal));
   try {
     return content
@@ -131,8 +163,8 @@ function refuseRaised(root: string, { protocol, live }: TableState): void {
   }
 }
 
-/** The log does not tell the version that is asked for, as it begins later or ends sooner. */
-function notTold(
+/** The log begins after the requested version, or ends before it. */
+function unknownVersion(
   root: string,
   code: string,
   version: number,

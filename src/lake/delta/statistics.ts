@@ -1,18 +1,18 @@
-/** Statistics of a file as its `add` has them, from what DuckDB says of the file it has written. */
+/** Converts what DuckDB reports of a file that it wrote to the statistics of a Delta `add` action. */
 import { z } from 'zod';
 
 const STRING_CHARACTERS_MAX = 32;
 const HIGHEST_CHARACTER = '\u{10FFFF}';
 
-/** A MAP comes as a list of keys and values. */
+/** DuckDB returns a MAP as a list of keys and values. */
 const facts = z.array(z.object({ key: z.string(), value: z.coerce.string() }));
-/** What COPY with `return_stats` says: of each column, by its quoted name, min, max, null_count, … */
+/** The row that COPY with `return_stats` returns: for each column, by its quoted name, min, max, null_count, … */
 const written = z.object({
   count: z.string(),
   column_statistics: z.array(z.object({ key: z.string(), value: facts })),
 });
 
-/** @param columns those that have statistics */
+/** @param columns the columns that have statistics */
 export function statisticsJson(
   row: unknown,
   columns: readonly Record<'name' | 'type', string>[],
@@ -38,7 +38,10 @@ export function statisticsJson(
   return `{"numRecords":${count},"minValues":${minValues},"maxValues":${maxValues},"nullCount":${nullCount}}`;
 }
 
-/** Strings are cut and times are in whole milliseconds; both so that no value lies outside. */
+/**
+ * Writes a minimum or maximum. Strings are cut, and times are rounded to milliseconds, so that no value lies outside the
+ * bounds.
+ */
 function bound(type: string, value: string, isMax: boolean): string | undefined {
   if (type === 'DATE') return JSON.stringify(value);
   if (type === 'VARCHAR') {

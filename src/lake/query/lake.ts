@@ -1,4 +1,4 @@
-/** The lake at one moment, opened for questions: copies of its files, and an engine that can read these and nothing else. */
+/** Opens the newest snapshot of the lake for queries: local copies of its files, and an engine confined to them. */
 import type { DuckDBConnection } from '@duckdb/node-api';
 import { PermanentError } from '../../errors/errors.ts';
 import { LAKE_TABLES, type LakeTable, SUMMARY_TABLES } from '../tables/columns.ts';
@@ -15,83 +15,92 @@ import { countedEntries, rootOf, rowsOf, SHAPES } from '../tables/tables.ts';
 export interface LakeOptions {
   readonly objects: ObjectStore;
   readonly scratchDir: string;
-  /** What will be asked: tables that it does not name stay empty, and their files are not brought. */
+  /** The query to come. Tables that it does not name stay empty, and their files are not fetched. */
   readonly sql?: string;
-  /** Where what is asked takes whole months from their summaries: entries of other months than it cuts stay away. */
+  /**
+   * The range of a ready question. It takes whole months from their summaries, so entries are fetched only for months
+   * of which the range takes a part.
+   */
   readonly range?: InstantRange | undefined;
 }
 
 export interface Lake extends AsyncDisposable {
-  /** The moment's number. */
+  /** Number of the snapshot. */
   readonly version: number;
-  /** Confined to the lake's files. */
+  /** A connection that can read the lake's files and nothing else. */
   readonly connection: DuckDBConnection;
 }
 
 /**
- * @throws PermanentError `LAKE_MISSING` where none was built yet, `LAKE_FILE_CORRUPT` where a file is not what
- * its log says, and what `readTable` throws
+ * @throws PermanentError `LAKE_MISSING` if no lake was built yet, `LAKE_FILE_CORRUPT` if a file is not what its log
+ * says, and what `readTable` throws
  */
 export async function openLake(options: LakeOptions, signal: AbortSignal): Promise<Lake> {
   await using stack = new AsyncDisposableStack();
   const engine = stack.use(await openEngine(options.scratchDir));
   const { objects, scratchDir, sql, range } = options;
   const access = { ...engine, objects, scratchDir, signal };
-  const moment = await readSnapshot(access);
-  if (moment === undefined) {
+  const snapshot = await readSnapshot(access);
+  if (snapshot === undefined) {
     throw new PermanentError(
-      `Cannot read the lake: none was built in ${objects.url} yet; run 'ledger-mirror load', or look at OBJECT_STORE_URL`,
+      `Cannot read the lake: none was built in ${objects.url} yet; run 'ledger-mirror load', or check OBJECT_STORE_URL`,
       { code: 'LAKE_MISSING', meta: { store: objects.url } },
     );
   }
-  const reached = reachedTables(sql, engine.connection);
+  const used = usedTables(sql, engine.connection);
   const paths = new Map<LakeTable, readonly string[]>();
   for (const table of LAKE_TABLES) {
-    const files = reached.has(table) ? await findFiles(access, table, moment) : [];
-    const asked = files.filter((file) => isOfRange(table, file, range));
-    paths.set(table, await fetchFiles(table, asked, access));
+    const files = used.has(table) ? await findFiles(access, table, snapshot) : [];
+    const needed = files.filter((file) => isNeeded(table, file, range));
+    paths.set(table, await fetchFiles(table, needed, access));
   }
-  const coverage = rowsOf('coverage', paths.get('coverage') ?? [], false);
-  const views = LAKE_TABLES.map((table) => {
-    const rows = rowsOf(table, paths.get(table) ?? [], !SHAPES[table].isWhole);
-    return [
-      table,
-      `from ${table === 'ledger_entries' ? countedEntries(rows, coverage) : rows}`,
-    ];
-  });
-  // Each entry once, as Postgres has it.
-  views.push([
-    'entries',
-    'select * exclude (is_counted) from ledger_entries where is_counted',
-  ]);
-  // A statement that was written for Postgres names its schema.
-  await engine.connection.run('create schema mirror');
-  for (const [name, rows] of views)
-    await engine.connection.run(
-      `create view ${name} as ${rows}; create view mirror.${name} as from main.${name}`,
-    );
+  await createViews(engine.connection, paths);
   await confine(engine.connection, [...paths.values()].flat());
   const owned = stack.move();
   return {
-    version: moment.moment,
+    version: snapshot.moment,
     connection: engine.connection,
     [Symbol.asyncDispose]: () => owned.disposeAsync(),
   };
 }
 
+async function createViews(
+  connection: DuckDBConnection,
+  paths: ReadonlyMap<LakeTable, readonly string[]>,
+): Promise<void> {
+  const coverage = rowsOf('coverage', paths.get('coverage') ?? [], false);
+  const views = new Map<string, string>();
+  for (const table of LAKE_TABLES) {
+    const rows = rowsOf(table, paths.get(table) ?? [], !SHAPES[table].isWhole);
+    const isEntries = table === 'ledger_entries';
+    views.set(table, `from ${isEntries ? countedEntries(rows, coverage) : rows}`);
+  }
+  // Each entry once, like the warehouse's view of this name.
+  const entries = 'select * exclude (is_counted) from ledger_entries where is_counted';
+  views.set('entries', entries);
+
+  // A statement that was written for the warehouse names its schema.
+  await connection.run('create schema mirror');
+  for (const [name, rows] of views) {
+    await connection.run(`create view ${name} as ${rows}`);
+    await connection.run(`create view mirror.${name} as from main.${name}`);
+  }
+}
+
+/** @returns the table's files in the snapshot */
 async function findFiles(
   access: Omit<LakeAccess, 'listed'>,
   table: LakeTable,
-  moment: LakeSnapshot,
-) {
-  const named = moment.tables[table];
+  snapshot: LakeSnapshot,
+): Promise<readonly AddFile[]> {
+  const named = snapshot.tables[table];
   if (named === undefined) return [];
   const root = rootOf(table);
   const listed = await listObjects(access, logPrefix(root));
   const state = await readTable({ ...access, listed }, root, named.version);
   if (state?.metaData.id === named.id) return [...state.live.values()];
   throw new PermanentError(
-    `Cannot read the lake: ${root} is not the table that moment ${moment.moment} names; restore it, or load to build it again`,
+    `Cannot read the lake: ${root} is not the table that version ${snapshot.moment} of the lake names; restore it, or run load, which builds it again`,
     {
       code: state === undefined ? 'LAKE_TABLE_MISSING' : 'LAKE_FOREIGN',
       meta: { table },
@@ -99,7 +108,7 @@ async function findFiles(
   );
 }
 
-function isOfRange(
+function isNeeded(
   table: LakeTable,
   file: AddFile,
   range: InstantRange | undefined,
@@ -110,18 +119,28 @@ function isOfRange(
   return isSummary ? isWholeMonth(month, range) : cutMonths(range).includes(month);
 }
 
-/** By their names, or by functions that put a name together. Which entries count is for the coverage to say. */
-function reachedTables(
+/**
+ * Finds the tables that a query uses, by their names in its text. All tables are used if the query calls a function that
+ * puts names together. Entries need the coverage, which decides which of them count.
+ */
+function usedTables(
   sql: string | undefined,
   connection: DuckDBConnection,
 ): ReadonlySet<LakeTable> {
   if (sql === undefined || /\bquery(?:_table)?\b/i.test(sql)) return new Set(LAKE_TABLES);
   const text = sql.toLowerCase();
-  const reached = new Set(LAKE_TABLES.filter((table) => text.includes(table)));
-  // Summaries have a column of that name: the parser tells them apart. Of what it cannot read it names nothing.
-  const names = /\bentries\b/.test(text)
-    ? connection.getTableNames(text, false)
-    : ['none'];
-  if (names.length === 0 || names.includes('entries')) reached.add('ledger_entries');
-  return reached.has('ledger_entries') ? reached.add('coverage') : reached;
+  const used = new Set(LAKE_TABLES.filter((table) => text.includes(table)));
+  if (usesEntriesView(text, connection)) used.add('ledger_entries');
+  if (used.has('ledger_entries')) used.add('coverage');
+  return used;
+}
+
+/**
+ * Summaries have a column `entries`, so the word alone proves nothing: the parser names the tables. It returns no names
+ * for SQL that it cannot parse; then the view counts as used.
+ */
+function usesEntriesView(text: string, connection: DuckDBConnection): boolean {
+  if (!/\bentries\b/.test(text)) return false;
+  const names = connection.getTableNames(text, false);
+  return names.length === 0 || names.includes('entries');
 }

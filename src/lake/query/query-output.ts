@@ -1,6 +1,6 @@
 /**
- * Results of queries as text, row by row. Amounts, heights and times come out exactly: as digits in a table and
- * in CSV, as text in JSON; only integers that every reader of JSON keeps exactly are numbers there.
+ * Writes results of queries as text, row by row. Amounts, heights and times stay exact: they are digits in a table and
+ * in CSV, and text in JSON. JSON numbers are used only for integers that every reader of JSON keeps exactly.
  */
 import {
   type DuckDBType,
@@ -18,15 +18,15 @@ export interface ResultColumn {
 
 type Row = readonly DuckDBValue[];
 
-/** How a result is written: its beginning, its rows, its end. */
+/** Writes the beginning, the rows and the end of a result. */
 export interface TextForm {
-  /** @param rows the first that came; none where the result is empty */
+  /** @param rows the first rows; none if the result is empty */
   readonly begin: (rows: readonly Row[]) => string;
   readonly row: (row: Row, index: number) => string;
   readonly end: (rowCount: number) => string;
 }
 
-/** Each is made for the columns of one result, and the characters in a line of the terminal. */
+/** A form is made for the columns of one result; a table also for the width of the terminal, in characters. */
 export const TEXT_FORMS = {
   csv: (columns: readonly ResultColumn[]): TextForm => {
     const line = (fields: readonly string[]): string =>
@@ -44,7 +44,7 @@ export const TEXT_FORMS = {
     return { begin: () => '', row: (row) => `${write(row)}\n`, end: () => '' };
   },
 
-  /** One document, `{columns, rows, rowCount}`, that can be written as it comes. */
+  /** One document, `{columns, rows, rowCount}`, which is written while the rows arrive. */
   json: (columns: readonly ResultColumn[]): TextForm => {
     const names = uniqueNames(columns);
     const described = columns.map(({ type }, index) => ({
@@ -83,7 +83,7 @@ const COLUMN_GAP = '  ';
 const NUMERIC =
   /^(?:U?(?:TINYINT|SMALLINT|INTEGER|BIGINT|HUGEINT)|BIGNUM|FLOAT|DOUBLE|DECIMAL\(\d+,\d+\))$/;
 
-/** What EXPLAIN answers is a drawing of several lines, behind its kind. */
+/** The answer of EXPLAIN: a drawing of several lines, in the second column. */
 const PLAN: TextForm = {
   begin: () => '',
   row: ([, drawing = null]) =>
@@ -91,7 +91,10 @@ const PLAN: TextForm = {
   end: () => '',
 };
 
-/** Columns are as wide as the first rows want; a later, longer value pushes its line out. In a table that is too wide, ids are shortened. */
+/**
+ * A table whose columns are as wide as its first rows need. A later, longer value makes its line longer. If the table is
+ * wider than the terminal, ids are shortened.
+ */
 function tableForm(columns: readonly ResultColumn[], widthMax = Infinity): TextForm {
   let widths: readonly number[] = [];
   let show = oneLine;
@@ -126,26 +129,26 @@ function tableForm(columns: readonly ResultColumn[], widthMax = Infinity): TextF
   };
 }
 
-/** For a terminal: what would break the line, move the cursor or turn the direction of writing is not sent. */
+/** Replaces characters that would break the line, move a terminal's cursor or turn the direction of writing. */
 function oneLine(text: string): string {
   return text
     .replaceAll(/[\r\n\t\u2028\u2029]/g, ' ')
     .replaceAll(/[\p{Cc}\p{Cf}\p{Cs}]/gu, '\ufffd');
 }
 
-/** Empty for NULL. */
+/** The value as text; NULL is empty. */
 function valueText(value: DuckDBValue): string {
   return value === null ? '' : String(value);
 }
 
-/** HUGEINT, BIGNUM and DECIMAL are amounts: always text, whatever their size. 64-bit integers mostly count rows. */
+/** HUGEINT, BIGNUM and DECIMAL are amounts and always become text. 64-bit integers mostly count rows. */
 function jsonValue(value: DuckDBValue, type: DuckDBType): unknown {
   const isCount = typeof value === 'bigint' && /^U?BIGINT$/.test(String(type));
   if (isCount && BigInt.asIntN(53, value) === value) return Number(value);
   return toJson(value, type, toJson);
 }
 
-/** As the engine writes them: JSON has no better form of their own. */
+/** Types for which JSON has no form of its own: they are written as DuckDB shows them. */
 const AS_TEXT = new Set([
   DuckDBTypeId.INTERVAL,
   DuckDBTypeId.MAP,
@@ -159,7 +162,7 @@ const toJson: DuckDBValueConverter<Json> = (value, type, converter) =>
     ? String(value)
     : JsonDuckDBValueConverter(value, type, converter);
 
-/** Two columns of one name would hide each other in a JSON object. */
+/** Makes names unique: in a JSON object, two columns of one name would hide each other. */
 function uniqueNames(columns: readonly ResultColumn[]): readonly string[] {
   const seen = new Map<string, number>();
   return columns.map(({ name }) => {

@@ -20,11 +20,11 @@ export type QueryFormat = (typeof QUERY_FORMATS)[number];
 
 export interface QueryOptions {
   readonly format: QueryFormat;
-  /** Where a Parquet file is made before it is sent: a folder of the caller's. */
+  /** A folder of the caller, in which a Parquet file is written before it is sent. Only Parquet needs it. */
   readonly folder?: string;
-  /** Characters in a line of the terminal; absent where there is none. */
+  /** Characters in a line of the terminal; undefined if the output is not a terminal. */
   readonly widthMax?: number | undefined;
-  /** For the whole of it, writing included; default QUERY_TIMEOUT_MS. */
+  /** Limit for the query and the writing of its result together; default QUERY_TIMEOUT_MS. */
   readonly timeoutMs?: number | undefined;
   /** Values of `$name` in the SQL; null is NULL. */
   readonly parameters?: Readonly<Record<string, string | null>>;
@@ -32,9 +32,10 @@ export interface QueryOptions {
 
 /**
  * Runs one statement and writes its result. The writable is not ended.
- * @returns how many rows it wrote
- * @throws UsageError where the SQL is wrong, or would do more than read
- * @throws PermanentError `QUERY_TIMEOUT`, `QUERY_COLUMNS` where two columns of Parquet have one name, or `DUCKDB` where it failed while running
+ * @returns how many rows were written
+ * @throws UsageError if the SQL is wrong, or would do more than read
+ * @throws PermanentError `QUERY_TIMEOUT`; `QUERY_COLUMNS` if two columns of Parquet have the same name; `DUCKDB` if the
+ * query failed while running
  */
 export async function runQuery(
   lake: Pick<Lake, 'connection'>,
@@ -75,7 +76,7 @@ export async function runQuery(
     signal.throwIfAborted();
     if (!timeout.aborted) throw error;
     throw new PermanentError(
-      `Cannot answer the query: it was not done after ${timeoutMs / 1000} s; bound vega_time, or raise the limit`,
+      `Cannot answer the query: it was not done after ${timeoutMs / 1000} s; limit vega_time, or raise the limit`,
       { code: 'QUERY_TIMEOUT', cause: error },
     );
   }
@@ -93,7 +94,7 @@ async function sendText(
     for await (const chunk of result.yieldRows()) {
       if (rows === 0) yield begin(chunk);
       const before = rows;
-      yield chunk.map((one, index) => row(one, before + index)).join('');
+      yield chunk.map((values, index) => row(values, before + index)).join('');
       rows += chunk.length;
     }
     requireWhole(result);
@@ -103,7 +104,7 @@ async function sendText(
   return BigInt(rows);
 }
 
-/** As one file, written by an engine of its own: the one that answers may write nothing. */
+/** Sends the result as one Parquet file. A second engine writes it, because the one that answers may write nothing. */
 async function sendParquet(
   result: DuckDBResult,
   folder: string | undefined,
@@ -124,7 +125,7 @@ async function sendParquet(
   const columns = quoted.map(
     (name, index) => `${name} ${result.columnType(index).toString()}`,
   );
-  // In a file of its own: a large result spills instead of filling the memory.
+  // A database file lets a large result spill instead of filling the memory.
   await engine.connection.run(
     `attach ${literal(join(folder, 'result.duckdb'))} as spool`,
   );
@@ -147,15 +148,15 @@ async function sendParquet(
 }
 
 /**
- * Nothing but words stands before what is explained: options that are expressions have no place here, nor have
- * comments, in which a statement could hide.
+ * Only plain words may stand before the explained statement: no options that are expressions, and no comments. Another
+ * statement could hide in them.
  */
 const EXPLANATION = /^\s*explain(?:\s+analyze|\s*\([\w\s,]*\))?\s(?<explained>[\s\S]*)$/i;
 
 /**
- * Prepares one statement that reads, and nothing else, by DuckDB's own word. EXPLAIN ANALYZE runs what it explains, COPY
- * and INSERT included: so what is explained is prepared by itself, too.
- * @throws UsageError where the SQL is wrong, more than one statement, or would do more than read
+ * Prepares one statement, and lets DuckDB say that it only reads. EXPLAIN ANALYZE runs the statement that it explains,
+ * even COPY or INSERT, so the explained statement is prepared and checked as well.
+ * @throws UsageError if the SQL is wrong, is more than one statement, or would do more than read
  */
 async function prepareReading(
   stack: DisposableStack,
@@ -176,7 +177,7 @@ async function prepareReading(
   ]);
 }
 
-/** @throws UsageError where the SQL is wrong, or more than one statement */
+/** @throws UsageError if the SQL is wrong, or is more than one statement */
 async function prepareOne(connection: DuckDBConnection, sql: string) {
   try {
     const statements = await connection.extractStatements(sql);

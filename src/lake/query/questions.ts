@@ -1,6 +1,6 @@
 /**
- * Questions that come up every day, ready by name. Entries between two mirrored parties count once. Whole
- * months are answered from their summaries, so that a question costs months, not entries.
+ * Questions that analysts ask every day, ready by name. Entries between two mirrored parties count once. Whole months are
+ * answered from their summaries, so the cost of a question grows with months and not with entries.
  */
 import type { DuckDBConnection } from '@duckdb/node-api';
 import { UsageError } from '../../errors/errors.ts';
@@ -12,25 +12,25 @@ import { type InstantRange, summaryWithin } from '../tables/summaries.ts';
 export interface ReadyQuestion {
   readonly name: string;
   readonly title: string;
-  /** Names of the options it takes. */
+  /** The options that the question takes. */
   readonly parameters: readonly QuestionParameter[];
-  /** What is summed up for it; undefined where it asks another table. */
+  /** The summary that it reads; undefined if it reads another table. */
   readonly summary: SummaryTable | undefined;
-  /** Told where a row of the answer has `both_sides` false. */
+  /** A note for the reader, shown if a row of the answer has `both_sides` false. */
   readonly oneSided?: string;
-  /** @param rows what stands behind FROM: the summary within the range asked for */
+  /** @param rows SQL for FROM: the summary within the requested range */
   readonly select: (rows: string) => string;
 }
 
 export type QuestionParameter = 'since' | 'until' | 'party' | 'asset';
 
-/** Absent options are no limit. Times are RFC 3339, `since` inclusive, `until` exclusive. */
+/** An absent option sets no limit. Times are RFC 3339; `since` is inclusive, `until` is exclusive. */
 export type QuestionValues = Readonly<Partial<Record<QuestionParameter, string>>>;
 
-/** A question with its options: what `openLake` and `runQuery` want. */
+/** A question with its options, as `openLake` and `runQuery` take it. */
 export interface Inquiry {
   readonly sql: string;
-  /** What stands behind FROM of what it asks; empty where it takes no options. */
+  /** SQL for FROM: the rows that the question reads; empty if it takes no options. */
   readonly rows: string;
   readonly range: InstantRange;
   /** Values of `$name` in the SQL; null is NULL. */
@@ -41,8 +41,8 @@ const OF_ASSET = `(cast($asset as varchar) is null or asset_id = $asset)`;
 const OF_PARTY = `(cast($party as varchar) is null or party_id = $party)`;
 
 /**
- * Whether the ledger of `party_id` was exported by a release that sends one side, anywhere, or not at all: what
- * it received from others is then not known.
+ * SQL: whether the ledger of `party_id` was exported by a release that sends one side, in any range, or not at all. What
+ * the party received from others is not known then.
  */
 const IS_ONE_SIDED = `(party_id not in (select party_id from coverage where both_sides)
     or party_id in (select party_id from coverage where not both_sides))`;
@@ -94,7 +94,7 @@ select party_id, asset_id, cast(sum(entries) as bigint) as entries, exact_sum(se
   {
     name: 'balances',
     title:
-      "each account's balance after its last entry; several where its last block leaves it open",
+      "each account's balance after its last entry; several if its last block leaves it open",
     parameters: ['until', 'party', 'asset'],
     summary: 'monthly_balances',
     oneSided:
@@ -129,7 +129,10 @@ export function readyQuestion(name: string): ReadyQuestion | undefined {
   return READY_QUESTIONS.find((question) => question.name === name);
 }
 
-/** @throws UsageError where a time is none, or the range is empty */
+/**
+ * Applies options to a question.
+ * @throws UsageError if a time cannot be parsed, or the range is empty
+ */
 export function inquiry(
   { summary, select }: ReadyQuestion,
   values: QuestionValues = {},
@@ -154,7 +157,7 @@ function instant(name: QuestionParameter, value: string | undefined): Micros | u
   throw new UsageError([`${given}; give a time as 2023-05-01T00:00:00Z, or a day`]);
 }
 
-/** What is asked of the lake to tell which party a beginning means. */
+/** SQL for all party ids, to complete an id of which a person gave the beginning. */
 export const KNOWN_PARTIES =
   'select party_id as id from parties union select party_id from coverage';
 
@@ -166,7 +169,10 @@ export async function hasOneSided(connection: DuckDBConnection): Promise<boolean
   return reader.getRows()[0]?.[0] === true;
 }
 
-/** @throws UsageError where the beginning of an id is that of none, or of several */
+/**
+ * Replaces shortened ids by whole ones.
+ * @throws UsageError if no id, or more than one, begins as given
+ */
 export async function completeIds(
   { parameters, rows }: Pick<Inquiry, 'parameters' | 'rows'>,
   connection: DuckDBConnection,
@@ -189,14 +195,14 @@ export async function completeIds(
   return { party, asset: await complete('asset', `select asset_id as id from ${rows}`) };
 }
 
-/** An id in SQL that was cut off: such text stands in no row. */
+/** A shortened id in SQL, copied from a table. No row holds such a text. */
 const CUT_IN_SQL = /'[^'\s]*…[^'\s]*'/u;
 
-/** @throws UsageError */
+/** @throws UsageError if the SQL compares with a shortened id, which would find nothing */
 export function refuseCutIds(sql: string): void {
   const [cut] = CUT_IN_SQL.exec(sql) ?? [];
   if (cut !== undefined)
     throw new UsageError([
-      `query: ${cut} is the beginning of an id, and equals none; give the whole id, or write starts_with(party_id, ${cut.replace(/….*/u, "'")})`,
+      `query: ${cut} is the beginning of an id and never equals one; give the whole id, or write starts_with(party_id, ${cut.replace(/….*/u, "'")})`,
     ]);
 }

@@ -1,6 +1,6 @@
 /**
- * What is recorded of the lake, and the one lock of who builds it, under which the warehouse is read: everything of one
- * moment.
+ * What the database records of the lake, and the lock under which one process builds it. While the lock is held, the
+ * warehouse is read as of one instant.
  */
 import { sql } from 'kysely';
 import type { Pool, PoolClient, QueryResultRow } from 'pg';
@@ -14,22 +14,22 @@ import type { LakeTable } from '../tables/columns.ts';
 /** A table as the last build left it. */
 export interface RecordedTable {
   readonly table: LakeTable;
-  /** Of its Delta metadata. */
+  /** The id in the table's Delta metadata. */
   readonly tableId: string;
   readonly version: number;
-  /** Of the last build that committed to it. */
+  /** Number of the last build that committed to the table. */
   readonly build: number;
 }
 
-/** The newest commit of a table, as it was decided. */
+/** The newest commit of a table whose commits the database decides. */
 export interface DecidedCommit {
   readonly table: LakeTable;
   readonly version: number;
-  /** Null once it is known to lie in the store. */
+  /** Null once the commit is known to lie in the store. */
   readonly content: Buffer | null;
 }
 
-/** The store's public side. */
+/** The public methods of the store, for which tests have a double. */
 export type LakeRepository = Pick<LakeStore, keyof LakeStore>;
 
 export class LakeStore {
@@ -39,7 +39,10 @@ export class LakeStore {
     this.#pool = pool;
   }
 
-  /** Runs `work` while no other process builds or tidies the lake; everything it reads is of one moment. */
+  /**
+   * Runs `work` while no other process builds the lake or removes anything from it. All reads of the warehouse see one
+   * instant.
+   */
   async withLakeLock<Result>(
     work: (reader: WarehouseReader) => Promise<Result>,
     signal: AbortSignal,
@@ -51,17 +54,17 @@ export class LakeStore {
       await mapDatabaseError(ACTION, () => client.query('commit'));
       return result;
     } finally {
-      // Closed: its lock and its settings end with it, whatever happened.
+      // The connection is closed, because its lock and its settings end with it, whatever happened.
       client.release(true);
     }
   }
 
-  /** What is loaded now, in the order of months and segments; does not wait for a build. */
+  /** The loaded segments, in the order of months and segments. It does not wait for a build. */
   async segmentMonths(): Promise<readonly SegmentMonth[]> {
     return readSegmentMonths(this.#pool);
   }
 
-  /** @returns the number of the build that begins now; higher than all before */
+  /** Draws the number of a new build, which is higher than all before. */
   async beginBuild(atLeast: number): Promise<number> {
     const [row] = await this.#query<{ build: number }>(
       `select setval('mirror.lake_builds', greatest(nextval('mirror.lake_builds'), $1))::int as build`,
@@ -88,8 +91,8 @@ export class LakeStore {
   }
 
   /**
-   * Those of the files that a nightly run reads, in no order: files that were never proven, and of the others one in
-   * `parts`, the oldest proofs first.
+   * Chooses the files that a nightly run reads: those that were never proven, and one in `parts` of the others, oldest
+   * proofs first.
    */
   async filesToProve(
     keys: readonly string[],
@@ -107,7 +110,7 @@ export class LakeStore {
     return new Set(rows.map(({ key }) => key));
   }
 
-  /** They were read, and are what their log says. Forgets the files that are not in `live`. */
+  /** Records that these files were read and are what their log says. Forgets files that are not in `live`. */
   async recordProofs(keys: readonly string[], live: readonly string[]): Promise<void> {
     await this.#query(
       `with gone as (delete from mirror.lake_proofs where not key = any ($2::text[]))
@@ -117,7 +120,7 @@ export class LakeStore {
     );
   }
 
-  /** Of each table whose commits are decided here, the newest one. */
+  /** The newest commit of each table whose commits the database decides. */
   async decidedCommits(store: string): Promise<readonly DecidedCommit[]> {
     return this.#query(
       'select name as "table", version::int, content from mirror.lake_commits where store = $1',
@@ -126,9 +129,9 @@ export class LakeStore {
   }
 
   /**
-   * Decides one content for each version of a table, for stores that would let two writers put one.
-   * @param after the version that was decided before; undefined for none
-   * @returns false where another writer has decided since
+   * Decides the content of a table's next version, for a store that would let two writers put one.
+   * @param after the version that was decided before; undefined if there was none
+   * @returns false if another writer has decided a version since
    */
   async decideCommit(
     store: string,
@@ -146,7 +149,7 @@ export class LakeStore {
     return decided.length === 1;
   }
 
-  /** The commit lies in the store: its content need not be kept. */
+  /** Forgets the content of a commit that lies in the store now. */
   async forgetContent(store: string, { table, version }: DecidedCommit): Promise<void> {
     await this.#query(
       'update mirror.lake_commits set content = null where store = $1 and name = $2 and version = $3',
@@ -166,7 +169,7 @@ export class LakeStore {
   }
 }
 
-/** Whether a build has met that this store lets two writers put one commit. */
+/** Whether a build found that this store would let two writers put the same commit. */
 export async function isLakeDecidedHere(db: Database, store: string): Promise<boolean> {
   const asked = sql<{ is: boolean }>`
     select exists (select from mirror.lake_commits where store = ${store}) as is`;
@@ -175,24 +178,42 @@ export async function isLakeDecidedHere(db: Database, store: string): Promise<bo
 
 const ACTION = 'read the warehouse for the lake';
 
-/** Rows of one loaded segment in one month. */
+/** The rows of one loaded segment in one month. */
 export interface SegmentMonth {
   readonly segmentId: bigint;
   /** `2023-05` */
   readonly month: string;
   readonly rows: bigint;
-  /** The sum of their values. */
+  /** Additive digest of the rows' canonical values; 64 hex digits. */
   readonly valuesDigest: string;
-  /** Whether the segment is open: it will be replaced soon. */
+  /** Whether the segment is open, and will be replaced soon. */
   readonly isOpen: boolean;
 }
 
-/** A table that is written whole when it has changed. */
+/** A table that consists of one file, which is written again when its rows change. */
 export type WholeTable = Extract<LakeTable, 'parties' | 'checkpoints' | 'coverage'>;
 
-export type WarehouseReader = Awaited<ReturnType<typeof openSnapshotReader>>;
+/** Reads the warehouse as of one instant. */
+export interface WarehouseReader {
+  readonly mirrorId: string;
+  /** Number of the last build that began; 0 before the first. */
+  readonly lastBuild: number;
+  /** The loaded segments, in the order of months and segments. */
+  segmentMonths(): Promise<readonly SegmentMonth[]>;
+  /** The rows of these segments in one month: LINE_COLUMNS, as CSV like `whole`. */
+  rows(
+    month: string,
+    segmentIds: readonly bigint[],
+    signal: AbortSignal,
+  ): AsyncIterable<Buffer>;
+  /**
+   * A whole table as CSV without header, in a stable order: quotes are doubled, NULL is empty. The chunks are cut
+   * anywhere.
+   */
+  whole(table: WholeTable, signal: AbortSignal): AsyncIterable<Buffer>;
+}
 
-/** Between two reads the lake's files are written and sent; the transaction holds nothing but its moment. */
+/** The transaction is idle while the lake's files are written and sent. It holds no lock but its snapshot. */
 const IDLE_BETWEEN_READS_MS = 3_600_000;
 
 const SEGMENT_MONTHS = `select segment_id as "segmentId", to_char(month, 'YYYY-MM') as month, m.rows,
@@ -206,7 +227,7 @@ const IDENTITY = `select warehouse_id as "mirrorId",
 
 const utc = (column: string): string => `${column} at time zone 'UTC'`;
 
-/** All that the lake asks of the lists: the columns that analysts may rely on. */
+/** The statements of the whole tables. They name only columns that analysts may rely on. */
 const WHOLE: Readonly<Record<WholeTable, string>> = {
   parties: `select party_id, ${utc('first_seen_at')}, extra from mirror.parties order by party_id`,
   checkpoints: `select epoch, at_block, hash, block_hash, ${utc('first_seen_at')}, extra
@@ -218,8 +239,8 @@ const WHOLE: Readonly<Record<WholeTable, string>> = {
     order by party_id, asset_id, range`,
 };
 
-/** Begins a transaction that only reads, and ends with the connection or a commit. */
-async function openSnapshotReader(client: PoolClient) {
+/** Begins a read-only transaction, which ends with the connection or a commit. */
+async function openSnapshotReader(client: PoolClient): Promise<WarehouseReader> {
   const [identity] = await mapDatabaseError(ACTION, async () => {
     await client.query('begin isolation level repeatable read, read only');
     await client.query(
@@ -230,20 +251,14 @@ async function openSnapshotReader(client: PoolClient) {
   const { mirrorId = '', lastBuild = 0 } = identity ?? {};
   return {
     mirrorId,
-    /** The number of the last build that was begun; 0 before the first. */
     lastBuild,
-    /** In the order of months and segments. */
     segmentMonths: () => readSegmentMonths(client),
-    /** Rows of a month that came with these segments: LINE_COLUMNS, as CSV like `whole`. */
-    rows: (
-      month: string,
-      segmentIds: readonly bigint[],
-      signal: AbortSignal,
-    ): AsyncIterable<Buffer> =>
+    rows: (month, segmentIds, signal) =>
       copyOut(client, rowsStatement(month, segmentIds), ACTION, signal),
-    /** A whole table as CSV without header (quotes doubled, NULL is empty), in a stable order, in chunks cut anywhere. */
-    whole: (table: WholeTable, signal: AbortSignal): AsyncIterable<Buffer> =>
-      copyOut(client, `copy (${WHOLE[table]}) to stdout (format csv)`, ACTION, signal),
+    whole: (table, signal) => {
+      const statement = `copy (${WHOLE[table]}) to stdout (format csv)`;
+      return copyOut(client, statement, ACTION, signal);
+    },
   };
 }
 

@@ -1,29 +1,32 @@
-/** The columns of the lake's tables: names, types in Parquet and what they mean, in the order of their ids. */
+/** The columns of the lake's tables, in the order of their field ids: names, types and meanings. */
 import { isAmountColumn } from '../../ledger/canonical.ts';
 import { KNOWN_COLUMNS } from '../../ledger/header.ts';
 
 export interface LakeColumn {
   readonly name: string;
-  /** As DuckDB names it. */
+  /** The type's name in DuckDB. */
   readonly type: string;
   readonly comment: string;
-  /** DuckDB expression that makes it; absent: the column of the same name. */
+  /** DuckDB expression for the value. Without it, the value is the input column of the same name. */
   readonly from?: string;
 }
 
-/** What stands behind SELECT, where the columns are made. */
+/** The list of a SELECT that computes the columns from their input. */
 export function selected(columns: readonly LakeColumn[]): string {
   return columns
     .map(({ name, from }) => (from === undefined ? name : `${from} as ${name}`))
     .join(', ');
 }
 
-/** And where they are there. */
+/** The list of a SELECT that reads the columns from a file that has them. */
 export function namesOf(columns: readonly LakeColumn[]): string {
   return columns.map(({ name }) => name).join(', ');
 }
 
-/** Amounts have none: as JSON numbers they lose digits in some readers, which then skip files that hold matching rows. */
+/**
+ * Amounts have no statistics. Some readers parse them as floating-point numbers, lose digits, and then skip files that
+ * hold matching rows.
+ */
 export function hasStatistics({ type }: LakeColumn): boolean {
   return !type.startsWith('DECIMAL') && type !== 'BOOLEAN';
 }
@@ -53,28 +56,25 @@ export const plain = (name: string, type: string, comment: string): LakeColumn =
 });
 export const text = (name: string, comment: string): LakeColumn =>
   plain(name, 'VARCHAR', comment);
-/** Made by an expression. */
-const made = (column: LakeColumn, from: string): LakeColumn => ({ ...column, from });
-/** Sent as text. */
+/** A column whose value is an expression. */
+const computed = (column: LakeColumn, from: string): LakeColumn => ({ ...column, from });
+/** A column that the warehouse sends as text. */
 const cast = (name: string, type: string, comment: string): LakeColumn =>
-  made(plain(name, type, comment), `cast(${name} as ${type})`);
-/** UTC wall-clock times are sent. */
+  computed(plain(name, type, comment), `cast(${name} as ${type})`);
+/** A time. The warehouse sends it as wall-clock time in UTC. */
 const time = (name: string, comment: string): LakeColumn => cast(name, TIME, comment);
-/** By way of HUGEINT: straight from text to DECIMAL, DuckDB takes hundreds of times as long. */
+/** Casts by way of HUGEINT: from text straight to DECIMAL, DuckDB takes hundreds of times as long. */
 const decimal = (name: string): string =>
   `try_cast(try_cast(${name} as HUGEINT) as ${AMOUNT})`;
-/** Two columns: the amount of these digits, and the text of one that DECIMAL does not hold. */
+/** Two columns: the amount, and its text if the amount has more digits than DECIMAL holds. */
 export const amount = (
   name: string,
   comment: string,
   digits = name,
 ): readonly LakeColumn[] => [
-  made(plain(name, AMOUNT, comment), decimal(digits)),
-  made(
-    text(
-      `${name}_text`,
-      `${name} where it has more than 38 digits; ${name} is then NULL`,
-    ),
+  computed(plain(name, AMOUNT, comment), decimal(digits)),
+  computed(
+    text(`${name}_text`, `${name} if it has more than 38 digits; ${name} is NULL then`),
     `case when ${decimal(digits)} is null then ${digits} end`,
   ),
 ];
@@ -87,11 +87,11 @@ const MEANINGS: Readonly<Record<(typeof KNOWN_COLUMNS)[number], string>> = {
     'What it did to party_id: quantity with the sign of its direction; NULL from releases that send one side',
   transfer_type: 'Why it moved: DEPOSIT, MTM_LOSS, …',
   asset_id: 'Lower-case hex',
-  account_from_market_id: 'Market of the sending account; NULL where it belongs to none',
+  account_from_market_id: 'Market of the sending account; NULL if it belongs to none',
   account_from_party_id: "Owner of the sending account; network for the network's own",
   account_from_account_type: 'GENERAL, MARGIN, …',
   account_from_balance: 'Balance of the sending account after the entry, smallest unit',
-  account_to_market_id: 'Market of the receiving account; NULL where it belongs to none',
+  account_to_market_id: 'Market of the receiving account; NULL if it belongs to none',
   account_to_party_id: 'Owner of the receiving account',
   account_to_account_type: 'GENERAL, MARGIN, …',
   account_to_balance: 'Balance of the receiving account after the entry, smallest unit',
@@ -104,7 +104,7 @@ const known = KNOWN_COLUMNS.flatMap((name): readonly LakeColumn[] => {
     : [text(name, MEANINGS[name])];
 });
 
-/** What a row knows by itself: which side of the entry the exported party is on. */
+/** Which side of the entry the exported party is on. A row alone decides it. */
 const SIDE = `case when account_from_party_id = party_id and account_to_party_id = party_id then 'both'
   when account_from_party_id = party_id then 'from' when account_to_party_id = party_id then 'to' else 'none' end`;
 
@@ -113,7 +113,7 @@ export const ENTRIES: readonly LakeColumn[] = [
   ...known,
   text('extra', 'Columns that this version does not know, as JSON'),
   cast('segment_id', 'BIGINT', 'The exported segment that the row came with'),
-  made(
+  computed(
     text('side', 'Which side of the entry party_id is on: from, to, both or none'),
     SIDE,
   ),

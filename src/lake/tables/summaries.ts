@@ -1,7 +1,7 @@
 /**
- * Summaries of ledger entries: what the ready questions ask of whole months. Each file of entries has a file of
- * each summary, which is made with it and leaves with it; so a summary's rows are parts, to be put together by
- * who reads them. Each is one SELECT over entries, so a part of a month can be summed up the same way.
+ * Summaries of ledger entries, from which the ready questions are answered for whole months. Each file of entries has
+ * one file of each summary, which is written and removed with it. So the rows of a summary are parts, and a reader
+ * merges them. A summary is one SELECT over entries, so a part of a month can be summed up in the same way.
  */
 import { formatInstant, type Micros, monthOf, monthStart } from '../../time/time.ts';
 import {
@@ -17,21 +17,21 @@ import {
 } from './columns.ts';
 import { literal } from '../local/duckdb.ts';
 
-/** To be raised with any change of what a summary holds: all are then made anew. */
+/** Raise this number with any change of what a summary holds: the next build then writes all of them again. */
 export const SUMMARY_FORM = 2;
 
 interface SummaryShape {
   readonly description: string;
   readonly columns: readonly LakeColumn[];
-  /** Whether it depends on which rows count, and so on the coverage of other parties. */
+  /** Whether the summary depends on which rows count, and so on the coverage of other parties. */
   readonly isOfCounted: boolean;
-  /** @param entries what stands behind FROM: rows of one month, with `is_counted` where it is asked for */
+  /** @param entries SQL for FROM: rows of one month, with `is_counted` if the summary uses it */
   readonly select: (entries: string) => string;
-  /** @param parts what stands behind FROM: rows of the summary. Puts them together. */
+  /** Merges parts. @param parts SQL for FROM: rows of the summary */
   readonly merge: (parts: string) => string;
 }
 
-/** A value of a summary that is added up: how entries give it, and how its parts are put together. */
+/** One value of a summary: how it is computed from entries, and how its parts are merged. */
 interface Figure {
   readonly columns: readonly LakeColumn[];
   readonly select: string;
@@ -48,7 +48,7 @@ const counted = (name: string, comment: string): Figure => ({
   select: 'count(*)',
   merge: `cast(sum(${name}) as BIGINT)`,
 });
-/** To the last digit: a BIGNUM, before it is written. */
+/** A sum that is exact to the last digit: a BIGNUM until it is written. */
 const summed = (name: string, comment: string, condition = 'true'): Figure => ({
   columns: amount(name, comment, `cast(${name} as VARCHAR)`),
   select: `exact_sum(case when ${condition} then quantity end, case when ${condition} then quantity_text end)`,
@@ -80,7 +80,7 @@ function side(name: 'from' | 'to', entries: string): string {
     from ${entries} where ${account}_balance is not null or ${account}_balance_text is not null`;
 }
 
-/** Entries of one block have no order: where the last block of an account leaves several balances, all are kept. */
+/** Entries of one block have no order. If the last block of an account leaves several balances, all are kept. */
 function lastBalances(known: string): string {
   const keys = ACCOUNT.join(', ');
   const isSame = ACCOUNT.map(
@@ -92,7 +92,7 @@ function lastBalances(known: string): string {
   select distinct known.* from known join latest on known.as_of = latest.as_of and ${isSame}`;
 }
 
-/** Both accounts are one party's. */
+/** SQL: both accounts belong to one party. */
 const WITHIN = '(account_from_party_id is not distinct from account_to_party_id)';
 
 export const SUMMARIES: Readonly<Record<SummaryTable, SummaryShape>> = {
@@ -101,7 +101,7 @@ export const SUMMARIES: Readonly<Record<SummaryTable, SummaryShape>> = {
     isOfCounted: true,
     ...addedUp(
       [
-        // UTC's day, without a calendar of zones, which takes thrice as long.
+        // The day in UTC. DuckDB's time zone functions take three times as long.
         key(
           plain('day', 'DATE', 'UTC'),
           'cast(make_timestamp(epoch_us(vega_time)) as date)',
@@ -135,13 +135,10 @@ export const SUMMARIES: Readonly<Record<SummaryTable, SummaryShape>> = {
       text('party_id', 'Owner'),
       text('asset_id', 'Asset'),
       text('account_type', 'Account type'),
-      text('market_id', 'Market; NULL where the account belongs to none'),
+      text('market_id', 'Market; NULL if the account belongs to none'),
       plain('as_of', TIME, 'Time of the last entry'),
       plain('balance', AMOUNT, 'Balance after it'),
-      text(
-        'balance_text',
-        'balance where it has more than 38 digits; balance is then NULL',
-      ),
+      text('balance_text', 'balance if it has more than 38 digits; balance is NULL then'),
     ],
     isOfCounted: false,
     select: (entries) =>
@@ -165,7 +162,7 @@ export const SUMMARIES: Readonly<Record<SummaryTable, SummaryShape>> = {
       ),
       summed(
         'received',
-        'What it got from others; a lower bound where its export shows one side',
+        'What it got from others; a lower bound if its export shows one side',
         `account_to_party_id = party_id and not ${WITHIN}`,
       ),
       summed(
@@ -178,13 +175,13 @@ export const SUMMARIES: Readonly<Record<SummaryTable, SummaryShape>> = {
   },
 };
 
-/** The summary of `entries`, which is what stands behind FROM, with the columns of its file. */
+/** SQL for the summary of entries, with the columns of its file. @param entries SQL for FROM */
 export function summaryOf(table: SummaryTable, entries: string): string {
   const { columns, select } = SUMMARIES[table];
   return `select ${selected(columns)} from (${select(entries)})`;
 }
 
-/** Counts the rows in which a month's summary differs from the one that its entries give now. */
+/** SQL that counts the rows in which a month's summary differs from what its entries give now. */
 export function summaryDifference(table: SummaryTable, month: string): string {
   const ofMonth = (name: string): string =>
     `(select * from ${name} where month = ${literal(month)})`;
@@ -197,19 +194,20 @@ export function summaryDifference(table: SummaryTable, month: string): string {
     group by ${names} having sum(times) <> 0)`;
 }
 
-/** Half open; undefined: no limit. */
+/** A half-open range of time; undefined is no limit. */
 export interface InstantRange {
   readonly since: Micros | undefined;
   readonly until: Micros | undefined;
 }
 
-/** Months that the range begins or ends within: two at most. */
+/** The months of which the range takes a part: two at most. */
 export function cutMonths({ since, until }: InstantRange): readonly string[] {
-  const isCut = (instant: Micros | undefined) =>
-    instant !== undefined && monthStart(instant) !== instant;
-  return [
-    ...new Set([since, until].filter(isCut).map((instant = 0n) => monthOf(instant))),
-  ];
+  const months = new Set<string>();
+  for (const instant of [since, until]) {
+    const isWithinMonth = instant !== undefined && monthStart(instant) !== instant;
+    if (isWithinMonth) months.add(monthOf(instant));
+  }
+  return [...months];
 }
 
 /** Whether all of the month is in the range. */
@@ -223,31 +221,41 @@ export function isWholeMonth(month: string, range: InstantRange): boolean {
 }
 
 /**
- * The summary of a range with its column `month`: what is published of whole months, and what entries say of
- * those that are cut. The rows of one month come from one of both.
+ * SQL for the summary of a range, with its column `month`. A month that lies whole in the range comes from the published
+ * summary. A month of which the range takes a part is summed up from its entries.
  */
 export function summaryWithin(table: SummaryTable, range: InstantRange): string {
   const names = namesOf(SUMMARIES[table].columns);
   const cut = cutMonths(range);
-  const limited = (
-    column: string,
-    write: (instant: Micros) => string,
-  ): readonly string[] => [
-    ...(range.since === undefined ? [] : [`${column} >= ${write(range.since)}`]),
-    ...(range.until === undefined ? [] : [`${column} < ${write(range.until)}`]),
-  ];
-  const whole = [
-    ...limited('month', (instant) => literal(monthOf(instant))),
+  const isWhole = [
+    ...limits('month', range, (instant) => literal(monthOf(instant))),
     ...cut.map((month) => `month <> ${literal(month)}`),
   ];
-  const within = limited(
-    'vega_time',
-    (instant) => `timestamptz ${literal(formatInstant(instant))}`,
-  );
+  const where = isWhole.length === 0 ? '' : ` where ${isWhole.join(' and ')}`;
+  const published = `select month, ${names} from ${table}${where}`;
+
+  const isWithin = limits('vega_time', range, timestampLiteral).join(' and ');
   const summedUp = cut.map((month) => {
-    const entries = `(select * from ledger_entries where month = ${literal(month)} and ${within.join(' and ')})`;
-    return `select ${literal(month)} as month, ${names} from (${summaryOf(table, entries)})`;
+    const entries = `(select * from ledger_entries
+      where month = ${literal(month)} and ${isWithin})`;
+    const summary = summaryOf(table, entries);
+    return `select ${literal(month)} as month, ${names} from (${summary})`;
   });
-  const published = `select month, ${names} from ${table}${whole.length === 0 ? '' : ` where ${whole.join(' and ')}`}`;
   return [published, ...summedUp].join('\n  union all ');
+}
+
+/** SQL conditions that keep a column within the range. */
+function limits(
+  column: string,
+  { since, until }: InstantRange,
+  write: (instant: Micros) => string,
+): readonly string[] {
+  const conditions: string[] = [];
+  if (since !== undefined) conditions.push(`${column} >= ${write(since)}`);
+  if (until !== undefined) conditions.push(`${column} < ${write(until)}`);
+  return conditions;
+}
+
+function timestampLiteral(instant: Micros): string {
+  return `timestamptz ${literal(formatInstant(instant))}`;
 }

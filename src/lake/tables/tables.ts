@@ -1,4 +1,4 @@
-/** The lake's tables as Delta and Parquet see them: schema, properties, and the statement that writes a file. */
+/** The lake's tables in Delta and Parquet: their schemas, properties, and the SQL that writes and reads their files. */
 import { randomUUID } from 'node:crypto';
 import { z } from 'zod';
 import { PermanentError } from '../../errors/errors.ts';
@@ -24,7 +24,7 @@ const MONTH = text('month', 'Month of vega_time in UTC, as 2023-05: the partitio
 interface TableShape {
   readonly description: string;
   readonly columns: readonly LakeColumn[];
-  /** It has no partitions: the others lie by month. */
+  /** The table has no partitions. Tables without this field are partitioned by month. */
   readonly isWhole?: true;
 }
 
@@ -48,18 +48,18 @@ export const SHAPES: Readonly<Record<LakeTable, TableShape>> = {
   ...SUMMARIES,
 };
 
-/** Of a table, its partition included. */
+/** The table's columns, with its partition. */
 function columnsOf(table: LakeTable): readonly LakeColumn[] {
   const { columns, isWhole } = SHAPES[table];
   return isWhole ? columns : [...columns, MONTH];
 }
 
-/** What does not stand in the files of entries. */
-const MADE_WHERE_ASKED: readonly LakeColumn[] = [
+/** Columns that a query computes; the files of entries do not hold them. */
+const COMPUTED_COLUMNS: readonly LakeColumn[] = [
   plain(
     'is_counted',
     'BOOLEAN',
-    'True for the one row that stands for an entry: the sender’s, or the receiver’s where the sender’s ledger is not loaded for that asset and instant. Not in the stored table; added by this page and by `query`',
+    'True for the one row that stands for an entry: the sender’s, or the receiver’s if the sender’s ledger is not loaded for that asset and instant. Not in the stored table; added by this page and by `query`',
   ),
   plain(
     'both_sides',
@@ -68,10 +68,10 @@ const MADE_WHERE_ASKED: readonly LakeColumn[] = [
   ),
 ];
 
-/** And of a table as a question sees it, what is made where it is asked included. */
-export function askedColumns(table: LakeTable): readonly LakeColumn[] {
+/** The table's columns as a query sees them, with those that a query computes. */
+export function queryColumns(table: LakeTable): readonly LakeColumn[] {
   return table === 'ledger_entries'
-    ? [...columnsOf(table), ...MADE_WHERE_ASKED]
+    ? [...columnsOf(table), ...COMPUTED_COLUMNS]
     : columnsOf(table);
 }
 
@@ -101,7 +101,7 @@ function fieldsOf(table: LakeTable): readonly Field[] {
   }));
 }
 
-/** @param retentionMs how long files that no version names stay */
+/** @param retentionMs how long files stay after the last version that names them */
 export function newMetaData(table: LakeTable, retentionMs: number): MetaData {
   const shape = SHAPES[table];
   const measured = shape.columns.filter(hasStatistics);
@@ -113,7 +113,7 @@ export function newMetaData(table: LakeTable, retentionMs: number): MetaData {
     schemaString: schemaText(fieldsOf(table)),
     partitionColumns: shape.isWhole ? [] : ['month'],
     configuration: {
-      // Without it, a compaction by others writes statistics of amounts that its readers cannot hold.
+      // Without this property, a compaction by another engine writes statistics of amounts that readers cannot hold.
       'delta.dataSkippingStatsColumns': measured.map(({ name }) => name).join(','),
       'delta.deletedFileRetentionDuration': `interval ${Math.ceil(retentionMs / 1000)} seconds`,
     },
@@ -126,8 +126,9 @@ function schemaText(fields: readonly Field[]): string {
 }
 
 /**
- * The table's schema with the columns that it lacks; undefined where it lacks none. Columns of others stay.
- * @throws PermanentError `LAKE_TABLE_RAISED` where a column has another type
+ * Adds the columns that an existing table lacks. Columns that others added stay.
+ * @returns undefined if no column is missing
+ * @throws PermanentError `LAKE_TABLE_RAISED` if a column has another type, or the partitions differ
  */
 export function withNewColumns(
   table: LakeTable,
@@ -135,38 +136,42 @@ export function withNewColumns(
 ): MetaData | undefined {
   const wanted = fieldsOf(table);
   const { fields } = schemaShape.parse(JSON.parse(metaData.schemaString));
-  const known = new Map(fields.map((field) => [field.name, field]));
+  const existing = new Map(fields.map((column) => [column.name, column]));
   const differing = wanted.find(
-    ({ name, type }) => known.has(name) && known.get(name)?.type !== type,
+    ({ name, type }) => existing.has(name) && existing.get(name)?.type !== type,
   );
-  const isAsMade =
-    metaData.partitionColumns.join(',') === (SHAPES[table].isWhole ? '' : 'month');
-  if (differing !== undefined || !isAsMade) {
+  const partitions = SHAPES[table].isWhole ? '' : 'month';
+  const hasOurPartitions = metaData.partitionColumns.join(',') === partitions;
+  if (differing !== undefined || !hasOurPartitions) {
     const changed = differing === undefined ? 'partitions' : `column ${differing.name}`;
     throw new PermanentError(
       `Cannot use the table ${rootOf(table)}: another writer changed its ${changed}; remove it and load again`,
       { code: 'LAKE_TABLE_RAISED', meta: { table, column: differing?.name } },
     );
   }
-  const missing = wanted.filter(({ name }) => !known.has(name));
+  const missing = wanted.filter(({ name }) => !existing.has(name));
   if (missing.length === 0) return undefined;
   return { ...metaData, schemaString: schemaText([...fields, ...missing]) };
 }
 
-/** Each thread gathers one in memory: larger ones do not fit beside a load, and spilling doubles a build's time. */
+/**
+ * Each thread holds one row group in memory. Larger groups do not fit beside a load; spilling them doubles the time of
+ * a build.
+ */
 const ROW_GROUP_ROWS = 61_440;
 
-/** Field ids are the columns' places, so that other table formats can be laid over the same files. */
+/** Field ids are the positions of the columns, so that other table formats can describe the same files. */
 export function copyStatement(table: LakeTable, select: string, path: string): string {
   const ids = SHAPES[table].columns
     .map(({ name }, index) => `${name}: ${index + 1}`)
     .join(', ');
-  return `copy (${select}) to ${literal(path)} (format parquet, compression zstd, row_group_size ${ROW_GROUP_ROWS}, return_stats true, field_ids {${ids}})`;
+  return `copy (${select}) to ${literal(path)} (format parquet, compression zstd,
+    row_group_size ${ROW_GROUP_ROWS}, return_stats true, field_ids {${ids}})`;
 }
 
 /**
- * Rows of files as the table has them now, behind FROM: a column that older files lack is NULL.
- * @param hasMonth whether `month` is among the columns, as the files' folders say it
+ * SQL for a FROM clause: the rows of files with the table's columns of today. A column that an older file lacks is NULL.
+ * @param hasMonth whether `month` is a column; it is read from the files' folders
  */
 export function rowsOf(
   table: LakeTable,
@@ -179,17 +184,19 @@ export function rowsOf(
   const partitions = hasMonth
     ? "hive_partitioning = true, hive_types = {'month': VARCHAR}"
     : 'hive_partitioning = false';
-  const files = `read_parquet([${paths.map(literal).join(', ')}], union_by_name = true, ${partitions})`;
-  return `(select ${namesOf(all)} from (select ${none} where false union all by name select * from ${files}))`;
+  const list = paths.map(literal).join(', ');
+  const files = `read_parquet([${list}], union_by_name = true, ${partitions})`;
+  return `(select ${namesOf(all)} from (
+    select ${none} where false union all by name select * from ${files}))`;
 }
 
 /**
- * Entries with `MADE_WHERE_ASKED`, behind FROM. An entry between two mirrored parties lies in both exports where the
- * release sends both sides. It counts in the sender's; in the receiver's only where the sender's ledger is not loaded
- * for that asset and instant. The rule of the view `mirror.exported_entries`.
+ * SQL for a FROM clause: entries with their computed columns. If a release exports both sides, an entry between two
+ * mirrored parties lies in both exports. It counts in the sender's export. In the receiver's it counts only if the
+ * sender's ledger is not loaded for that asset and instant. The view `mirror.exported_entries` has the same rule.
  */
 export function countedEntries(entries: string, coverage: string): string {
-  // One row of ranges for each party, so that no entry is joined twice.
+  // The join has one row for each party, so that no entry appears twice.
   return `(select entry.*,
       case when entry.side in ('from', 'both') or covered.ranges is null then true
         else not list_bool_or(list_transform(covered.ranges, lambda r: r.from_time <= entry.vega_time

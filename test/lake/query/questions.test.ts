@@ -14,7 +14,7 @@ import {
   readyQuestion,
   refuseCutIds,
 } from '../../../src/lake/query/questions.ts';
-import { askedColumns } from '../../../src/lake/tables/tables.ts';
+import { queryColumns } from '../../../src/lake/tables/tables.ts';
 import { LAKE_TABLES } from '../../../src/lake/tables/columns.ts';
 import { runQuery } from '../../../src/lake/query/query.ts';
 import { openDuckDb } from '../../../src/lake/local/duckdb.ts';
@@ -367,7 +367,7 @@ describe('ready questions', () => {
     async (table) => {
       await using lake = await openLake(deps, signal);
       const reader = await lake.connection.runAndReadAll(`describe ${table}`);
-      const listed = askedColumns(table).map(({ name, type }) => `${name} ${type}`);
+      const listed = queryColumns(table).map(({ name, type }) => `${name} ${type}`);
       const seen = reader
         .getRows()
         .map(([name, type]) => `${String(name)} ${String(type)}`);
