@@ -1,7 +1,9 @@
 /**
- * `npm run schema`: writes migrations/comments.json anew from the data dictionary, and migrations/schema.sql from an
- * embedded Postgres that all migrations are run in,
- * and migrations/baseline.json, by which a database of an earlier baseline is told.
+ * `npm run schema` writes what follows from the migrations and the data dictionary:
+ * - `migrations/comments.json`, from the dictionary
+ * - `migrations/schema.sql`, a dump of an embedded Postgres in which all migrations were run
+ * - `src/postgres/schema.generated.ts`, the same tables as types for the query builder
+ * - `migrations/baseline.json`, the name by which a database of an earlier baseline is recognised
  */
 import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -13,9 +15,10 @@ import { openWarehouse } from '../src/postgres/database.ts';
 import { type Baseline, migrate } from '../src/postgres/migrate.ts';
 import { describedRelations } from './dictionary.ts';
 import { dumpSchema, schemaName } from './schema-dump.ts';
+import { schemaTypes } from './schema-types.ts';
 
 const PATH = resolve(import.meta.dirname, '../migrations/schema.sql');
-
+const TYPES = resolve(import.meta.dirname, '../src/postgres/schema.generated.ts');
 const DICTIONARY = resolve(import.meta.dirname, '../docs/data-dictionary.md');
 const MIGRATIONS = resolve(import.meta.dirname, '../migrations');
 const BASELINE = resolve(MIGRATIONS, 'baseline.json');
@@ -37,6 +40,7 @@ const warehouse = stack.use(
 await migrate(warehouse.db);
 const schema = await dumpSchema(warehouse.pool);
 await writeFile(PATH, schema);
+await writeFile(TYPES, await schemaTypes(warehouse.pool));
 // The first release's schema has a name of its own; a migration added later leaves it as it is.
 const migrations = (await readdir(MIGRATIONS))
   .filter((file) => file.endsWith('.ts'))

@@ -1,12 +1,12 @@
 /** Known ranges of ledgers: the rows of `mirror.coverage`, read and written in one place. */
-import { sql } from 'kysely';
 import { z } from 'zod';
-import { RetryableError } from '../errors/errors.ts';
+import { errorCode, RetryableError } from '../errors/errors.ts';
 import { type Micros, readInstant } from '../time/time.ts';
 import { id, instant } from '../ledger/json-fields.ts';
 import { type TailSum, tailSum } from '../ledger/tail-sum.ts';
 import type { Database } from '../postgres/database.ts';
-import { readRow, readRows } from '../postgres/transaction.ts';
+import { execute, readRow, readRows } from '../postgres/run-statement.ts';
+import { type RowOf, statement, typed } from '../postgres/statement.ts';
 
 /** A range of a ledger that is known: a current segment, or a range without entries. */
 export interface Coverage {
@@ -73,10 +73,11 @@ export async function readCoverages(
   assetId?: string,
 ): Promise<ReadonlyMap<string, readonly Coverage[]>> {
   const asset = assetId ?? null;
-  const ranges = sql<CoverageRow>`
-    select c.party_id as "partyId", coverage_id as "coverageId", c.asset_id as "assetId", c.from_time as "from",
-      c.to_time as "to", c.open, sides, object_key as "objectKey", coalesce(rows, 0) as rows, tail, c.run_id as "runId",
-      epoch, checked_at as "checkedAt", quarantine_reason is not null as "isFaulty", loaded_at is not null as "isLoaded",
+  const ranges = statement(COVERAGE_COLUMNS)`
+    select c.party_id as "partyId", coverage_id as "coverageId", c.asset_id as "assetId",
+      c.from_time as "from", c.to_time as "to", c.open, sides, object_key as "objectKey",
+      coalesce(rows, 0) as rows, tail, c.run_id as "runId", epoch, checked_at as "checkedAt",
+      quarantine_reason is not null as "isFaulty", loaded_at is not null as "isLoaded",
       bytes, digest, row_form as "rowForm", columns
     from mirror.coverage c left join mirror.segments using (segment_id)
     where c.party_id = any(${[...partyIds]}::text[])
@@ -89,33 +90,30 @@ export async function readCoverages(
   );
 }
 
-/** A row of `readCoverages`, as Postgres returns it. */
-interface CoverageRow {
-  readonly partyId: string;
-  readonly coverageId: bigint;
-  readonly assetId: string | null;
-  /** Instants are Postgres's text. */
-  readonly from: string;
-  readonly to: string;
-  readonly open: boolean;
-  readonly sides: NewCoverage['sides'];
-  readonly objectKey: string | null;
-  readonly rows: bigint;
-  /** JSON of a `TailSum`. */
-  readonly tail: unknown;
-  readonly runId: string | null;
-  readonly epoch: number | null;
-  readonly checkedAt: string;
-  readonly isFaulty: boolean;
-  readonly isLoaded: boolean;
-  /** The columns of the segment: all are null if the range has none. */
-  readonly bytes: bigint | null;
-  readonly digest: string | null;
-  readonly rowForm: string | null;
-  readonly columns: readonly string[] | null;
-}
+/** The columns of `readCoverages`; the last four are null if the range has no segment. */
+const COVERAGE_COLUMNS = {
+  partyId: 'text',
+  coverageId: 'bigint',
+  assetId: 'text?',
+  from: 'instant',
+  to: 'instant',
+  open: 'boolean',
+  sides: typed<NewCoverage['sides']>('text'),
+  objectKey: 'text?',
+  rows: 'bigint',
+  tail: 'json?',
+  runId: 'uuid?',
+  epoch: 'int?',
+  checkedAt: 'instant',
+  isFaulty: 'boolean',
+  isLoaded: 'boolean',
+  bytes: 'bigint?',
+  digest: 'text?',
+  rowForm: 'text?',
+  columns: 'text[]?',
+} as const;
 
-function coverageOf(row: CoverageRow): Coverage {
+function coverageOf(row: RowOf<typeof COVERAGE_COLUMNS>): Coverage {
   return {
     coverageId: row.coverageId,
     assetId: row.assetId ?? undefined,
@@ -135,10 +133,12 @@ function coverageOf(row: CoverageRow): Coverage {
   };
 }
 
-function contentOf(row: CoverageRow): SegmentContent | undefined {
+/** @returns undefined if the range has no segment */
+function contentOf(row: RowOf<typeof COVERAGE_COLUMNS>): SegmentContent | undefined {
   const { bytes, digest, rowForm, columns } = row;
-  if (bytes === null || digest === null || rowForm === null || columns === null)
+  if (bytes === null || digest === null || rowForm === null || columns === null) {
     return undefined;
+  }
   return { bytes, digest, rowForm, columns };
 }
 
@@ -153,7 +153,7 @@ export async function supersede(
   runId?: string,
 ): Promise<bigint> {
   if (ids.length === 0) return 0n;
-  const superseded = sql<{ ranges: bigint; replaced: bigint }>`
+  const superseded = statement({ ranges: 'bigint', replaced: 'bigint' })`
     with removed as (
       delete from mirror.coverage where coverage_id = any(${ids.map(String)}::bigint[]) returning segment_id),
     gone as (
@@ -193,28 +193,25 @@ export async function insertCoverage(
   rows: readonly object[],
 ): Promise<void> {
   if (rows.length === 0) return;
-  await guardOverlap(() =>
-    sql`
-      insert into mirror.coverage (party_id, asset_id, epoch, from_time, to_time, open, sides, segment_id, tail, run_id,
-        checked_at)
-      select "partyId", "assetId", epoch, "from", "to", open, sides, "segmentId", tail, "runId",
-        coalesce("checkedAt", clock_timestamp())
-      from jsonb_to_recordset(${JSON.stringify(rows)}::jsonb) as given("partyId" text, "assetId" text, epoch int,
-        "from" timestamptz, "to" timestamptz, open boolean, sides text, "segmentId" bigint, tail jsonb, "runId" uuid,
-        "checkedAt" timestamptz)`.execute(tx),
-  );
+  const insert = statement()`
+    insert into mirror.coverage (party_id, asset_id, epoch, from_time, to_time, open, sides,
+      segment_id, tail, run_id, checked_at)
+    select "partyId", "assetId", epoch, "from", "to", open, sides, "segmentId", tail, "runId",
+      coalesce("checkedAt", clock_timestamp())
+    from jsonb_to_recordset(${JSON.stringify(rows)}::jsonb) as given("partyId" text, "assetId" text,
+      epoch int, "from" timestamptz, "to" timestamptz, open boolean, sides text, "segmentId" bigint,
+      tail jsonb, "runId" uuid, "checkedAt" timestamptz)`;
+  await guardOverlap(() => execute(tx, 'record coverage', insert));
 }
 
-const EXCLUSION_VIOLATION = '23P01';
+const EXCLUSION_VIOLATION = 'DATABASE_23P01';
 
 /** The constraint is what makes double coverage impossible; meeting it means that the plan is outdated. */
 export async function guardOverlap<Result>(work: () => Promise<Result>): Promise<Result> {
   try {
     return await work();
   } catch (error) {
-    const isOverlap =
-      error instanceof Error && 'code' in error && error.code === EXCLUSION_VIOLATION;
-    throw isOverlap ? coverageChanged(error) : error;
+    throw errorCode(error) === EXCLUSION_VIOLATION ? coverageChanged(error) : error;
   }
 }
 

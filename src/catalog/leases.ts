@@ -2,7 +2,8 @@
 import { sql } from 'kysely';
 import { LEASE_MS } from '../concurrency/lease.ts';
 import type { Database } from '../postgres/database.ts';
-import { readRows } from '../postgres/transaction.ts';
+import { execute, readRows } from '../postgres/run-statement.ts';
+import { statement } from '../postgres/statement.ts';
 import type { ExportScope } from '../exports/ports.ts';
 import { type Coverage, readCoverages } from './coverage-rows.ts';
 
@@ -32,12 +33,6 @@ type Leases = readonly ExportLease[];
 const HAS_OWN_IDS = sql`(select min(party_id) from mirror.parties
   where (length(party_id) <> 64 or party_id ~ '[^0-9a-f]') and party_id <> 'network') is not null`;
 
-interface LeasedRow extends Omit<ExportLease, 'scope' | 'takenAtMs' | 'coverage'> {
-  readonly partyId: string;
-  readonly hasOwnIds: boolean;
-  readonly listedAs: string | null;
-}
-
 /**
  * Leases the exports of these parties in one asset, or in all: those of which nobody works on an overlapping one.
  * @param holder by which others see that this process is there; absent: its leases are soon taken over
@@ -53,28 +48,42 @@ export async function takeLeases(
   const asset = assetId ?? null;
   // Exports of one party overlap where one is "all assets": they are leased one after another.
   await lockEach(tx, 'export', ids);
-  await sql`insert into mirror.exports (party_id, asset_id)
+  const register = statement()`
+    insert into mirror.exports (party_id, asset_id)
     select id, ${asset} from unnest(${ids}::text[]) id
     where not exists (
       select from mirror.exports where party_id = id and asset_id is not distinct from ${asset}::text)
-    on conflict do nothing`.execute(tx);
-  const taken = await sql<LeasedRow>`
+    on conflict do nothing`;
+  await execute(tx, 'register exports', register);
+  const take = statement({
+    partyId: 'text',
+    exportId: 'bigint',
+    token: 'uuid!',
+    plan: 'json?',
+    contradictions: 'int',
+    hasOwnIds: 'boolean',
+    listedAs: 'text?',
+    hasIntents: 'boolean',
+  })`
     update mirror.exports u
-    set lease_token = gen_random_uuid(), lease_until = clock_timestamp() + ${LEASE_MS} * interval '1 ms',
+    set lease_token = gen_random_uuid(),
+      lease_until = clock_timestamp() + ${LEASE_MS} * interval '1 ms',
       lease_holder = ${holder ?? null}, is_at_source = false
     where u.party_id = any(${ids}::text[]) and u.asset_id is not distinct from ${asset}::text
       and not exists (
         select from mirror.exports o
         where o.party_id = u.party_id and mirror.is_leased(o.lease_until, o.lease_holder)
           and (o.export_id = u.export_id or o.asset_id is null or u.asset_id is null))
-    returning party_id as "partyId", export_id as "exportId", lease_token as token, window_plan as plan, contradictions,
-      ${HAS_OWN_IDS} as "hasOwnIds",
+    returning party_id as "partyId", export_id as "exportId", lease_token as token,
+      window_plan as plan, contradictions, ${HAS_OWN_IDS} as "hasOwnIds",
       (select extra->>'id' from mirror.parties where party_id = u.party_id) as "listedAs",
-      exists (select from mirror.publications p where p.export_id = u.export_id and p.state = 'intent')
-        as "hasIntents"`.execute(tx);
-  const leasedIds = taken.rows.map(({ partyId }) => partyId);
+      exists (
+        select from mirror.publications p where p.export_id = u.export_id and p.state = 'intent')
+        as "hasIntents"`;
+  const taken = await readRows(tx, 'lease exports', take);
+  const leasedIds = taken.map(({ partyId }) => partyId);
   const known = await readCoverages(tx, leasedIds, assetId);
-  return taken.rows.map(({ partyId, hasOwnIds, listedAs, ...row }) => ({
+  return taken.map(({ partyId, hasOwnIds, listedAs, ...row }) => ({
     ...row,
     coverage: known.get(partyId) ?? [],
     scope: {
@@ -92,13 +101,12 @@ export async function fenceLeases(
   tx: Database,
   leases: Leases,
 ): Promise<ReadonlySet<bigint>> {
-  const fenced = await sql<{ export_id: bigint }>`
-    select e.export_id from mirror.exports e
-    join ${tokens(leases)} on e.export_id = held.export_id and e.lease_token = held.token
-    where e.lease_until > clock_timestamp() order by e.export_id for update of e`.execute(
-    tx,
-  );
-  return new Set(fenced.rows.map((row) => row.export_id));
+  const fence = statement({ exportId: 'bigint' })`
+    select e.export_id as "exportId" from mirror.exports e
+    join ${tokens(leases)} on e.export_id = leased.export_id and e.lease_token = leased.token
+    where e.lease_until > clock_timestamp() order by e.export_id for update of e`;
+  const fenced = await readRows(tx, 'fence exports', fence);
+  return new Set(fenced.map((row) => row.exportId));
 }
 
 /** @returns the exports whose leases another has not taken over */
@@ -106,24 +114,26 @@ export async function renewLeases(
   db: Database,
   leases: Leases,
 ): Promise<ReadonlySet<bigint>> {
-  const renew = sql<{ export_id: bigint }>`
+  const renew = statement({ exportId: 'bigint' })`
     update mirror.exports e set lease_until = clock_timestamp() + ${LEASE_MS} * interval '1 ms'
-    from ${tokens(leases)} where e.export_id = held.export_id and e.lease_token = held.token
-    returning e.export_id`;
+    from ${tokens(leases)}
+    where e.export_id = leased.export_id and e.lease_token = leased.token
+    returning e.export_id as "exportId"`;
   const renewed = await readRows(db, 'renew the leases of exports', renew);
-  return new Set(renewed.map((row) => row.export_id));
+  return new Set(renewed.map((row) => row.exportId));
 }
 
 export async function releaseLeases(db: Database, leases: Leases): Promise<void> {
-  const release = sql`
+  const release = statement()`
     update mirror.exports e set lease_token = null, lease_until = null, is_at_source = false
-    from ${tokens(leases)} where e.export_id = held.export_id and e.lease_token = held.token`;
-  await readRows(db, 'release the leases of exports', release);
+    from ${tokens(leases)}
+    where e.export_id = leased.export_id and e.lease_token = leased.token`;
+  await execute(db, 'release the leases of exports', release);
 }
 
 function tokens(leases: Leases) {
   return sql`unnest(${leases.map(({ exportId }) => String(exportId))}::bigint[],
-    ${leases.map(({ token }) => token)}::uuid[]) as held(export_id, token)`;
+    ${leases.map(({ token }) => token)}::uuid[]) as leased(export_id, token)`;
 }
 
 /**
@@ -135,8 +145,8 @@ export async function lockEach(
   kind: 'export' | 'object',
   names: readonly string[],
 ): Promise<void> {
-  await sql`select pg_advisory_xact_lock(mirror.lock_key(${kind}::text || ' ' || name))
-    from (select name from unnest(${[...names]}::text[]) name order by name) ordered`.execute(
-    tx,
-  );
+  const lock = statement({ lock: 'void' })`
+    select pg_advisory_xact_lock(mirror.lock_key(${kind}::text || ' ' || name)) as lock
+    from (select name from unnest(${[...names]}::text[]) name order by name) ordered`;
+  await execute(tx, `lock each ${kind}`, lock);
 }

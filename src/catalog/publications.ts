@@ -1,11 +1,13 @@
 /** Publications as Postgres keeps them: the plan as JSON, and the one transaction that makes it true. */
-import { sql } from 'kysely';
 import { z } from 'zod';
 import { formatInstant } from '../time/time.ts';
 import { instant } from '../ledger/json-fields.ts';
 import { manifestJson, manifestSchema } from '../ledger/manifest.ts';
 import { tailSum } from '../ledger/tail-sum.ts';
+import { builder } from '../postgres/builder.ts';
 import type { Database } from '../postgres/database.ts';
+import { execute, readRows } from '../postgres/run-statement.ts';
+import { statement } from '../postgres/statement.ts';
 import {
   type Coverage,
   coverageChanged,
@@ -55,12 +57,14 @@ export async function recordPublication(
   publication: Publication,
   state: 'intent' | 'done',
 ): Promise<boolean> {
-  const { rows } = await sql`
-    insert into mirror.publications as held (publication_id, export_id, lease_token, plan, state)
-    values (${publication.publicationId}, ${exportId}, ${token}, ${JSON.stringify(plan.encode(publication))}, ${state})
-    on conflict (publication_id) do update set state = 'done' where held.state = 'intent' and excluded.state = 'done'
-    returning publication_id`.execute(tx);
-  return rows.length > 0;
+  const record = statement()`
+    insert into mirror.publications as recorded
+      (publication_id, export_id, lease_token, plan, state)
+    values (${publication.publicationId}, ${exportId}, ${token},
+      ${JSON.stringify(plan.encode(publication))}, ${state})
+    on conflict (publication_id) do update set state = 'done'
+      where recorded.state = 'intent' and excluded.state = 'done'`;
+  return (await execute(tx, 'record a publication', record)) > 0n;
 }
 
 /**
@@ -74,8 +78,12 @@ export async function commitPublication(
 ): Promise<void> {
   if (!(await recordPublication(tx, lease, publication, 'done'))) return;
   // One settled publication of a scope is kept, for a COMMIT whose answer was lost.
-  await sql`delete from mirror.publications where export_id = ${lease.exportId} and state <> 'intent'
-    and publication_id <> ${publication.publicationId}`.execute(tx);
+  const settled = builder
+    .deleteFrom('mirror.publications')
+    .where('export_id', '=', lease.exportId)
+    .where('state', '<>', 'intent')
+    .where('publication_id', '<>', publication.publicationId);
+  await execute(tx, 'forget settled publications', settled);
   const superseded = await supersede(tx, publication.supersedes, publication.runId);
   for (const row of publication.closes) await closeAsItStands(tx, publication, row);
   const manifests = publication.segments.map(({ manifest }) => manifest);
@@ -99,8 +107,11 @@ export async function commitPublication(
   });
   await insertCoverage(tx, ranges);
   if (publication.lastEntryAt === undefined) return;
-  await sql`update mirror.exports set last_entry_at = ${formatInstant(publication.lastEntryAt)}
-    where export_id = ${lease.exportId}`.execute(tx);
+  const update = builder
+    .updateTable('mirror.exports')
+    .set({ last_entry_at: formatInstant(publication.lastEntryAt) })
+    .where('export_id', '=', lease.exportId);
+  await execute(tx, 'record the newest entry of a ledger', update);
 }
 
 /** No rows come with it, and none go. @param coverage that it was planned on */
@@ -152,15 +163,16 @@ export async function finishExports(
     contradictions,
     is_done: isDone,
   }));
-  await sql`
+  const update = statement()`
     update mirror.exports e
     set last_entry_at = coalesce(g.last_entry_at, e.last_entry_at),
       attempts = 0, quarantined_at = null, quarantine_reason = null,
       window_plan = case when g.is_done then null else e.window_plan end,
       contradictions = g.contradictions, last_asked_at = clock_timestamp()
-    from jsonb_to_recordset(${JSON.stringify(given)}::jsonb) as g(export_id bigint, last_entry_at timestamptz,
-      contradictions int, is_done boolean)
-    where e.export_id = g.export_id`.execute(tx);
+    from jsonb_to_recordset(${JSON.stringify(given)}::jsonb)
+      as g(export_id bigint, last_entry_at timestamptz, contradictions int, is_done boolean)
+    where e.export_id = g.export_id`;
+  await execute(tx, 'finish exports', update);
 }
 
 /** A segment of which everything came again, and nothing else: its object and its rows stay. */
@@ -171,12 +183,16 @@ async function closeAsItStands(
 ) {
   const { runId, epoch } = publication;
   const { coverageId, tail } = row;
-  const { rows } = await sql`
+  const tailJson = tail === undefined ? null : JSON.stringify(tailSum.encode(tail));
+  const close = statement({ coverageId: 'bigint' })`
     with closed as (
-      update mirror.coverage set open = false, epoch = ${epoch ?? null}, run_id = ${runId}, checked_at = clock_timestamp(),
-        tail = coalesce(${tail === undefined ? null : JSON.stringify(tailSum.encode(tail))}::jsonb, tail)
-      where coverage_id = ${coverageId} returning segment_id),
-    segment as (update mirror.segments s set open = false from closed where s.segment_id = closed.segment_id)
-    select from closed`.execute(tx);
-  if (rows.length === 0) throw coverageChanged();
+      update mirror.coverage set open = false, epoch = ${epoch ?? null}, run_id = ${runId},
+        checked_at = clock_timestamp(), tail = coalesce(${tailJson}::jsonb, tail)
+      where coverage_id = ${coverageId} returning coverage_id, segment_id),
+    segment as (
+      update mirror.segments s set open = false from closed
+      where s.segment_id = closed.segment_id)
+    select coverage_id as "coverageId" from closed`;
+  const closed = await readRows(tx, 'close an open segment', close);
+  if (closed.length === 0) throw coverageChanged();
 }

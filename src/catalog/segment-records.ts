@@ -1,8 +1,9 @@
 /** Segments as loading and verifying read them. */
-import { type RawBuilder, sql } from 'kysely';
+import type { RawBuilder } from 'kysely';
 import type { Manifest } from '../ledger/manifest.ts';
 import type { Database } from '../postgres/database.ts';
-import { readRows } from '../postgres/transaction.ts';
+import { readRows } from '../postgres/run-statement.ts';
+import { statement } from '../postgres/statement.ts';
 
 type AsInManifest =
   | 'partyId'
@@ -32,10 +33,27 @@ export function readSegments(
   action: string,
   which: RawBuilder<unknown>,
 ): Promise<readonly SegmentRecord[]> {
-  const segments = sql<SegmentRecord>`
-      select segment_id as "segmentId", party_id as "partyId", asset_id as "assetId", from_time as "from", to_time as "to",
-        object_key as "objectKey", rows, bytes, sha256, digest, object_bytes as "objectBytes", object_sha256 as "objectSha256",
-        columns, values_digest as "valuesDigest", loaded_at is not null as "isLoaded"
-      from mirror.segments where ${which}`;
+  const segments = statement({
+    segmentId: 'bigint',
+    partyId: 'text',
+    assetId: 'text?',
+    from: 'instant',
+    to: 'instant',
+    objectKey: 'text',
+    rows: 'bigint',
+    bytes: 'bigint',
+    sha256: 'text',
+    digest: 'text',
+    objectBytes: 'bigint',
+    objectSha256: 'text',
+    columns: 'text[]',
+    valuesDigest: 'text?',
+    isLoaded: 'boolean',
+  })`
+    select segment_id as "segmentId", party_id as "partyId", asset_id as "assetId",
+      from_time as "from", to_time as "to", object_key as "objectKey", rows, bytes, sha256, digest,
+      object_bytes as "objectBytes", object_sha256 as "objectSha256", columns,
+      values_digest as "valuesDigest", loaded_at is not null as "isLoaded"
+    from mirror.segments where ${which}`;
   return readRows(db, action, segments);
 }

@@ -1,9 +1,10 @@
 /** Rows of `mirror.segments`: the same when published and when rebuilt, and what marks one that is damaged. */
-import { type RawBuilder, sql } from 'kysely';
+import type { RawBuilder } from 'kysely';
 import { evidenceJson } from '../json/json-value.ts';
 import { type Manifest, manifestJson } from '../ledger/manifest.ts';
 import type { Database } from '../postgres/database.ts';
-import { readRows } from '../postgres/transaction.ts';
+import { execute, readRows } from '../postgres/run-statement.ts';
+import { statement } from '../postgres/statement.ts';
 
 /** Why something is quarantined. */
 export type Reason = Readonly<Record<'code' | 'message', string>>;
@@ -29,22 +30,26 @@ export async function insertSegments(
   tx: Database,
   rows: readonly object[],
 ): Promise<Map<string, bigint>> {
-  const inserted = await sql<{ segment_id: bigint; object_key: string }>`
-    insert into mirror.segments as held (party_id, asset_id, from_time, to_time, open, object_key, rows, bytes, sha256,
-      object_bytes, object_sha256, digest, row_form, columns, run_id, published_at, evidence, status, superseded_at)
-    select "partyId", "assetId", "from", "to", open, "objectKey", rows, bytes, sha256, "objectBytes", "objectSha256",
-      digest, "rowForm", columns, "runId", "publishedAt", evidence, status,
-      case when status = 'superseded' then clock_timestamp() end
-    from jsonb_to_recordset(${JSON.stringify(rows)}::jsonb) as given("partyId" text, "assetId" text, "from" timestamptz,
-      "to" timestamptz, open boolean, "objectKey" text, rows bigint, bytes bigint, sha256 text, "objectBytes" bigint,
-      "objectSha256" text, digest text, "rowForm" text, columns text[], "runId" uuid, "publishedAt" timestamptz,
+  const insert = statement({ segmentId: 'bigint', objectKey: 'text' })`
+    insert into mirror.segments as existing (party_id, asset_id, from_time, to_time, open,
+      object_key, rows, bytes, sha256, object_bytes, object_sha256, digest, row_form, columns,
+      run_id, published_at, evidence, status, superseded_at)
+    select "partyId", "assetId", "from", "to", open, "objectKey", rows, bytes, sha256,
+      "objectBytes", "objectSha256", digest, "rowForm", columns, "runId", "publishedAt", evidence,
+      status, case when status = 'superseded' then clock_timestamp() end
+    from jsonb_to_recordset(${JSON.stringify(rows)}::jsonb) as given("partyId" text,
+      "assetId" text, "from" timestamptz, "to" timestamptz, open boolean, "objectKey" text,
+      rows bigint, bytes bigint, sha256 text, "objectBytes" bigint, "objectSha256" text,
+      digest text, "rowForm" text, columns text[], "runId" uuid, "publishedAt" timestamptz,
       evidence jsonb, status text)
-    on conflict (object_key) do update set status = excluded.status, superseded_at = excluded.superseded_at,
-      removed_at = null, quarantine_reason = null, open = excluded.open, run_id = excluded.run_id,
-      evidence = held.evidence || jsonb_build_object('replacedRows', excluded.evidence->'replacedRows')
+    on conflict (object_key) do update set status = excluded.status,
+      superseded_at = excluded.superseded_at, removed_at = null, quarantine_reason = null,
+      open = excluded.open, run_id = excluded.run_id, evidence = existing.evidence
+        || jsonb_build_object('replacedRows', excluded.evidence->'replacedRows')
     where excluded.status = 'current'
-    returning segment_id, object_key`.execute(tx);
-  return new Map(inserted.rows.map((row) => [row.object_key, row.segment_id]));
+    returning segment_id as "segmentId", object_key as "objectKey"`;
+  const inserted = await readRows(tx, 'record segments', insert);
+  return new Map(inserted.map((row) => [row.objectKey, row.segmentId]));
 }
 
 /**
@@ -56,7 +61,8 @@ export async function quarantineSegment(
   where: RawBuilder<unknown>,
   reason: Reason,
 ): Promise<void> {
-  const quarantined = sql`update mirror.segments set quarantine_reason = ${evidenceJson(reason)}::jsonb
+  const quarantine = statement()`
+    update mirror.segments set quarantine_reason = ${evidenceJson(reason)}::jsonb
     where status = 'current' and ${where}`;
-  await readRows(db, 'quarantine a segment', quarantined);
+  await execute(db, 'quarantine a segment', quarantine);
 }

@@ -2,7 +2,7 @@
 import type { PoolClient } from 'pg';
 import { RetryableError } from '../errors/errors.ts';
 import { waitFor } from '../concurrency/timeouts.ts';
-import { mapDatabaseError } from './transaction.ts';
+import { mapDatabaseError } from './database-error.ts';
 
 const STEP_MAX_MS = 200;
 /** How long another process's load of a segment, or build of the lake, may take. */

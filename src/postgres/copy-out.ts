@@ -1,7 +1,7 @@
 /** Rows out of Postgres by COPY, at the reader's pace. */
 import type { Pool, PoolClient } from 'pg';
 import { to as copyTo } from 'pg-copy-streams';
-import { databaseError, mapDatabaseError } from './transaction.ts';
+import { databaseError, mapDatabaseError } from './database-error.ts';
 
 /** Whole lines of what `copy … to stdout` sends in text format, some at a time, on a connection of its own. */
 export async function* copyLines(

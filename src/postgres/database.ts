@@ -2,6 +2,7 @@
 import { Kysely, PostgresDialect } from 'kysely';
 import { Pool, TypeOverrides } from 'pg';
 import { formatInstant, parseInstant } from '../time/time.ts';
+import type { Schema } from './schema.generated.ts';
 
 /** One of them says that this process is there. */
 const POOL_MAX = 11;
@@ -19,8 +20,8 @@ export const WAITS_FOR_THE_STORE = `set local idle_in_transaction_session_timeou
 const LOCK_TIMEOUT_MS = 20_000;
 const SETTINGS = `-c TimeZone=UTC -c DateStyle=ISO -c jit=off -c lock_timeout=${LOCK_TIMEOUT_MS} -c idle_in_transaction_session_timeout=${IDLE_IN_TRANSACTION_MS}`;
 
-/** Statements are written out, as `sql`: their answers' types stand beside them. */
-export type Database = Kysely<unknown>;
+/** The pool or a transaction, typed by the tables as the migrations make them. */
+export type Database = Kysely<Schema>;
 
 export interface Warehouse extends AsyncDisposable {
   readonly pool: Pool;

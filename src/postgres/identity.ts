@@ -1,8 +1,8 @@
 /** Which mirror this is, and of which source: the address that was proven by a sync, and the one configured now. */
 import { createHash } from 'node:crypto';
-import { sql } from 'kysely';
+import { builder } from './builder.ts';
 import type { Database } from './database.ts';
-import { readRow } from './transaction.ts';
+import { readRow } from './run-statement.ts';
 
 export interface Identity {
   /** This database's own, for ever: queues and Redis keys carry it. */
@@ -26,9 +26,14 @@ export function shownUrl(url: URL): string {
 }
 
 export function readIdentity(db: Database): Promise<Identity> {
-  const identity = sql<Identity>`
-    select mirror_id as "mirrorId", warehouse_id as "warehouseId", source_url as "sourceUrl",
-      is_rebuilding as "isRebuilding" from mirror.identity`;
+  const identity = builder
+    .selectFrom('mirror.identity')
+    .select([
+      'mirror_id as mirrorId',
+      'warehouse_id as warehouseId',
+      'source_url as sourceUrl',
+      'is_rebuilding as isRebuilding',
+    ]);
   return readRow(db, "read the mirror's identity", identity);
 }
 

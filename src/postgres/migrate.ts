@@ -1,9 +1,12 @@
 /** Brings the schema forward, under a lock, never backward. */
 import { readdir, readFile } from 'node:fs/promises';
-import { type Kysely, type QueryExecutorProvider, sql } from 'kysely';
+import type { Kysely } from 'kysely';
 import type { Migration } from 'kysely/migration';
 import { PermanentError, UnreachableError } from '../errors/errors.ts';
-import { databaseError, readRow, readRows } from './transaction.ts';
+import { databaseError } from './database-error.ts';
+import { builder } from './builder.ts';
+import { execute, readRow, readRows, type StatementRunner } from './run-statement.ts';
+import { type RowOf, statement } from './statement.ts';
 
 const MIGRATIONS_DIR = new URL('../../migrations/', import.meta.url);
 
@@ -13,12 +16,22 @@ export interface Baseline {
   readonly schema: string;
 }
 
-type State = Readonly<
-  Record<'hasSchema' | 'hasSteps' | 'may', boolean> & Record<'name' | 'role', string>
->;
-const STATE = sql<State>`
-  select to_regnamespace('mirror') is not null as "hasSchema", to_regclass('mirror.migrations') is not null as "hasSteps",
-    has_database_privilege(current_database(), 'CREATE') as may, current_database() as name, current_user as role`;
+const STATE_COLUMNS = {
+  hasSchema: 'boolean',
+  hasSteps: 'boolean',
+  mayCreate: 'boolean',
+  name: 'text',
+  role: 'text',
+} as const;
+
+/** What there is of the mirror in a database, and who has opened it. */
+type State = RowOf<typeof STATE_COLUMNS>;
+
+const STATE = statement(STATE_COLUMNS)`
+  select to_regnamespace('mirror') is not null as "hasSchema",
+    to_regclass('mirror.migrations') is not null as "hasSteps",
+    has_database_privilege(current_database(), 'CREATE') as "mayCreate",
+    current_database() as name, current_user as role`;
 
 /** The file of each step by its name, in their order. */
 async function readSteps(): Promise<ReadonlyMap<string, URL>> {
@@ -88,10 +101,10 @@ export async function migrate<Schema>(db: Kysely<Schema>): Promise<readonly stri
 
 /** Schema first: the migrator keeps its own two tables in it. Where it is there, no right to make one is needed. */
 async function makeSchema(
-  db: QueryExecutorProvider,
-  { may, name, role }: State,
+  db: StatementRunner,
+  { mayCreate, name, role }: State,
 ): Promise<void> {
-  if (!may) {
+  if (!mayCreate) {
     throw new PermanentError(
       `Cannot migrate the database: ${role} may not create a schema in ${name}; ` +
         `let its owner run: grant create on database "${name}" to "${role}"`,
@@ -99,16 +112,19 @@ async function makeSchema(
     );
   }
   // Concurrent creators may collide.
-  const create = sql`do $$ begin create schema if not exists mirror; exception when unique_violation then null; end $$`;
-  await readRows(db, 'open the database', create);
+  const create = statement()`do $$ begin
+    create schema if not exists mirror;
+    exception when unique_violation then null;
+  end $$`;
+  await execute(db, 'open the database', create);
 }
 
 /** @throws PermanentError where another version made it */
 async function isCurrent(
-  db: QueryExecutorProvider,
+  db: StatementRunner,
   known: readonly string[],
 ): Promise<boolean> {
-  const names = sql<{ name: string }>`select name from mirror.migrations order by name`;
+  const names = builder.selectFrom('mirror.migrations').select('name').orderBy('name');
   const applied = await readRows(db, "read the schema's version", names);
   const unknown = applied.find(({ name }) => !known.includes(name));
   if (unknown === undefined) return applied.length === known.length;

@@ -1,6 +1,6 @@
 /** Statements of the read API: each alone, with a limit to how long its answer may take. */
 import type { Pool } from 'pg';
-import { mapDatabaseError } from './transaction.ts';
+import { mapDatabaseError } from './database-error.ts';
 
 const QUERY_TIMEOUT_MS = 10_000;
 

@@ -3,56 +3,15 @@
  */
 import type { QueryExecutorProvider, RawBuilder } from 'kysely';
 import pRetry from 'p-retry';
-import {
-  errorCode,
-  PermanentError,
-  RetryableError,
-  UnreachableError,
-} from '../errors/errors.ts';
+import { RetryableError, UnreachableError } from '../errors/errors.ts';
 import { waitFor } from '../concurrency/timeouts.ts';
-import { classifyDatabaseCode } from '../errors/faults.ts';
 import type { Database } from './database.ts';
+import { mapDatabaseError } from './database-error.ts';
 
 /** Retried at once, more or less: others were in the way. */
 const CONFLICTS = { retries: 4, minTimeout: 50, randomize: true };
 /** How long a restart or a failover may take. */
 const UNAVAILABLE = { waitMs: 45_000, stepMinMs: 100, stepMaxMs: 2_000 };
-
-/**
- * Classifies an error of the database as retryable or permanent. Our own errors pass unchanged.
- * A connection that ended without a SQLSTATE counts as unreachable: pg gives such errors no code.
- */
-export function databaseError(action: string, error: unknown): Error {
-  if (error instanceof RetryableError || error instanceof PermanentError) return error;
-  const code = errorCode(error);
-  const details = { code: `DATABASE_${code}`, cause: error, meta: { sqlstate: code } };
-  const state = error instanceof Error ? error.message : String(error);
-  const fault =
-    code === 'UNKNOWN' && isConnectionLoss(error)
-      ? 'unreachable'
-      : classifyDatabaseCode(code);
-  if (fault === 'unreachable') {
-    return new UnreachableError(
-      `Cannot ${action}: the database is not reachable (${state})`,
-      {
-        ...details,
-        code: 'DATABASE_UNREACHABLE',
-      },
-    );
-  }
-  const RefusedError = fault === 'retryable' ? RetryableError : PermanentError;
-  return new RefusedError(`Cannot ${action}: ${state}`, details);
-}
-
-/** A plain Error without a code that does not come from a statement: pg raises it for a dead connection. */
-function isConnectionLoss(error: unknown): boolean {
-  return (
-    error instanceof Error &&
-    error.constructor === Error &&
-    !('severity' in error) &&
-    !('code' in error)
-  );
-}
 
 /**
  * Runs `work` in one transaction and retries it whole while the database says that this can help.
@@ -105,18 +64,6 @@ export function retryWhileUnavailable<Result>(
     () => first ?? new Error(action),
   );
   return found.then(({ result }) => result);
-}
-
-/** Runs statements outside a transaction and classifies their errors. */
-export async function mapDatabaseError<Result>(
-  action: string,
-  work: () => Promise<Result>,
-): Promise<Result> {
-  try {
-    return await work();
-  } catch (error) {
-    throw databaseError(action, error);
-  }
 }
 
 /** The rows of one statement, with its errors classified. */

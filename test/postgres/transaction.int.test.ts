@@ -2,7 +2,8 @@
 import { afterAll, beforeEach, describe, expect, it } from 'vitest';
 import { sql } from 'kysely';
 import { openWarehouse } from '../../src/postgres/database.ts';
-import { databaseError, inTransaction } from '../../src/postgres/transaction.ts';
+import { databaseError } from '../../src/postgres/database-error.ts';
+import { inTransaction } from '../../src/postgres/transaction.ts';
 import {
   PermanentError,
   RetryableError,

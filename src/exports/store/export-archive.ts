@@ -6,7 +6,8 @@ import type { MergeLimits } from '../merging/plan-merges.ts';
 import type { ExportScope } from '../ports.ts';
 import type { Database } from '../../postgres/database.ts';
 import { lockEach } from '../../catalog/leases.ts';
-import { mapDatabaseError, readRow, readRows } from '../../postgres/transaction.ts';
+import { mapDatabaseError } from '../../postgres/database-error.ts';
+import { readRow, readRows } from '../../postgres/transaction.ts';
 
 const RETIRED_AT_ONCE = 500;
 

@@ -8,7 +8,8 @@ import { LINE_COLUMNS } from '../../ledger/canonical.ts';
 import { takeLock } from '../../postgres/advisory-lock.ts';
 import { copyOut } from '../../postgres/copy-out.ts';
 import type { Database } from '../../postgres/database.ts';
-import { mapDatabaseError, readRow } from '../../postgres/transaction.ts';
+import { mapDatabaseError } from '../../postgres/database-error.ts';
+import { readRow } from '../../postgres/transaction.ts';
 import type { LakeTable } from '../tables/columns.ts';
 
 /** A table as the last build left it. */

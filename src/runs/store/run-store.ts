@@ -4,7 +4,8 @@ import { CANDIDATES_MAX } from '../../ledger/ids.ts';
 import { evidenceJson } from '../../json/json-value.ts';
 import type { Verdict } from '../../errors/verdict.ts';
 import type { Database } from '../../postgres/database.ts';
-import { mapDatabaseError, readRow, readRows } from '../../postgres/transaction.ts';
+import { mapDatabaseError } from '../../postgres/database-error.ts';
+import { readRow, readRows } from '../../postgres/transaction.ts';
 import type { RunDocument, RunKind, RunState } from '../run-schema.ts';
 
 /** A run, as it is recorded in a row of `mirror.runs`. */

@@ -7,7 +7,7 @@ import type { Pool, PoolClient } from 'pg';
 import { from as copyFrom, type CopyStreamQuery } from 'pg-copy-streams';
 import { UnreachableError } from '../../errors/errors.ts';
 import { LINE_COLUMNS } from '../../ledger/canonical.ts';
-import { databaseError, mapDatabaseError } from '../../postgres/transaction.ts';
+import { databaseError, mapDatabaseError } from '../../postgres/database-error.ts';
 
 const ACTION = 'load segments';
 /** How long the database may take to accept a chunk. */

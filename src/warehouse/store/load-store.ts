@@ -7,7 +7,8 @@ import type { Replacement, StaleSegment } from '../load-plan.ts';
 import type { Problem } from '../ports.ts';
 import { takeLock } from '../../postgres/advisory-lock.ts';
 import { WAITS_FOR_THE_STORE, type Warehouse } from '../../postgres/database.ts';
-import { mapDatabaseError, readRow, readRows } from '../../postgres/transaction.ts';
+import { mapDatabaseError } from '../../postgres/database-error.ts';
+import { readRow, readRows } from '../../postgres/transaction.ts';
 import { openCopySink, type RowSink } from './copy-sink.ts';
 import { readSegments, type SegmentRecord } from '../../catalog/segment-records.ts';
 

@@ -2,7 +2,8 @@
 import { sql } from 'kysely';
 import { NETWORK_PARTY } from '../../../ledger/ids.ts';
 import type { Database } from '../../../postgres/database.ts';
-import { mapDatabaseError, readRow, readRows } from '../../../postgres/transaction.ts';
+import { mapDatabaseError } from '../../../postgres/database-error.ts';
+import { readRow, readRows } from '../../../postgres/transaction.ts';
 import { recordScope } from '../../../status/store/completeness.ts';
 
 /** Whom a nightly run is about. */

@@ -3,7 +3,8 @@ import { type RawBuilder, sql } from 'kysely';
 import { PermanentError } from '../../../errors/errors.ts';
 import { evidenceJson } from '../../../json/json-value.ts';
 import type { Database } from '../../../postgres/database.ts';
-import { mapDatabaseError, readRow, readRows } from '../../../postgres/transaction.ts';
+import { mapDatabaseError } from '../../../postgres/database-error.ts';
+import { readRow, readRows } from '../../../postgres/transaction.ts';
 
 /** How far a nightly run has come: of its ledgers, how many are in which state. */
 export type NightlyCounts = Readonly<

@@ -3,11 +3,13 @@ import { readdir, readFile } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import { expect, test } from 'vitest';
 import { DUMPED_MAJOR, dumpSchema, schemaName } from '../../scripts/schema-dump.ts';
+import { schemaTypes } from '../../scripts/schema-types.ts';
 import { openWarehouse } from '../../src/postgres/database.ts';
 import { type Baseline, migrate } from '../../src/postgres/migrate.ts';
 import { freshDatabase, openFreshDatabase } from '../support/database.ts';
 
 const GOLDEN = resolve(import.meta.dirname, '../../migrations/schema.sql');
+const TYPES = resolve(import.meta.dirname, '../../src/postgres/schema.generated.ts');
 const BASELINE = resolve(GOLDEN, '../baseline.json');
 
 const database = await freshDatabase({ isMigrated: true });
@@ -23,6 +25,10 @@ test.runIf(isDumpedMajor)(
     expect(await dumpSchema(database.pool)).toBe(await readFile(GOLDEN, 'utf8'));
   },
 );
+
+test("the row types are those of the migrated tables; 'npm run schema' writes them anew", async () => {
+  expect(await schemaTypes(database.pool)).toBe(await readFile(TYPES, 'utf8'));
+});
 
 test('the baseline is named after the golden schema, while no migration was added behind it', async () => {
   const { migrations, schema } = JSON.parse(await readFile(BASELINE, 'utf8')) as Baseline;

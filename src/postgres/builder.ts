@@ -1,0 +1,31 @@
+/** Builds typed statements about the tables of the schema `mirror`. It has no connection to run them. */
+import {
+  DummyDriver,
+  Kysely,
+  PostgresAdapter,
+  PostgresIntrospector,
+  PostgresQueryCompiler,
+} from 'kysely';
+import type { Schema } from './schema.generated.ts';
+
+/** Kysely's own driver for this purpose answers every statement with no rows, which would hide a mistake. */
+class BuildOnlyDriver extends DummyDriver {
+  override acquireConnection(): Promise<never> {
+    throw new TypeError(
+      'Run a built statement with readRows, readRow, findRow or execute',
+    );
+  }
+}
+
+/**
+ * For plain statements about one table: `builder.selectFrom('mirror.runs').select(…)`. Run them with
+ * the functions of run-statement.ts, like statements that are written as SQL.
+ */
+export const builder: Kysely<Schema> = new Kysely<Schema>({
+  dialect: {
+    createAdapter: () => new PostgresAdapter(),
+    createDriver: () => new BuildOnlyDriver(),
+    createIntrospector: (db) => new PostgresIntrospector(db),
+    createQueryCompiler: () => new PostgresQueryCompiler(),
+  },
+});

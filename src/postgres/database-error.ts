@@ -1,0 +1,54 @@
+/** Classifies what the database or its connection reports, so that callers know whether a retry can help. */
+import {
+  errorCode,
+  PermanentError,
+  RetryableError,
+  UnreachableError,
+} from '../errors/errors.ts';
+import { classifyDatabaseCode } from '../errors/faults.ts';
+
+/**
+ * Classifies an error of the database as retryable or permanent. Our own errors pass unchanged.
+ * A connection that ended without a SQLSTATE counts as unreachable, because pg gives such errors no code.
+ * @param action for the message: "commit a page of parties"
+ */
+export function databaseError(action: string, error: unknown): Error {
+  if (error instanceof RetryableError || error instanceof PermanentError) return error;
+  const code = errorCode(error);
+  const details = { code: `DATABASE_${code}`, cause: error, meta: { sqlstate: code } };
+  const state = error instanceof Error ? error.message : String(error);
+  const fault =
+    code === 'UNKNOWN' && isConnectionLoss(error)
+      ? 'unreachable'
+      : classifyDatabaseCode(code);
+  if (fault === 'unreachable') {
+    return new UnreachableError(
+      `Cannot ${action}: the database is not reachable (${state})`,
+      { ...details, code: 'DATABASE_UNREACHABLE' },
+    );
+  }
+  const RefusedError = fault === 'retryable' ? RetryableError : PermanentError;
+  return new RefusedError(`Cannot ${action}: ${state}`, details);
+}
+
+/** pg raises a plain Error without a code for a dead connection; errors of statements are subclasses. */
+function isConnectionLoss(error: unknown): boolean {
+  return (
+    error instanceof Error &&
+    error.constructor === Error &&
+    !('severity' in error) &&
+    !('code' in error)
+  );
+}
+
+/** Runs `work` on the database and classifies what it throws. */
+export async function mapDatabaseError<Result>(
+  action: string,
+  work: () => Promise<Result>,
+): Promise<Result> {
+  try {
+    return await work();
+  } catch (error) {
+    throw databaseError(action, error);
+  }
+}
