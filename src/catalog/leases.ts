@@ -4,7 +4,7 @@ import { LEASE_MS } from '../concurrency/lease.ts';
 import type { Database } from '../postgres/database.ts';
 import { execute, readRows } from '../postgres/run-statement.ts';
 import { statement } from '../postgres/statement.ts';
-import type { ExportScope } from '../exports/ports.ts';
+import type { ExportScope } from '../ledger/export-scope.ts';
 import { type Coverage, readCoverages } from './coverage-rows.ts';
 
 /** The right to work on a scope, for as long as it is renewed, with what earlier owners left in its row. */

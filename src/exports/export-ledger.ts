@@ -9,7 +9,7 @@ import {
 import { isExportableParty } from '../ledger/ids.ts';
 import { waitFor } from '../concurrency/timeouts.ts';
 import { attributeFault } from '../errors/faults.ts';
-import type { ExportScope } from './ports.ts';
+import type { ExportScope } from '../ledger/export-scope.ts';
 import { publishContext } from './publishing/publisher.ts';
 import type { Coverage } from '../catalog/coverage-rows.ts';
 import type { ExportRepository } from './store/export-repository.ts';

@@ -1,16 +1,6 @@
 /** What an export needs from the source. */
+import type { ExportScope } from '../ledger/export-scope.ts';
 import type { Micros } from '../time/time.ts';
-
-/** A party's entries in one asset, or in all of them: what is asked, leased and published as one. */
-export interface ExportScope {
-  readonly partyId: string;
-  /** Absent: every asset. */
-  readonly assetId?: string | undefined;
-  /** The source lists parties whose ids are not 64 hex digits: in its rows any printable text may be a party. */
-  readonly hasOwnIds?: boolean | undefined;
-  /** The party's id as the source's list spells it, where that is not `partyId`. */
-  readonly listedAs?: string | undefined;
-}
 
 export interface WindowRequest extends Omit<ExportScope, 'hasOwnIds'> {
   /** Inclusive, a whole second. Absent: from the beginning. */

@@ -8,7 +8,7 @@ import { decodeId, decodePartyId } from './encodings.ts';
 import type { ColumnKind, Layout } from './header.ts';
 import { cellText, RowFields } from './row-fields.ts';
 import { VegaTimeReader } from './vega-time.ts';
-import type { ExportScope } from '../exports/ports.ts';
+import type { ExportScope } from './export-scope.ts';
 
 /**
  * `fields`: not as many as the header has; `time`: none that is one; `spelling`: a party that is no id; `value`: one

@@ -14,7 +14,8 @@ import { closedRange, type Target } from '../planning/remaining.ts';
 import { sumBytes } from '../planning/time-histogram.ts';
 import type { Seen, WindowPlan } from '../planning/window-plan.ts';
 import { type ExportContext, WAIT_MS, waitedTooLong } from '../request.ts';
-import type { ExportAnswer, ExportScope, WindowRequest } from '../ports.ts';
+import type { ExportScope } from '../../ledger/export-scope.ts';
+import type { ExportAnswer, WindowRequest } from '../ports.ts';
 import { RowFilter } from '../../ledger/row-filter.ts';
 import type { SourceProfile } from '../store/source-profile.ts';
 import {

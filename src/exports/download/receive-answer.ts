@@ -11,7 +11,8 @@ import type { Asked } from '../planning/next-window.ts';
 import { secondOf } from '../../ledger/ranges.ts';
 import type { AskPlan } from '../planning/remaining.ts';
 import type { Seen } from '../planning/window-plan.ts';
-import type { ExportAnswer, ExportScope } from '../ports.ts';
+import type { ExportScope } from '../../ledger/export-scope.ts';
+import type { ExportAnswer } from '../ports.ts';
 import {
   type BlockFindings,
   readBlock,

@@ -17,7 +17,7 @@ import type { Layout } from '../../ledger/header.ts';
 import { readManifest } from '../../ledger/manifest.ts';
 import { manifestKey } from '../../ledger/object-keys.ts';
 import { earlier } from '../../ledger/ranges.ts';
-import type { ExportScope } from '../ports.ts';
+import type { ExportScope } from '../../ledger/export-scope.ts';
 import {
   nameObjects,
   NONE_LEFT_OUT,

@@ -2,7 +2,7 @@
 import { hash } from 'node:crypto';
 import { BEGINNING, DAY_MICROS, type Micros } from '../../time/time.ts';
 import type { Coverage } from '../../catalog/coverage-rows.ts';
-import type { ExportScope } from '../ports.ts';
+import type { ExportScope } from '../../ledger/export-scope.ts';
 import type { ExportRepository } from '../store/export-repository.ts';
 import { later } from '../../ledger/ranges.ts';
 import { isEmpty, RETENTION_MICROS, type Target } from './remaining.ts';

@@ -12,7 +12,7 @@ import type { Reason } from '../../catalog/segment-rows.ts';
 import type { Database } from '../../postgres/database.ts';
 import { inTransaction } from '../../postgres/transaction.ts';
 import type { Micros } from '../../time/time.ts';
-import type { ExportScope } from '../ports.ts';
+import type { ExportScope } from '../../ledger/export-scope.ts';
 import {
   type ExportLease,
   fenceLeases,

@@ -3,7 +3,7 @@ import { sql } from 'kysely';
 import { formatInstant, type Micros, readInstant } from '../../time/time.ts';
 import type { Manifest } from '../../ledger/manifest.ts';
 import type { MergeLimits } from '../merging/plan-merges.ts';
-import type { ExportScope } from '../ports.ts';
+import type { ExportScope } from '../../ledger/export-scope.ts';
 import type { Database } from '../../postgres/database.ts';
 import { lockEach } from '../../catalog/leases.ts';
 import { mapDatabaseError } from '../../postgres/database-error.ts';

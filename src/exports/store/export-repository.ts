@@ -8,7 +8,7 @@ import type { Publication, Success } from '../../catalog/publications.ts';
 import type { Reason } from '../../catalog/segment-rows.ts';
 import type { KeptLease } from '../../concurrency/lease.ts';
 import type { Micros } from '../../time/time.ts';
-import type { ExportScope } from '../ports.ts';
+import type { ExportScope } from '../../ledger/export-scope.ts';
 import type { SourceProfile } from './source-profile.ts';
 
 /** Sums over the current segments that a run has published. */

@@ -5,7 +5,7 @@ import { FencedError } from '../../errors/errors.ts';
 import { type Micros, readInstant } from '../../time/time.ts';
 import type { Database } from '../../postgres/database.ts';
 import { keepLease, type KeptLease } from '../../concurrency/lease.ts';
-import type { ExportScope } from '../ports.ts';
+import type { ExportScope } from '../../ledger/export-scope.ts';
 import { type Coverage, readCoverages } from '../../catalog/coverage-rows.ts';
 import {
   type ExportLease,

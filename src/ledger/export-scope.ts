@@ -1,0 +1,15 @@
+/** The scope of an export: the unit that is requested, leased and published. */
+
+/** A party's entries in one asset, or in all of them. */
+export interface ExportScope {
+  readonly partyId: string;
+  /** Absent: every asset. */
+  readonly assetId?: string | undefined;
+  /**
+   * The source lists parties whose ids are not 64 hex digits. In its rows, any printable
+   * text may then be a party.
+   */
+  readonly hasOwnIds?: boolean | undefined;
+  /** The party's id as the source's list spells it, if that differs from `partyId`. */
+  readonly listedAs?: string | undefined;
+}
