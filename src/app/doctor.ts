@@ -2,7 +2,6 @@
 import { once } from 'node:events';
 import { statfs } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
-import { sql } from 'kysely';
 import { version } from '../version.ts';
 import { errorLine } from '../errors/errors.ts';
 import { makeFolders } from '../files/folders.ts';
@@ -10,7 +9,8 @@ import { formatInstant, type Micros, nowMicros } from '../time/time.ts';
 import type { Config } from '../config/environment.ts';
 import { isWrittenOnce } from '../storage/object-store.ts';
 import { describeStore } from './describe-store.ts';
-import { readRow } from '../postgres/transaction.ts';
+import { readRow } from '../postgres/run-statement.ts';
+import { statement } from '../postgres/statement.ts';
 import { LIST_RETRIES } from '../source/retry/retry.ts';
 import { openApp, type App, type AppOptions } from './app.ts';
 import { passwordFileOf, requireWritable } from './data-dir.ts';
@@ -66,9 +66,14 @@ export async function runChecks(options: AppOptions): Promise<readonly Finding[]
   return [...findings, ...(await Promise.all(checks))];
 }
 
-type Facts = Record<'server' | 'size' | 'role', string> &
-  Record<'mayLoad' | 'hasReader', boolean> & { micros: bigint };
-const FACTS = sql<Facts>`
+const FACTS = statement({
+  server: 'text',
+  size: 'text',
+  role: 'text',
+  mayLoad: 'boolean',
+  hasReader: 'boolean',
+  micros: 'bigint',
+})`
   select current_setting('server_version') as server, pg_size_pretty(pg_database_size(current_database())) as size,
     current_user as role, has_schema_privilege('mirror', 'CREATE') and
       (select pg_has_role(relowner, 'USAGE') from pg_class where oid = 'mirror.ledger_entries'::regclass) as "mayLoad",

@@ -186,6 +186,9 @@ class Reader {
     const found = this.#find(name(identifier), identifier, file, bindings);
     if (found?.kind === 'value')
       return this.#fragment(found.node, found.file, found.bindings);
+    if (found?.node.type === 'AssignmentPattern') {
+      return this.#fragment(child(found.node, 'right'), file, bindings);
+    }
     // A fragment that the caller gives: any condition does.
     if (found !== undefined && FRAGMENT_TYPE.test(annotation(found.node, file)))
       return ['true'];

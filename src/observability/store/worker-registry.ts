@@ -1,7 +1,8 @@
 /** Which long-lived processes work jobs now, and when they begin nightly runs. A command works its own job only where there is none. */
-import { sql } from 'kysely';
+import { builder } from '../../postgres/builder.ts';
 import type { Database } from '../../postgres/database.ts';
-import { readRow, readRows } from '../../postgres/transaction.ts';
+import { execute, readRow } from '../../postgres/run-statement.ts';
+import { statement, typed } from '../../postgres/statement.ts';
 
 /** A process that has not been heard of for this long is taken for dead. */
 export const WORKER_SILENT_MS = 10_000;
@@ -40,18 +41,20 @@ export class WorkerRegistry {
     workerId: string,
     { name, queues, sourceUrl, schedules }: WorkerEntry,
   ): Promise<void> {
-    const statement = sql`with forgotten as (
+    const renewal = statement()`with forgotten as (
           delete from mirror.workers where worker_id <> ${workerId}
             and heartbeat_at < clock_timestamp() - ${FORGOTTEN_AFTER_MS} * interval '1 millisecond')
         insert into mirror.workers (worker_id, name, queues, source_url, schedules)
         values (${workerId}, ${name}, ${[...queues]}, ${sourceUrl ?? null}, ${JSON.stringify(schedules)}::jsonb)
         on conflict (worker_id) do update set heartbeat_at = clock_timestamp()`;
-    await readRows(this.#db, 'renew this worker', statement);
+    await execute(this.#db, 'renew this worker', renewal);
   }
 
   async leave(workerId: string): Promise<void> {
-    const gone = sql`delete from mirror.workers where worker_id = ${workerId}`;
-    await readRows(this.#db, 'sign this worker off', gone);
+    const removal = builder
+      .deleteFrom('mirror.workers')
+      .where('worker_id', '=', workerId);
+    await execute(this.#db, 'sign this worker off', removal);
   }
 
   /** @param sourceUrl only workers that ask this source; absent: any */
@@ -60,7 +63,11 @@ export class WorkerRegistry {
   }
 
   facts(sourceUrl: string | null = null): Promise<WorkerFacts> {
-    const statement = sql<WorkerFacts>`
+    const facts = statement({
+      workers: 'int',
+      isScheduled: 'boolean',
+      schedule: typed<Schedule | null>('json?'),
+    })`
         with alive as (
           select * from mirror.workers
            where heartbeat_at > clock_timestamp() - ${WORKER_SILENT_MS} * interval '1 millisecond'
@@ -68,6 +75,6 @@ export class WorkerRegistry {
         select (select count(*) from alive)::int as workers,
                exists (select from mirror.runs where kind = 'nightly' and slot is not null) as "isScheduled",
                (select schedules->'nightly' from alive order by started_at desc limit 1) as schedule`;
-    return readRow(this.#db, 'look for workers', statement);
+    return readRow(this.#db, 'look for workers', facts);
   }
 }

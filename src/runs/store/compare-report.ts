@@ -3,7 +3,8 @@ import { sql } from 'kysely';
 import { PermanentError } from '../../errors/errors.ts';
 import { addDigests } from '../../ledger/digest.ts';
 import type { Problem } from '../../warehouse/ports.ts';
-import { readRow } from '../../postgres/transaction.ts';
+import { readRow } from '../../postgres/run-statement.ts';
+import { statement } from '../../postgres/statement.ts';
 import { type Holding, type NightlyReport, readReport } from '../report-form.ts';
 import { type ReportDeps, sumLedgers, sumList } from './publish-report.ts';
 
@@ -91,7 +92,7 @@ async function readLatestHoldings(comparing: Comparing) {
 async function compareLedger(then: Holding, { warehouse, blame }: Comparing) {
   const { partyId, assetId } = then;
   const closedTo = sql`${then.closedTo}::timestamptz`;
-  const statement = sql<{ isCut: boolean; held: bigint; digests: readonly string[] }>`
+  const holding = statement({ isCut: 'boolean', held: 'bigint', digests: 'text[]' })`
       select "isCut", coalesce(case when "isCut" then rows else rows_then end, 0)::bigint as held, digests from (
         select sum(rows) as rows, sum(rows) filter (where to_time <= ${closedTo}) as rows_then,
                coalesce(bool_or(from_time < ${closedTo} and to_time > ${closedTo}), false) as "isCut",
@@ -99,7 +100,7 @@ async function compareLedger(then: Holding, { warehouse, blame }: Comparing) {
           from mirror.segments
          where status = 'current' and party_id = ${partyId}
            and (asset_id is not distinct from ${assetId} or asset_id is null or ${assetId}::text is null)) s`;
-  const { isCut, held, digests } = await readRow(warehouse.db, ACTION, statement);
+  const { isCut, held, digests } = await readRow(warehouse.db, ACTION, holding);
   const subject = assetId === null ? partyId : `${partyId} ${assetId}`;
   const rows = BigInt(then.rows);
   if (held < rows)
@@ -122,9 +123,9 @@ async function compareLists(comparing: Comparing) {
   const { given, warehouse, blame } = comparing;
   const { heldAt, lists } = given;
   // Lists that were read into this database later: only their sizes can be compared.
-  const statement = sql<{ isYounger: boolean }>`
+  const age = statement({ isYounger: 'boolean' })`
       select exists (select from mirror.identity where created_at > ${heldAt}::timestamptz) as "isYounger"`;
-  const { isYounger } = await readRow(warehouse.db, ACTION, statement);
+  const { isYounger } = await readRow(warehouse.db, ACTION, age);
   for (const list of ['parties', 'checkpoints'] as const) {
     const then = lists[list];
     const now = await sumList(

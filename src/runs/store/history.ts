@@ -1,9 +1,12 @@
 /** Finished runs, their costs, what each nightly run asked, and closed doubts are kept for a time; then they go. */
-import { type RawBuilder, sql } from 'kysely';
+import { sql } from 'kysely';
 import type { Database } from '../../postgres/database.ts';
-import { readRows } from '../../postgres/transaction.ts';
+import { builder } from '../../postgres/builder.ts';
+import { execute, readRows } from '../../postgres/run-statement.ts';
+import { statement } from '../../postgres/statement.ts';
 import { namePartition } from './nightly/nightly-plan.ts';
 
+const ACTION = 'forget old runs';
 const BATCH = 1_000;
 const BATCHES_MAX = 100;
 
@@ -14,18 +17,19 @@ export async function forgetHistory(
   db: Database,
   retentionMs: number,
 ): Promise<Forgotten> {
-  const before = sql`clock_timestamp() - ${retentionMs} * interval '1 millisecond'`;
-  const change = <Row>(statement: RawBuilder<Row>) =>
-    readRows(db, 'forget old runs', statement);
-  const lists = await change(sql<{ run_id: string }>`
-    select run_id from mirror.runs where kind = 'nightly' and finished_at < ${before}
+  const before = sql<string>`clock_timestamp() - ${retentionMs} * interval '1 millisecond'`;
+  const old = statement({ runId: 'uuid' })`
+    select run_id as "runId" from mirror.runs where kind = 'nightly' and finished_at < ${before}
        and to_regclass('mirror.nightly_units_' || replace(run_id::text, '-', '')) is not null
-     order by finished_at limit ${BATCH}`);
-  for (const { run_id: runId } of lists)
-    await change(sql`drop table if exists ${sql.id('mirror', namePartition(runId))}`);
+     order by finished_at limit ${BATCH}`;
+  const lists = await readRows(db, ACTION, old);
+  for (const { runId } of lists) {
+    const drop = statement()`drop table if exists ${sql.id('mirror', namePartition(runId))}`;
+    await execute(db, ACTION, drop);
+  }
   let runs = 0;
   for (let batch = 0; batch < BATCHES_MAX; batch += 1) {
-    const deleted = await change(sql`
+    const deletion = statement()`
       with old as materialized (
         select run_id from mirror.runs r
          where state in ('done', 'cancelled') and finished_at < ${before}
@@ -34,11 +38,14 @@ export async function forgetHistory(
            and not exists (select from mirror.runs below where below.parent_run_id = r.run_id)
          order by finished_at limit ${BATCH}),
       costs as (delete from mirror.source_costs where run_id in (select run_id from old))
-      delete from mirror.runs where run_id in (select run_id from old) returning 1`);
-    runs += deleted.length;
-    if (deleted.length < BATCH) break;
+      delete from mirror.runs where run_id in (select run_id from old)`;
+    const deleted = Number(await execute(db, ACTION, deletion));
+    runs += deleted;
+    if (deleted < BATCH) break;
   }
-  for (const table of ['doubts', 'list_gaps'])
-    await change(sql`delete from ${sql.id('mirror', table)} where closed_at < ${before}`);
+  for (const table of ['mirror.doubts', 'mirror.list_gaps'] as const) {
+    const closed = builder.deleteFrom(table).where('closed_at', '<', before);
+    await execute(db, ACTION, closed);
+  }
   return { runs, nightlyLists: lists.length };
 }

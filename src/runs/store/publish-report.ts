@@ -9,7 +9,8 @@ import { version } from '../../version.ts';
 import { addDigests, hashText, RowDigest } from '../../ledger/digest.ts';
 import { copyLines } from '../../postgres/copy-out.ts';
 import type { Database, Warehouse } from '../../postgres/database.ts';
-import { readRow, readRows } from '../../postgres/transaction.ts';
+import { execute, readRow, readRows } from '../../postgres/run-statement.ts';
+import { statement, typed } from '../../postgres/statement.ts';
 import {
   type Holding,
   type NightlyReport,
@@ -80,15 +81,20 @@ export async function publishReport(
 /** @returns beside what is held `settledAt`: whatever a transaction had not committed by the reading changes after it */
 async function readHoldings(reading: Reading) {
   const { db } = reading.warehouse;
-  type Told = 'heldAt' | 'warehouseId' | 'previous' | 'openDoubts' | 'knownGaps';
   // What speaks against the lists and is not overcome.
   const open = (
     table: 'doubts' | 'list_gaps',
   ) => sql`(select coalesce(jsonb_agg(to_jsonb(t)), '[]') from
     (select * from ${sql.id('mirror', table)} where closed_at is null limit ${HELD_MAX}) t)`;
-  const statement = sql<
-    Pick<NightlyReport, Told> & { settledAt: string; since: string | null }
-  >`
+  const holdings = statement({
+    heldAt: 'instant',
+    warehouseId: 'uuid',
+    previous: 'text?',
+    since: 'text?',
+    settledAt: 'instant',
+    openDoubts: typed<NightlyReport['openDoubts']>('json'),
+    knownGaps: typed<NightlyReport['knownGaps']>('json'),
+  })`
       select clock_timestamp() as "heldAt", warehouse_id as "warehouseId", r.key as previous, r.since,
           (select least(min(xact_start), clock_timestamp()) from pg_stat_activity
             where datname = current_database() and backend_type = 'client backend') as "settledAt",
@@ -96,7 +102,7 @@ async function readHoldings(reading: Reading) {
         from mirror.identity left join lateral (
           select params->'report'->>'key' as key, params->'report'->>'settledAt' as since from mirror.runs
            where kind = 'nightly' and params ? 'report' order by params->'report'->>'heldAt' desc limit 1) r on true`;
-  const { since, ...told } = await readRow(db, ACTION, statement);
+  const { since, ...told } = await readRow(db, ACTION, holdings);
   const sumOf = (list: keyof typeof LISTS) => sumList(list, told.heldAt, reading);
   return {
     ...told,
@@ -142,7 +148,13 @@ export async function sumLedgers({
 }
 
 async function readChanged(db: Database, since: string | null): Promise<Holding[]> {
-  const statement = sql<Omit<Holding, 'sum'> & { digests: readonly string[] }>`
+  const changed = statement({
+    partyId: 'text',
+    assetId: 'text?',
+    closedTo: 'instant',
+    rows: 'text',
+    digests: 'text[]',
+  })`
       with changed as (
         select distinct s.party_id, s.asset_id
           from mirror.segments s left join mirror.coverage c on c.segment_id = s.segment_id
@@ -152,7 +164,7 @@ async function readChanged(db: Database, since: string | null): Promise<Holding[
         from mirror.segments s join changed c on c.party_id = s.party_id and c.asset_id is not distinct from s.asset_id
        where s.status = 'current' and not s.open
        group by s.party_id, s.asset_id order by s.party_id, s.asset_id`;
-  const rows = await readRows(db, ACTION, statement);
+  const rows = await readRows(db, ACTION, changed);
   return rows.map(({ digests, ...holding }) => ({
     ...holding,
     sum: addDigests(digests),
@@ -185,10 +197,11 @@ async function restoreRun(
   const { runId, subject, sourceUrl, verdict, startedAt, heldAt } = report;
   const params = JSON.stringify({ report: { key, heldAt }, restored: true });
   const evidence = JSON.stringify({ ...report.evidence, report: key });
-  const statement = sql`insert into mirror.runs (run_id, kind, subject, source_url, params, state, verdict, evidence, queued_at, started_at, finished_at)
+  const restoration = statement()`
+      insert into mirror.runs (run_id, kind, subject, source_url, params, state, verdict, evidence,
+        queued_at, started_at, finished_at)
       values (${runId}, 'nightly', ${subject}, ${sourceUrl}, ${params}::jsonb, 'done', ${verdict},
               ${evidence}::jsonb, ${startedAt}, ${startedAt}, ${heldAt})
-      on conflict (run_id) do nothing returning run_id`;
-  const restored = await readRows(db, 'restore a run from its report', statement);
-  return restored.length;
+      on conflict (run_id) do nothing`;
+  return Number(await execute(db, 'restore a run from its report', restoration));
 }

@@ -1,9 +1,9 @@
 /** Charges what is asked of the source to the run it is asked for, added up over every process that works for it. */
 import { randomUUID } from 'node:crypto';
-import { sql } from 'kysely';
 import type { Log } from '../../logging/log.ts';
 import type { Database } from '../../postgres/database.ts';
-import { readRow, readRows } from '../../postgres/transaction.ts';
+import { execute, readRow } from '../../postgres/run-statement.ts';
+import { statement, typed } from '../../postgres/statement.ts';
 import type { RunMeter, SourceCost } from '../../source/ports.ts';
 
 /** A process that is killed takes no more than this much of its counts with it. */
@@ -33,14 +33,14 @@ export class RunCosts implements AsyncDisposable {
   /** Of the run and of those below it, over all processes; of one that was killed, its last seconds are missing. */
   async ofRun(runId: string): Promise<SourceCost> {
     await this.flush();
-    const statement = sql<{ cost: SourceCost }>`
+    const sums = statement({ cost: typed<SourceCost>('json') })`
         select json_build_object(
             'requests', json_build_object('lists', coalesce(sum(list_requests), 0), 'exports', coalesce(sum(export_requests), 0)),
             'retries', coalesce(sum(retries), 0), 'failures', coalesce(sum(failures), 0),
             'bytes', coalesce(sum(bytes), 0), 'waitedMs', coalesce(sum(waited_ms), 0)) as cost
           from mirror.source_costs join mirror.runs using (run_id)
          where run_id = ${runId} or parent_run_id = ${runId}`;
-    const { cost } = await readRow(this.#deps.db, 'read what a run asked', statement);
+    const { cost } = await readRow(this.#deps.db, 'read what a run asked', sums);
     return cost;
   }
 
@@ -72,7 +72,7 @@ export async function addCost(
   processId: string,
   { requests, retries, failures, bytes, waitedMs }: SourceCost,
 ): Promise<void> {
-  const statement = sql`insert into mirror.source_costs as cost
+  const addition = statement()`insert into mirror.source_costs as cost
             (run_id, process_id, list_requests, export_requests, retries, failures, bytes, waited_ms)
           values (${runId}, ${processId}, ${requests.lists}, ${requests.exports}, ${retries}, ${failures}, ${bytes}, ${waitedMs})
           on conflict (run_id, process_id) do update set
@@ -82,5 +82,5 @@ export async function addCost(
             failures = cost.failures + excluded.failures,
             bytes = cost.bytes + excluded.bytes,
             waited_ms = cost.waited_ms + excluded.waited_ms`;
-  await readRows(db, 'record what a run asked', statement);
+  await execute(db, 'record what a run asked', addition);
 }

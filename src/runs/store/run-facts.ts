@@ -2,7 +2,8 @@
 import { sql } from 'kysely';
 import type { Verdict } from '../../errors/verdict.ts';
 import type { Database } from '../../postgres/database.ts';
-import { readRow, readRows } from '../../postgres/transaction.ts';
+import { readRow, readRows } from '../../postgres/run-statement.ts';
+import { statement, typed } from '../../postgres/statement.ts';
 import type { NewRun } from './run-store.ts';
 
 /** How the last run of each kind ended; times in seconds since 1970. */
@@ -14,7 +15,7 @@ type Seconds = 'durationSeconds' | 'completeAtSeconds';
 
 /** For metrics: one statement, answered from the index of the newest runs of each kind. */
 export async function readRunFacts(db: Database): Promise<RunFacts> {
-  const statement = sql<{ facts: RunFacts }>`
+  const reading = statement({ facts: typed<RunFacts>('json') })`
       select json_build_object(
         'kinds', (select coalesce(json_agg(json_build_object('kind', kind,
             'durationSeconds', extract(epoch from last.finished_at - last.started_at),
@@ -26,7 +27,7 @@ export async function readRunFacts(db: Database): Promise<RunFacts> {
             where r.kind = kind.kind and verdict = 'complete' order by queued_at desc limit 1) good on true),
         'gaps', (select count(*) from mirror.list_gaps
           where closed_at is null and epoch = (select max(epoch) from mirror.networks))) as facts`;
-  const { facts } = await readRow(db, 'read how runs ended', statement);
+  const { facts } = await readRow(db, 'read how runs ended', reading);
   return facts;
 }
 
@@ -49,14 +50,18 @@ export function readScheduledTime(
   const { kind, subject } = wanted;
   const isOpen = sql`state in ('queued', 'running')`;
   const dueAt = sql`${new Date(dueMs).toISOString()}::timestamptz`;
-  const statement = sql<ScheduledTime>`
+  const runs = statement({
+    isCaredFor: 'boolean',
+    failed: 'int',
+    lastFailedAt: 'instant?',
+  })`
       select count(*) filter (where ${isOpen} or verdict is distinct from 'failed') > 0
                or exists (select from mirror.identity where created_at > ${dueAt}) as "isCaredFor",
              (count(*) filter (where verdict = 'failed'))::int as failed,
              max(finished_at) filter (where verdict = 'failed') as "lastFailedAt"
         from mirror.runs where kind = ${kind} and (${isOpen} or finished_at >= ${dueAt})
          and (kind = 'nightly' or (subject = ${subject} and params->>'full' = 'true'))`;
-  return readRow(db, 'look for the run of a scheduled time', statement);
+  return readRow(db, 'look for the run of a scheduled time', runs);
 }
 
 export interface UntoldRun {
@@ -71,7 +76,11 @@ export function readUntoldRuns(
   db: Database,
   rowsMax: number,
 ): Promise<readonly UntoldRun[]> {
-  const statement = sql<UntoldRun>`
+  const runs = statement({
+    runId: 'uuid',
+    isStartTold: 'boolean',
+    verdictBefore: typed<Verdict | null>('text?'),
+  })`
       select run_id as "runId", params ? 'told' as "isStartTold",
         (select b.verdict from mirror.runs b
           where b.kind = r.kind and (b.kind = 'nightly' or b.subject = r.subject) and b.parent_run_id is null
@@ -83,5 +92,5 @@ export function readUntoldRuns(
           or (state in ('done', 'cancelled') and started_at is not null
               and params->>'told' is distinct from 'ended'))
       order by queued_at limit ${rowsMax}`;
-  return readRows(db, 'look for runs to tell of', statement);
+  return readRows(db, 'look for runs to tell of', runs);
 }

@@ -2,11 +2,11 @@
  * The log lines of each run, as long as the run is kept, for `logs RUN`, the API and the console. Lines are batched;
  * where the database is away or a run says too much, lines are dropped and counted, and work never waits for them.
  */
-import { sql } from 'kysely';
 import { evidenceJson } from '../../json/json-value.ts';
 import { createLog, teeLog, type Log } from '../../logging/log.ts';
 import type { Database } from '../../postgres/database.ts';
-import { readRows } from '../../postgres/transaction.ts';
+import { execute, readRows } from '../../postgres/run-statement.ts';
+import { statement, typed } from '../../postgres/statement.ts';
 
 const FLUSH_MS = 1_000;
 const QUEUED_MAX = 2_000;
@@ -37,14 +37,14 @@ export async function appendLines(
   db: Database,
   lines: readonly RunLine[],
 ): Promise<void> {
-  const statement = sql`with turn as materialized (select pg_advisory_xact_lock(mirror.lock_key('run logs')))
+  const insertion = statement()`with turn as materialized (select pg_advisory_xact_lock(mirror.lock_key('run logs')))
         insert into mirror.run_logs (run_id, at, level, message, fields)
         select line.run_id, line.at, line.level, line.message, line.fields
           from turn cross join rows from (jsonb_to_recordset(${evidenceJson(lines)}::jsonb)
             as ("runId" uuid, at timestamptz, level text, message text, fields jsonb))
             with ordinality as line (run_id, at, level, message, fields, position)
           join mirror.runs run using (run_id) order by position`;
-  await readRows(db, 'keep log lines', statement);
+  await execute(db, 'keep log lines', insertion);
 }
 
 /** Of a run and of those below it. @param after `next` of the page before */
@@ -54,16 +54,22 @@ export async function readLines(
   rowsMax: number,
   after = '0',
 ): Promise<RunLinePage> {
-  const statement = sql<Omit<RunLine, 'runId'> & { line_id: string }>`
-        select line_id::text, to_char(at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as at, level, message, fields
+  const page = statement({
+    lineId: 'text',
+    at: 'text',
+    level: 'text',
+    message: 'text',
+    fields: typed<RunLine['fields']>('json'),
+  })`
+        select line_id::text as "lineId", to_char(at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as at, level, message, fields
           from mirror.run_logs
          where run_id in (select run_id from mirror.runs where run_id = ${runId} or parent_run_id = ${runId}) and run_logs.line_id > ${after}::bigint
          order by run_logs.line_id limit ${rowsMax}`;
-  const rows = await readRows(db, 'read log lines', statement);
-  const lines = rows.map(({ line_id: _lineId, ...line }) => line);
+  const rows = await readRows(db, 'read log lines', page);
+  const lines = rows.map(({ lineId: _lineId, ...line }) => line);
   return {
     lines: byTime(lines),
-    next: rows.length < rowsMax ? undefined : rows.at(-1)?.line_id,
+    next: rows.length < rowsMax ? undefined : rows.at(-1)?.lineId,
   };
 }
 

@@ -2,22 +2,25 @@
 import { sql } from 'kysely';
 import { formatInstant, parseInstant } from '../../time/time.ts';
 import type { BanStore } from '../ports.ts';
+import { builder } from '../../postgres/builder.ts';
 import type { Database } from '../../postgres/database.ts';
-import { readRows } from '../../postgres/transaction.ts';
+import { execute, findRow } from '../../postgres/run-statement.ts';
+import { statement } from '../../postgres/statement.ts';
 
 /** `get` knows no ban that is over; `set` keeps the later of two ends, in whichever order they come. */
 export function openBanStore(db: Database): BanStore {
   return {
     get: async () => {
-      const lasting = sql<{ until: string }>`
-        select ban_until as until from mirror.source_state where ban_until > clock_timestamp()`;
-      const [ban] = await readRows(db, 'read the ban of the source', lasting);
+      const lasting = statement({ until: 'instant!' })`
+        select ban_until as until from mirror.source_state
+        where ban_until > clock_timestamp()`;
+      const ban = await findRow(db, 'read the ban of the source', lasting);
       return ban && parseInstant(ban.until);
     },
     set: async (until) => {
-      const later = sql`greatest(ban_until, ${formatInstant(until)}::timestamptz)`;
-      const record = sql`update mirror.source_state set ban_until = ${later}`;
-      await readRows(db, 'record the ban of the source', record);
+      const later = sql<string>`greatest(ban_until, ${formatInstant(until)}::timestamptz)`;
+      const record = builder.updateTable('mirror.source_state').set({ ban_until: later });
+      await execute(db, 'record the ban of the source', record);
     },
   };
 }

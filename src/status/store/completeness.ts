@@ -1,7 +1,8 @@
 /** Is the mirror complete? The one query behind the status, the console, the API, the metrics and every verdict. */
 import { sql } from 'kysely';
 import type { Database } from '../../postgres/database.ts';
-import { readRow, readRows } from '../../postgres/transaction.ts';
+import { execute, readRow } from '../../postgres/run-statement.ts';
+import { statement } from '../../postgres/statement.ts';
 
 export interface Completeness {
   /** Ledgers that the source lists in this epoch; `network` has none. */
@@ -61,7 +62,15 @@ const COVERED = sql`
 
 /** All of it is of one instant. */
 export function readCompleteness(db: Database): Promise<Completeness> {
-  const statement = sql<Completeness>`
+  const completeness = statement({
+    listed: 'int',
+    configured: 'int?',
+    wanted: 'int',
+    covered: 'int',
+    neverAsked: 'int',
+    coveredTo: 'instant?',
+    openDoubts: 'int',
+  })`
       with ${COVERED}
       select (select count(*) from listed)::int as listed,
              (select cardinality(party_ids) from chosen) as configured,
@@ -72,7 +81,7 @@ export function readCompleteness(db: Database): Promise<Completeness> {
              (select count(*) from mirror.doubts
                where closed_at is null and epoch = (select epoch from network))::int as "openDoubts"
       from wanted left join ledgers l using (party_id) left join answered a using (party_id)`;
-  return readRow(db, 'read what is covered', statement);
+  return readRow(db, 'read what is covered', completeness);
 }
 
 /** Written by each nightly run as it plans: whoever asks later need not have its configuration. */
@@ -81,6 +90,8 @@ export async function recordScope(
   partyIds: readonly string[] | undefined,
 ): Promise<void> {
   const chosen = partyIds === undefined ? null : [...partyIds];
-  const statement = sql`update mirror.nightly_scope set party_ids = ${chosen} where party_ids is distinct from ${chosen}::text[]`;
-  await readRows(db, 'record whom the nightly run is about', statement);
+  const record = statement()`
+    update mirror.nightly_scope set party_ids = ${chosen}
+    where party_ids is distinct from ${chosen}::text[]`;
+  await execute(db, 'record whom the nightly run is about', record);
 }

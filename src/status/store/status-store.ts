@@ -1,11 +1,11 @@
 /** How the mirror stands, for `/mirror/status`, the console and the metrics. */
-import { sql } from 'kysely';
 import { UnreachableError } from '../../errors/errors.ts';
 import { withTimeout } from '../../concurrency/timeouts.ts';
 import type { MirrorFacts, StatusStore } from '../../api/http/ports.ts';
 import type { Database, Warehouse } from '../../postgres/database.ts';
 import { mapDatabaseError } from '../../postgres/database-error.ts';
-import { readRow } from '../../postgres/transaction.ts';
+import { readRow } from '../../postgres/run-statement.ts';
+import { statement, typed } from '../../postgres/statement.ts';
 import { readCompleteness } from './completeness.ts';
 import { readLines } from '../../runs/store/run-logs.ts';
 import { RunStore } from '../../runs/store/run-store.ts';
@@ -13,7 +13,7 @@ import { RunStore } from '../../runs/store/run-store.ts';
 const LIMIT_MS = 30_000;
 
 /** One statement, so that all of it is of one instant. Counts are exact: an estimate would be doubted. */
-const FACTS = sql<{ facts: Omit<StoredFacts, 'coverage'> }>`
+const FACTS = statement({ facts: typed<Omit<StoredFacts, 'coverage'>>('json') })`
   with network as (select max(epoch) as epoch from mirror.networks),
   ledger as (
     select coalesce(sum(segments), 0) as segments, coalesce(sum(rows), 0) as rows, coalesce(sum(bytes), 0) as bytes,
