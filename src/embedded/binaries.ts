@@ -1,6 +1,8 @@
 /**
- * The Postgres program, and as whom it runs. npm's platform packages ship the binaries with links left out (a tarball
- * holds none, and install scripts are denied), and perhaps below a folder that the server's user cannot enter.
+ * The Postgres program. npm's platform packages ship it with its links left out (a tarball holds
+ * none, and install scripts are denied), and perhaps below a folder that the server's user
+ * cannot enter. A server that the system brings is preferred if it is as new: systems receive
+ * security fixes sooner.
  */
 import { spawnSync } from 'node:child_process';
 import * as fs from 'node:fs';
@@ -8,34 +10,76 @@ import { createRequire } from 'node:module';
 import { homedir } from 'node:os';
 import { dirname, join, relative } from 'node:path';
 import { PermanentError, errorCode } from '../errors/errors.ts';
+import type { Account } from './account.ts';
 
 export interface Binaries {
   /** Folder of `initdb` and `postgres`. */
   readonly binDir: string;
   /** The major version, as `PG_VERSION` in a data folder names it: `18`. */
   readonly major: string;
+  /** The minor version: the 4 of 18.4. */
+  readonly minor: number;
 }
 
-/** Nothing of ours is handed on: PG… and LD_… variables of the user must not steer the server. */
+/** Why a program cannot be run. */
+interface ProbeFailure {
+  readonly problem: string;
+}
+
+/** A link that the package's install script would make; both ends are relative to the package. */
+interface PackagedLink {
+  readonly source: string;
+  readonly target: string;
+}
+
+/**
+ * The whole environment of the server's programs. The user's own `PG…` and `LD_…` variables
+ * must not steer the server.
+ */
 export const SERVER_ENV = { LC_ALL: 'C', TZ: 'UTC', PATH: '/usr/bin:/bin' };
 
 const PROBE_TIMEOUT_MS = 10_000;
 
+/** Where Debian and its kin, and PostgreSQL's own RPM packages, keep a major version. */
+function systemFolders(major: string): readonly string[] {
+  return [`/usr/lib/postgresql/${major}`, `/usr/pgsql-${major}`];
+}
+
 /**
- * Binaries that `account` can execute: in place, or copied once to a cache folder.
+ * Finds binaries that `account` can execute: the system's, if they have the packaged major
+ * version and no older minor version, or else the packaged ones.
+ * @param folders where the system may keep a major version
  * @throws PermanentError `EMBEDDED_BINARIES`
  */
-export function findBinaries(account: Account): Binaries {
+export function findBinaries(account: Account, folders = systemFolders): Binaries {
+  const packaged = findPackaged(account);
+  for (const folder of folders(packaged.major)) {
+    if (!fs.existsSync(join(folder, 'bin', 'initdb'))) continue;
+    const candidate = probe(folder, account);
+    if (isUsable(candidate) && isAsNew(candidate, packaged)) return candidate;
+  }
+  return packaged;
+}
+
+function isAsNew(candidate: Binaries, packaged: Binaries): boolean {
+  return candidate.major === packaged.major && candidate.minor >= packaged.minor;
+}
+
+/** The packaged binaries, in place or copied once to a cache folder. */
+function findPackaged(account: Account): Binaries {
   const packageDir = platformPackage();
   const inPlace = join(packageDir, 'native');
-  // Where node_modules is read-only the links cannot be made; then the probe fails and the copy serves.
-  const first = makeLinks(inPlace) ? probe(inPlace, account) : undefined;
-  if (first !== undefined && 'major' in first) return first;
+  // If node_modules is read-only the links cannot be made, and the copy serves.
+  if (makeLinks(inPlace)) {
+    const probed = probe(inPlace, account);
+    if (isUsable(probed)) return probed;
+  }
+
   const copy = copyOnce(packageDir);
-  const found = probe(copy, account);
-  if ('major' in found) return found;
+  const probed = probe(copy, account);
+  if (isUsable(probed)) return probed;
   throw new PermanentError(
-    `Cannot run the embedded Postgres from ${copy}: ${found.problem}; make the folder executable for its user, or set DATABASE_URL`,
+    `Cannot run the embedded Postgres from ${copy}: ${probed.problem}; make the folder executable for its user, or set DATABASE_URL`,
     { code: 'EMBEDDED_BINARIES', meta: { inPlace, copy, ...account } },
   );
 }
@@ -52,53 +96,57 @@ function platformPackage(): string {
   }
 }
 
-/** What the package's install script would do. @returns false where the folder cannot be written */
+/**
+ * Does what the package's install script would do.
+ * @returns false if the folder cannot be written
+ */
 function makeLinks(nativeDir: string): boolean {
-  const links = fs.readFileSync(join(nativeDir, 'pg-symlinks.json'), 'utf8');
-  // Both relative to the package.
-  for (const { source, target } of JSON.parse(links) as Record<
-    'source' | 'target',
-    string
-  >[]) {
+  const text = fs.readFileSync(join(nativeDir, 'pg-symlinks.json'), 'utf8');
+  const links = JSON.parse(text) as readonly PackagedLink[];
+  for (const { source, target } of links) {
     const path = join(dirname(nativeDir), target);
     if (fs.existsSync(path)) continue;
     try {
       fs.symlinkSync(relative(dirname(target), source), path);
     } catch (error) {
-      // EEXIST: another process makes the same links at this moment.
+      // EEXIST: another process makes the same links right now.
       if (errorCode(error) !== 'EEXIST') return false;
     }
   }
   return true;
 }
 
-function probe(nativeDir: string, account: Account): Binaries | { problem: string } {
+function isUsable(probed: Binaries | ProbeFailure): probed is Binaries {
+  return 'major' in probed;
+}
+
+function probe(nativeDir: string, account: Account): Binaries | ProbeFailure {
   const binDir = join(nativeDir, 'bin');
-  const ran = spawnSync(join(binDir, 'postgres'), ['--version'], {
+  const ended = spawnSync(join(binDir, 'postgres'), ['--version'], {
     ...account,
     cwd: '/',
     env: SERVER_ENV,
     encoding: 'utf8',
     timeout: PROBE_TIMEOUT_MS,
   });
-  const [, major] = /^postgres \(PostgreSQL\) (\d+)\./.exec(ran.stdout ?? '') ?? [];
-  if (ran.status === 0 && major !== undefined) return { binDir, major };
-  return {
-    problem:
-      ran.error?.message ?? (ran.stderr.trim() || `exit ${ran.status ?? ran.signal}`),
-  };
+  const version = /^postgres \(PostgreSQL\) (\d+)\.(\d+)/.exec(ended.stdout ?? '');
+  const [, major, minor] = version ?? [];
+  if (ended.status === 0 && major !== undefined)
+    return { binDir, major, minor: Number(minor) };
+
+  const stderr = (ended.stderr ?? '').trim();
+  const exit = `exit ${ended.status ?? ended.signal}`;
+  return { problem: ended.error?.message ?? (stderr === '' ? exit : stderr) };
 }
 
-/** Renamed into place whole, so that two commands at once, or a kill, leave no half copy in use. */
+/** Renames the copy into place whole, so that neither a race nor a kill leaves half of it. */
 function copyOnce(packageDir: string): string {
-  const { version } = JSON.parse(
-    fs.readFileSync(join(packageDir, 'package.json'), 'utf8'),
-  ) as {
-    version: string;
-  };
+  const text = fs.readFileSync(join(packageDir, 'package.json'), 'utf8');
+  const { version } = JSON.parse(text) as { version: string };
   const root = cacheRoot();
   const copy = join(root, `postgres-${version}-${process.arch}`);
   if (fs.existsSync(copy)) return copy;
+
   let staging: string | undefined;
   try {
     fs.mkdirSync(root, { recursive: true });
@@ -130,56 +178,4 @@ function cacheRoot(): string {
   return process.getuid?.() === 0
     ? '/var/cache/ledger-mirror'
     : join(homedir(), '.cache', 'ledger-mirror');
-}
-
-/** What `spawn` needs to become that user; empty where we already are. */
-export interface Account {
-  readonly uid?: number;
-  readonly gid?: number;
-}
-
-/**
- * Who runs the server as root's stand-in, first found first. `games` is on every system and runs nothing.
- * Not `nobody`: whatever else runs as the same user can read the server's memory and its files.
- */
-const STAND_INS = ['ledger-mirror', 'postgres', 'games'];
-
-/**
- * Postgres refuses to run as root, and initdb refuses a user without a name.
- * @param ownerUid who owns the server's data folder: root goes on as that user
- * @throws PermanentError `EMBEDDED_ACCOUNT` where there is no user fit to run it
- */
-export function serverAccount(
-  ownUid: number,
-  ownerUid: number,
-  passwd = parsePasswd(fs.readFileSync('/etc/passwd', 'utf8')),
-): Account {
-  if (ownUid !== 0) {
-    if (passwd.some((entry) => entry.uid === ownUid)) return {};
-    throw new PermanentError(
-      `Cannot start the embedded Postgres as uid ${ownUid}: it has no entry in /etc/passwd, which Postgres demands; add one or set DATABASE_URL`,
-      { code: 'EMBEDDED_ACCOUNT', meta: { uid: ownUid } },
-    );
-  }
-  const standIn =
-    passwd.find((entry) => entry.uid === ownerUid && entry.uid !== 0) ??
-    STAND_INS.map((name) => passwd.find((entry) => entry.name === name)).find(
-      (entry) => entry !== undefined,
-    );
-  if (standIn !== undefined) return { uid: standIn.uid, gid: standIn.gid };
-  throw new PermanentError(
-    `Cannot start the embedded Postgres as root: /etc/passwd has none of ${STAND_INS.join(', ')} to run it as; add one, run as another user, or set DATABASE_URL`,
-    { code: 'EMBEDDED_ACCOUNT', meta: { uid: ownUid } },
-  );
-}
-
-export function parsePasswd(
-  text: string,
-): Readonly<Record<'uid' | 'gid', number> & { name: string }>[] {
-  const entries = text.matchAll(/^([^:\n]+):[^:\n]*:(\d+):(\d+):/gm);
-  return [...entries].map(([, name = '', uid, gid]) => ({
-    name,
-    uid: Number(uid),
-    gid: Number(gid),
-  }));
 }

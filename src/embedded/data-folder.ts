@@ -1,95 +1,107 @@
 /**
- * The data folder of the embedded Postgres and its password: made whole or not at all, in a folder that nobody else can
- * change. Callers hold the lock (see postgres.ts) around every change.
+ * The data folder of the embedded Postgres and its password: made whole or not at all, in a
+ * folder that nobody else can change. Callers have their turn (see postgres.ts) for every
+ * change.
  */
-import { spawnSync } from 'node:child_process';
+import { type ChildProcess, spawn } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
+import { once } from 'node:events';
 import * as fs from 'node:fs';
 import { type FileHandle, open } from 'node:fs/promises';
 import { dirname, join, resolve } from 'node:path';
 import { PermanentError, errorCode } from '../errors/errors.ts';
 import { makeFolders } from '../files/folders.ts';
-import {
-  type Account,
-  type Binaries,
-  findBinaries,
-  SERVER_ENV,
-  serverAccount,
-} from './binaries.ts';
+import { type Account, serverAccount } from './account.ts';
+import { type Binaries, findBinaries, SERVER_ENV } from './binaries.ts';
 
 export const SUPERUSER = 'ledger_mirror';
-/** The server's user may be unable to enter the folders above: initdb and server start inside, and know it as this. */
+
+/**
+ * The data folder as initdb and the server know it. They start inside it, because their user
+ * may be unable to enter the folders above.
+ */
 export const HERE = '/proc/self/cwd';
 
 const INITDB_TIMEOUT_MS = 60_000;
-const INITDB_TOLD_CHARS = 2_000;
+const INITDB_STDERR_CHARS = 2_000;
 const PASSWORD_BYTES = 24;
 const STICKY = 0o1000;
 
 export interface Cluster {
   /** Holds the data folder, its password and the server's log. */
   readonly home: string;
+  /** Postgres's own data folder. */
   readonly dir: string;
+  /** Runs the server and owns its files. */
   readonly account: Account;
   readonly binaries: Binaries;
-  /** false only for throw-away data: a killed server keeps it, a power cut does not. */
+  /** false only for throw-away data: it survives a killed server, not a power failure. */
   readonly isDurable: boolean;
 }
 
-/** Makes the folders above the data where they are missing. */
+/** Prepares the folders above the data, and finds what runs on them. */
 export async function openCluster(dataDir: string, isDurable: boolean): Promise<Cluster> {
   const home = join(resolve(dataDir), 'postgres');
   const ownUid = process.getuid?.() ?? 0;
-  const account = serverAccount(ownUid, await ownerOf(home, ownUid));
+  const account = serverAccount(ownUid, await prepareHome(home, ownUid));
   const binaries = findBinaries(account);
   return { home, dir: join(home, 'cluster'), account, binaries, isDurable };
 }
 
 /**
- * Makes `home` where it is missing. Only we may change what lies in it: where another could, root would write
- * through whatever that one puts there.
- * @returns the uid that the data in it belongs to
+ * Makes `home` if it is missing, and checks that nobody else may write in it: otherwise they
+ * could plant a link that root would follow.
+ * @returns the uid that owns the data in it
  */
-async function ownerOf(home: string, ownUid: number): Promise<number> {
+async function prepareHome(home: string, ownUid: number): Promise<number> {
   try {
     await makeFolders(dirname(home));
     await makeFolders(home, 0o700);
-    const isOurs =
-      ownUid === 0
-        ? isOnlyRoots(fs.statSync(dirname(home)), true) &&
-          isOnlyRoots(fs.lstatSync(home), false)
-        : fs.statSync(home).uid === ownUid;
-    if (isOurs)
-      return (
-        fs.lstatSync(join(home, 'cluster'), { throwIfNoEntry: false })?.uid ?? ownUid
-      );
+    const isOurs = ownUid === 0 ? isRootsHome(home) : fs.statSync(home).uid === ownUid;
+    if (isOurs) {
+      const data = fs.lstatSync(join(home, 'cluster'), { throwIfNoEntry: false });
+      return data?.uid ?? ownUid;
+    }
   } catch (error) {
     throw notOurs(home, error);
   }
   throw notOurs(home);
 }
 
-/** @param isParent where others may make files, as in /tmp, but not rename ours */
-function isOnlyRoots(found: fs.Stats, isParent: boolean): boolean {
-  const isClosed =
-    (found.mode & 0o022) === 0 || (isParent && (found.mode & STICKY) !== 0);
-  return found.isDirectory() && found.uid === 0 && isClosed;
+function isRootsHome(home: string): boolean {
+  const parent = fs.statSync(dirname(home));
+  // In a sticky folder such as /tmp others may make files, but not rename ours.
+  const isSticky = (parent.mode & STICKY) !== 0;
+  const isParentSafe = isRootsFolder(parent) && (isSticky || !isWritableByOthers(parent));
+
+  const own = fs.lstatSync(home);
+  return isParentSafe && isRootsFolder(own) && !isWritableByOthers(own);
+}
+
+function isRootsFolder(stats: fs.Stats): boolean {
+  return stats.isDirectory() && stats.uid === 0;
+}
+
+function isWritableByOthers(stats: fs.Stats): boolean {
+  return (stats.mode & 0o022) !== 0;
 }
 
 function notOurs(home: string, cause?: unknown): PermanentError {
+  const code = cause === undefined ? 'EACCES' : errorCode(cause);
   return new PermanentError(
-    `Cannot use ${home} for the embedded Postgres: it belongs to another user, others may write it, or it cannot be written (${cause === undefined ? 'EACCES' : errorCode(cause)}); run as its owner, or set DATA_DIR`,
+    `Cannot use ${home} for the embedded Postgres: it belongs to another user, others may write it, or it cannot be written (${code}); run as its owner, or set DATA_DIR`,
     { code: 'EMBEDDED_NOT_OURS', meta: { home }, cause },
   );
 }
 
 /**
- * Makes the data folder where there is none, and its password before it. A crash on the way leaves only a staging folder,
- * which the next call clears.
+ * Makes the data folder if it is missing, and its password before it. A crash on the way leaves
+ * only a staging folder, which the next call clears.
  * @returns the password
- * @throws PermanentError `EMBEDDED_PASSWORD`, `EMBEDDED_INITDB`, `EMBEDDED_VERSION`
+ * @throws PermanentError `EMBEDDED_PASSWORD`, `EMBEDDED_INITDB`, `EMBEDDED_VERSION`,
+ *   `EMBEDDED_DAMAGED`
  */
-export async function ensureData(cluster: Cluster): Promise<string> {
+export async function ensureData(cluster: Cluster, signal: AbortSignal): Promise<string> {
   const { home, dir, binaries } = cluster;
   const passwordFile = join(home, 'password');
   const isThere = fs.existsSync(dir);
@@ -97,19 +109,43 @@ export async function ensureData(cluster: Cluster): Promise<string> {
     ? readPassword(home, passwordFile)
     : await makePassword(cluster, passwordFile);
   clearStaging(home);
-  if (!isThere) await makeData(cluster, passwordFile);
-  const found = fs.readFileSync(join(dir, 'PG_VERSION'), 'utf8').trim();
-  if (found === binaries.major) return password;
+  if (!isThere) await makeData(cluster, passwordFile, signal);
+
+  const version = readVersion(cluster);
+  if (version === binaries.major) return password;
   throw new PermanentError(
-    `Cannot start the embedded Postgres on ${dir}: its data is of version ${found}, the binaries are ${binaries.major}; use the release that made it, or move the folder away to begin anew`,
-    { code: 'EMBEDDED_VERSION', meta: { dir, found, expected: binaries.major } },
+    `Cannot start the embedded Postgres on ${dir}: its data is of version ${version}, the binaries are ${binaries.major}; use the release that made it, or move the folder away to begin anew`,
+    {
+      code: 'EMBEDDED_VERSION',
+      meta: { dir, found: version, expected: binaries.major },
+    },
   );
 }
 
-/** Other users of the machine stay out. */
+function readVersion({ home, dir }: Cluster): string {
+  try {
+    return fs.readFileSync(join(dir, 'PG_VERSION'), 'utf8').trim();
+  } catch (error) {
+    if (errorCode(error) !== 'ENOENT') throw error;
+    throw damaged(home, 'its file PG_VERSION is missing', error);
+  }
+}
+
+/**
+ * The error for data that no server will start on. Everything in it can be rebuilt from the
+ * objects, and the message names the way.
+ */
+export function damaged(home: string, state: string, cause?: unknown): PermanentError {
+  return new PermanentError(
+    `Cannot start the embedded Postgres in ${home}: its data is damaged (${state}); end every command, move that folder away, then rebuild it from the objects with: ledger-mirror load --all, ledger-mirror nightly (docs/guides/restore.md)`,
+    { code: 'EMBEDDED_DAMAGED', meta: { home, state }, cause },
+  );
+}
+
+/** Makes a password that other users of the machine cannot read. */
 async function makePassword({ account }: Cluster, path: string): Promise<string> {
   const password = randomBytes(PASSWORD_BYTES).toString('base64url');
-  // Left by a start that was killed before there was any data.
+  // A start that was killed before there was any data may have left one.
   fs.rmSync(path, { force: true });
   // Exclusive, so it follows no link.
   await using file = await open(path, 'wx', 0o600);
@@ -133,55 +169,78 @@ function readPassword(home: string, path: string): string {
 }
 
 async function makeData(
-  { home, dir, account, binaries, isDurable }: Cluster,
+  cluster: Cluster,
   passwordFile: string,
-) {
+  signal: AbortSignal,
+): Promise<void> {
+  const { home, dir, account } = cluster;
   const staging = fs.mkdtempSync(join(home, 'initdb-'));
   await using made = await openFolder(staging);
   await giveTo(account, made);
   await using password = await open(passwordFile);
-  const args = [
-    '-D',
-    HERE,
-    '-U',
-    SUPERUSER,
-    '--auth=scram-sha-256',
-    '--pwfile=/proc/self/fd/3',
-  ];
-  args.push(
-    '--encoding=UTF8',
-    '--locale=C',
-    '--no-instructions',
-    ...(isDurable ? [] : ['--no-sync']),
-  );
-  const ended = spawnSync(join(binaries.binDir, 'initdb'), args, {
-    ...account,
-    cwd: staging,
-    env: SERVER_ENV,
-    encoding: 'utf8',
-    stdio: ['ignore', 'ignore', 'pipe', password.fd],
-    timeout: INITDB_TIMEOUT_MS,
-    killSignal: 'SIGKILL',
-  });
-  if (ended.status !== 0) {
-    const stderr = (ended.stderr ?? '').slice(-INITDB_TOLD_CHARS);
-    const end = ended.status ?? ended.signal ?? errorCode(ended.error);
-    const reason = stderr.trim().split('\n').at(-1) || `initdb ended with ${end}`;
-    throw new PermanentError(
-      `Cannot make the embedded Postgres's data folder in ${home}: ${reason}; free space or rights may be missing`,
-      { code: 'EMBEDDED_INITDB', meta: { home, stderr }, cause: ended.error },
-    );
-  }
+  await runInitdb(cluster, staging, password, signal);
+
   fs.renameSync(staging, dir);
   await using parent = await openFolder(home);
   await parent.sync();
 }
 
-/** What killed first starts left. An initdb that outlived its parent may still write: then the next start clears. */
+async function runInitdb(
+  cluster: Cluster,
+  staging: string,
+  password: FileHandle,
+  signal: AbortSignal,
+): Promise<void> {
+  const { home, account, binaries, isDurable } = cluster;
+  const args = ['-D', HERE, '-U', SUPERUSER, '--auth=scram-sha-256'];
+  args.push('--pwfile=/proc/self/fd/3', '--encoding=UTF8', '--locale=C');
+  args.push('--no-instructions');
+  if (!isDurable) args.push('--no-sync');
+  const child = spawn(join(binaries.binDir, 'initdb'), args, {
+    ...account,
+    cwd: staging,
+    env: SERVER_ENV,
+    stdio: ['ignore', 'ignore', 'pipe', password.fd],
+    timeout: INITDB_TIMEOUT_MS,
+    killSignal: 'SIGKILL',
+    signal,
+  });
+
+  let stderr = '';
+  child.stderr?.setEncoding('utf8').on('data', (text: string) => {
+    stderr = (stderr + text).slice(-INITDB_STDERR_CHARS);
+  });
+  const failure = await waitForEnd(child);
+  signal.throwIfAborted();
+  if (failure === undefined && child.exitCode === 0) return;
+
+  const end = child.exitCode ?? child.signalCode ?? errorCode(failure);
+  const lastLine = stderr.trim().split('\n').at(-1) ?? '';
+  const reason = lastLine === '' ? `initdb ended with ${end}` : lastLine;
+  throw new PermanentError(
+    `Cannot make the embedded Postgres's data folder in ${home}: ${reason}; free space or rights may be missing`,
+    { code: 'EMBEDDED_INITDB', meta: { home, stderr }, cause: failure },
+  );
+}
+
+/** @returns the error if the child could not be started, or was aborted */
+async function waitForEnd(child: ChildProcess): Promise<unknown> {
+  let failure: unknown;
+  child.once('error', (error) => {
+    failure = error;
+  });
+  // Comes after `error` and after the last output, and for a child that never started too.
+  await once(child, 'close').catch(() => undefined);
+  return failure;
+}
+
+/**
+ * Removes what first starts left that were killed. An initdb that outlived its parent may still
+ * write; then a later start clears it.
+ */
 function clearStaging(home: string): void {
-  for (const name of fs
-    .readdirSync(home)
-    .filter((entry) => entry.startsWith('initdb-'))) {
+  for (const name of fs.readdirSync(home)) {
+    if (!name.startsWith('initdb-')) continue;
     try {
       fs.rmSync(join(home, name), { recursive: true, force: true });
     } catch (error) {
@@ -190,13 +249,13 @@ function clearStaging(home: string): void {
   }
 }
 
-/** Which is itself a folder, and no link to one. */
+/** Opens a path that is a folder itself, and refuses a link to one. */
 function openFolder(path: string): Promise<FileHandle> {
   const { O_RDONLY, O_DIRECTORY, O_NOFOLLOW } = fs.constants;
   return open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
 }
 
-/** What root has just made, for the server's user; by handle, so that it is what was made. */
+/** Gives what root has just made to the server's user, by handle, so that it is what was made. */
 async function giveTo({ uid, gid }: Account, made: FileHandle): Promise<void> {
   if (uid !== undefined && gid !== undefined) await made.chown(uid, gid);
 }

@@ -1,28 +1,42 @@
 /**
- * The server on a data folder: started, stopped, and recognised from the outside, whoever started it. Callers hold the
- * folder's lock (see postgres.ts) around every change.
+ * The server on a data folder: starts it, stops it, and recognises it from outside, whichever
+ * process started it. Callers have their turn (see postgres.ts) for every change.
  */
-import { spawn } from 'node:child_process';
+import { type ChildProcess, spawn } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import * as fs from 'node:fs';
 import { once } from 'node:events';
-import { createServer, type AddressInfo } from 'node:net';
+import * as fs from 'node:fs';
+import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { RetryableError, errorCode } from '../errors/errors.ts';
 import { SERVER_ENV } from './binaries.ts';
-import { type Cluster, HERE } from './data-folder.ts';
+import { type Cluster, damaged, HERE } from './data-folder.ts';
+import { logSince, openLog, serverLogFile } from './server-log.ts';
+import {
+  describeUsage,
+  readUsage,
+  removeUsage,
+  takeServerLock,
+  writeUsage,
+} from './usage.ts';
 
 /** Recovery after a crash replays at most a few checkpoints of WAL. */
 const START_TIMEOUT_MS = 60_000;
 const POLL_MS = 10;
-const LOG_TAIL_CHARS = 2_000;
-/** In order, then without (the next start recovers). */
-const STOPS = [
-  ['SIGINT', 30_000],
-  ['SIGQUIT', 10_000],
-  ['SIGKILL', 10_000],
-] as const;
+
+/** One way to stop the server, and how long it may take. */
+interface StopStage {
+  readonly signal: NodeJS.Signals;
+  readonly limitMs: number;
+}
+
+/** In this order; after the last two, the next start recovers. */
+const STOP_STAGES: readonly StopStage[] = [
+  { signal: 'SIGINT', limitMs: 30_000 },
+  { signal: 'SIGQUIT', limitMs: 10_000 },
+  { signal: 'SIGKILL', limitMs: 10_000 },
+];
 
 const SERVER_SETTINGS = {
   listen_addresses: '127.0.0.1',
@@ -33,12 +47,27 @@ const SERVER_SETTINGS = {
   timezone: 'UTC',
   log_timezone: 'UTC',
   log_checkpoints: 'off',
-  // Whoever sends a statement hears its error. A server that runs for months must not fill the disk with them.
+  // The client that sends a statement receives its error. A server that runs for months must
+  // not fill the disk with them.
   log_min_messages: 'log',
 };
 
-/** What a server writes about itself. */
-interface Server {
+/** Lines of a server that will not start on this data again, whatever is tried. */
+const DAMAGE = new RegExp(
+  [
+    'could not locate (?:a valid|required) checkpoint record',
+    'invalid (?:primary )?checkpoint (?:record|link)',
+    'could not find redo location',
+    'incorrect checksum in control file',
+    'control file (?:contains invalid|appears to be corrupt)',
+    'could not open (?:control )?file "[^"]*(?:pg_control|pg_filenode.map)"[^:]*: No such',
+    'is not a valid data directory',
+    'database files are incompatible',
+  ].join('|'),
+);
+
+/** What a server writes of itself into `postmaster.pid`. */
+export interface Server {
   readonly pid: number;
   readonly port: number;
   /** `starting`, `ready` or `stopping`. */
@@ -46,129 +75,166 @@ interface Server {
 }
 
 /**
- * The server on this data folder, running and ready: the one found, or a new one.
+ * Returns the server on this data folder, running and ready: the existing one or a new one.
  * @param port where its users look for it
  * @throws RetryableError `EMBEDDED_START`
+ * @throws PermanentError `EMBEDDED_IN_USE` if a server runs that `/proc` does not show,
+ *   `EMBEDDED_DAMAGED` if no server will start on this data again
  */
 export async function ensureServer(
   cluster: Cluster,
   signal: AbortSignal,
   port?: number,
 ): Promise<Server> {
-  const { dir } = cluster;
-  // The port it had before, so that whoever still uses a server that was killed finds the next one. Read before the
-  // wait: a server that ends in order takes its pid file along.
-  const ports = [port ?? readPidFile(dir)?.port, 0, 0];
+  // The port of before, so that clients of a killed server find the next one. Read it before the
+  // wait: a server that stops in order removes its pid file.
+  const lastPort = port ?? readPidFile(cluster.dir)?.port;
   const deadlineMs = performance.now() + START_TIMEOUT_MS;
+  const running = await waitForRunning(cluster, deadlineMs, signal);
+  if (running !== undefined) return running;
+
+  // The server inherits the lock, and holds it for as long as one of its processes lives.
+  using lock = await takeServerLock(cluster.home, signal);
+  const restartsMs = readUsage(cluster.home)?.restartsMs;
+  writeUsage(cluster.home, describeUsage(restartsMs));
+  // Nothing runs on this data, so the file is stale; Postgres would take a zombie, or another
+  // process with the same pid, for a living server.
+  fs.rmSync(join(cluster.dir, 'postmaster.pid'), { force: true });
+
+  const ports = [lastPort, undefined, undefined];
+  const logStart = openLog(cluster.home);
+  for (const wanted of ports) {
+    const attempt = { port: await findFreePort(wanted), lockFd: lock.fd, logStart };
+    const server = await launch(cluster, attempt, deadlineMs, signal);
+    if (server !== undefined) return server;
+  }
+  throw startError(cluster, logStart, `it ended at once, ${ports.length} times`);
+}
+
+/**
+ * Waits for what an earlier start left: backends of a killed server end by themselves, and a
+ * server that starts becomes ready.
+ * @returns undefined if no process of a server is left
+ */
+async function waitForRunning(
+  cluster: Cluster,
+  deadlineMs: number,
+  signal: AbortSignal,
+): Promise<Server | undefined> {
+  const { dir } = cluster;
   for (;;) {
     const pids = serverPids(dir);
-    // Backends of a killed server end by themselves; one that starts becomes ready.
-    if (pids.length === 0) break;
-    const found = readPidFile(dir);
-    if (found?.status === 'ready' && pids.includes(found.pid)) return found;
+    if (pids.length === 0) return undefined;
+    const server = readPidFile(dir);
+    if (server?.status === 'ready' && pids.includes(server.pid)) return server;
     if (performance.now() > deadlineMs) {
       const state = `processes of an earlier start are neither ready nor gone (${pids.join(', ')})`;
-      throw startError(cluster, state);
+      throw startError(cluster, undefined, state);
     }
     await sleep(POLL_MS, undefined, { signal });
   }
-  // Nothing runs here, so it is stale; Postgres would take a zombie, or a reused pid, for a living server.
-  fs.rmSync(join(dir, 'postmaster.pid'), { force: true });
-  for (const wanted of ports) {
-    const server = await launch(cluster, await findFreePort(wanted), deadlineMs, signal);
-    if (server !== undefined) return server;
-  }
-  throw startError(cluster, `it ended at once, ${ports.length} times`);
 }
 
-/** @returns undefined where it ended at once */
+/** One attempt to start a server. */
+interface Attempt {
+  readonly port: number;
+  /** Descriptor of the lock that the server inherits. */
+  readonly lockFd: number;
+  /** Where the lines of this start begin in the log, in bytes. */
+  readonly logStart: number;
+}
+
+/** @returns undefined if the server ended at once */
 async function launch(
   cluster: Cluster,
-  port: number,
+  attempt: Attempt,
   deadlineMs: number,
   signal: AbortSignal,
-) {
-  const { dir, account, binaries, isDurable } = cluster;
-  const file = logFile(cluster);
-  if (fs.existsSync(file)) fs.renameSync(file, `${file}.old`);
-  const flags =
-    fs.constants.O_WRONLY |
-    fs.constants.O_APPEND |
-    fs.constants.O_CREAT |
-    fs.constants.O_NOFOLLOW;
-  const log = fs.openSync(file, flags, 0o600);
-  const durability = isDurable ? {} : { fsync: 'off', full_page_writes: 'off' };
-  const settings = { ...SERVER_SETTINGS, ...durability, cluster_name: clusterName(dir) };
-  const options = Object.entries(settings).flatMap(([name, value]) => [
-    '-c',
-    `${name}=${value}`,
-  ]);
-  const child = spawn(
-    join(binaries.binDir, 'postgres'),
-    ['-D', HERE, '-p', String(port), ...options],
-    {
-      ...account,
-      cwd: dir,
-      env: SERVER_ENV,
-      // A session of its own: Ctrl-C ends us, and we end the server when our work is put away.
-      detached: true,
-      stdio: ['ignore', log, log],
-    },
-  );
-  fs.closeSync(log);
-  child.unref();
+): Promise<Server | undefined> {
+  const { dir } = cluster;
+  const child = spawnServer(cluster, attempt);
   try {
     await once(child, 'spawn');
   } catch (error) {
-    throw startError(cluster, errorCode(error), error);
+    throw startError(cluster, attempt.logStart, errorCode(error), error);
   }
   while (child.exitCode === null && child.signalCode === null) {
     const server = findServer(dir);
     if (server?.pid === child.pid && server?.status === 'ready') return server;
     if (performance.now() > deadlineMs)
-      throw startError(cluster, 'it was not ready in time');
+      throw startError(cluster, attempt.logStart, 'it was not ready in time');
     await sleep(POLL_MS, undefined, { signal });
   }
   return undefined;
 }
 
-function logFile({ home }: Cluster): string {
-  return join(home, 'server.log');
-}
+function spawnServer(cluster: Cluster, { port, lockFd }: Attempt): ChildProcess {
+  const { home, dir, account, binaries, isDurable } = cluster;
+  const durability = isDurable ? {} : { fsync: 'off', full_page_writes: 'off' };
+  const settings = { ...SERVER_SETTINGS, ...durability, cluster_name: clusterName(dir) };
+  const args = ['-D', HERE, '-p', String(port)];
+  for (const [name, value] of Object.entries(settings))
+    args.push('-c', `${name}=${value}`);
 
-function startError(cluster: Cluster, state: string, cause?: unknown): RetryableError {
-  const { dir } = cluster;
-  const file = logFile(cluster);
-  const log = fs.existsSync(file)
-    ? fs.readFileSync(file, 'utf8').slice(-LOG_TAIL_CHARS)
-    : '';
-  const fatal = log.split('\n').findLast((line) => /\b(?:FATAL|PANIC):/.test(line));
-  const message = `Cannot start the embedded Postgres on ${dir}: ${fatal ?? state}; see ${file}`;
-  return new RetryableError(message, {
-    code: 'EMBEDDED_START',
-    meta: { dir, state, log },
-    cause,
+  const { O_WRONLY, O_APPEND, O_CREAT, O_NOFOLLOW } = fs.constants;
+  const flags = O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW;
+  const log = fs.openSync(serverLogFile(home), flags, 0o600);
+  const child = spawn(join(binaries.binDir, 'postgres'), args, {
+    ...account,
+    cwd: dir,
+    env: SERVER_ENV,
+    // A session of its own: Ctrl-C ends us, and we stop the server when our work is saved.
+    detached: true,
+    stdio: ['ignore', log, log, lockFd],
   });
+  fs.closeSync(log);
+  child.unref();
+  return child;
 }
 
-/** @returns false where it still runs */
-export async function stopServer({ dir }: Cluster): Promise<boolean> {
-  for (const [signal, limitMs] of STOPS) {
+/** @param logStart undefined if this start wrote nothing to the log */
+function startError(
+  { home, dir }: Cluster,
+  logStart: number | undefined,
+  state: string,
+  cause?: unknown,
+): Error {
+  const log = logStart === undefined ? '' : logSince(home, logStart);
+  const lines = log.split('\n');
+  const damage = lines.find((line) => DAMAGE.test(line));
+  if (damage !== undefined) return damaged(home, damage, cause);
+
+  const fatal = lines.findLast((line) => /\b(?:FATAL|PANIC):/.test(line));
+  return new RetryableError(
+    `Cannot start the embedded Postgres on ${dir}: ${fatal ?? state}; see ${serverLogFile(home)}; if no start succeeds any more, docs/guides/restore.md has the way back (load --all)`,
+    { code: 'EMBEDDED_START', meta: { dir, state, log }, cause },
+  );
+}
+
+/** @returns false if the server still runs */
+export async function stopServer({ home, dir }: Cluster): Promise<boolean> {
+  for (const { signal, limitMs } of STOP_STAGES) {
     // Before it has written its pid file, a server that starts is its only process.
     const pid = findServer(dir)?.pid ?? serverPids(dir)[0];
-    if (pid === undefined) return true;
+    if (pid === undefined) break;
     sendSignal(pid, signal);
-    const deadlineMs = performance.now() + limitMs;
-    // To look at every process costs a hundred times what it costs to look at the server's.
-    while (findServer(dir) !== undefined || serverPids(dir).length > 0) {
-      if (performance.now() > deadlineMs) break;
-      await sleep(POLL_MS);
-    }
+    await waitForStop(dir, limitMs);
   }
-  return serverPids(dir).length === 0;
+  if (serverPids(dir).length > 0) return false;
+  removeUsage(home);
+  return true;
 }
 
-/** @param wanted taken where it is free */
+async function waitForStop(dir: string, limitMs: number): Promise<void> {
+  const deadlineMs = performance.now() + limitMs;
+  // The check of one process comes first: the check of all of them costs a hundred times more.
+  while (findServer(dir) !== undefined || serverPids(dir).length > 0) {
+    if (performance.now() > deadlineMs) return;
+    await sleep(POLL_MS);
+  }
+}
+
+/** @param wanted is returned if it is free */
 async function findFreePort(wanted = 0): Promise<number> {
   const server = createServer();
   try {
@@ -183,15 +249,16 @@ async function findFreePort(wanted = 0): Promise<number> {
 }
 
 /**
- * Marks this folder's processes in their command lines, which any user may read (the working
- * directory of another user's process needs a capability that containers do not have).
+ * Marks this folder's processes in their command lines, which any user may read. (To read the
+ * working directory of another user's process takes a capability that containers do not have.)
  */
 function clusterName(dir: string): string {
   const { dev, ino } = fs.statSync(dir, { bigint: true });
-  return `ledger_mirror_${createHash('sha256').update(`${dev}:${ino}`).digest('hex').slice(0, 12)}`;
+  const digest = createHash('sha256').update(`${dev}:${ino}`).digest('hex');
+  return `ledger_mirror_${digest.slice(0, 12)}`;
 }
 
-/** Pids of every process of this folder's server. A zombie has no command line, so it is not counted. */
+/** Pids of all processes of this folder's server. A zombie has no command line, and is left out. */
 function serverPids(dir: string): number[] {
   const name = clusterName(dir);
   return fs
@@ -200,12 +267,17 @@ function serverPids(dir: string): number[] {
     .map(Number);
 }
 
-/** The server that runs on this data folder, whoever started it, ready or not. */
+/** Returns the visible server on this data folder, whichever process started it, ready or not. */
 export function findServer(dir: string): Server | undefined {
-  const file = readPidFile(dir);
-  return file !== undefined && isServing(String(file.pid), clusterName(dir))
-    ? file
-    : undefined;
+  const server = readPidFile(dir);
+  if (server === undefined) return undefined;
+  return isServing(String(server.pid), clusterName(dir)) ? server : undefined;
+}
+
+/** Whether the data names a server that `/proc` does not show: it is dead, or elsewhere. */
+export function isServerUnseen(dir: string): boolean {
+  if (readPidFile(dir) === undefined) return false;
+  return serverPids(dir).length === 0;
 }
 
 function isServing(pid: string, name: string): boolean {
@@ -215,11 +287,15 @@ function isServing(pid: string, name: string): boolean {
       fs.readFileSync(`/proc/${pid}/cmdline`, 'utf8').includes(name)
     );
   } catch {
-    return false; // It ended in between.
+    // It ended in between.
+    return false;
   }
 }
 
-/** `postmaster.pid`: pid, folder, start, port, socket, address, shared memory, status, a line each. */
+/**
+ * Reads `postmaster.pid`, one value a line: pid, folder, start, port, socket, address, shared
+ * memory, status.
+ */
 function readPidFile(dir: string): Server | undefined {
   let lines: string[];
   try {
@@ -230,10 +306,11 @@ function readPidFile(dir: string): Server | undefined {
   }
   const pid = Number(lines[0]);
   const port = Number(lines[3]);
-  return pid > 0 && port > 0 ? { pid, port, status: (lines[7] ?? '').trim() } : undefined;
+  const status = (lines[7] ?? '').trim();
+  return pid > 0 && port > 0 ? { pid, port, status } : undefined;
 }
 
-/** To a process that may have ended already. */
+/** Sends a signal to a process that may have ended already. */
 function sendSignal(pid: number, signal: NodeJS.Signals): void {
   try {
     process.kill(pid, signal);

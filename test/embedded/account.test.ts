@@ -1,6 +1,6 @@
 /** As whom the server runs. */
 import { expect, test } from 'vitest';
-import { parsePasswd, serverAccount } from '../../src/embedded/binaries.ts';
+import { parsePasswd, serverAccount } from '../../src/embedded/account.ts';
 
 const PASSWD = parsePasswd(
   [

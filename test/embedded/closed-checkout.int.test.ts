@@ -6,7 +6,7 @@ import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { expect, test } from 'vitest';
 import { runScript } from '../support/process.ts';
-import { ask } from './server-of.ts';
+import { ask } from './observe-server.ts';
 
 const project = fileURLToPath(new URL('../../', import.meta.url));
 
@@ -25,8 +25,11 @@ test.runIf(process.getuid?.() === 0)(
       });
       for (const part of [
         'package.json',
-        'src/core',
+        'src/concurrency',
         'src/embedded',
+        'src/errors',
+        'src/files',
+        'src/logging',
         'test/embedded/holder.ts',
       ]) {
         cpSync(join(project, part), join(checkout, part), { recursive: true });

@@ -1,4 +1,5 @@
-/** A command in miniature: holds the embedded Postgres of the folder given until SIGTERM. */
+/** A command in miniature: uses the embedded Postgres of a folder until SIGTERM. */
+import type { ServerLog } from '../../src/embedded/keeper.ts';
 import { startEmbeddedPostgres } from '../../src/embedded/postgres.ts';
 
 const [dataDir = '', durability = 'fast'] = process.argv.slice(2);
@@ -10,7 +11,7 @@ try {
   const server = await startEmbeddedPostgres({
     dataDir,
     durable: durability === 'durable',
-    log: { info: line, warn: line } as Parameters<typeof startEmbeddedPostgres>[0]['log'],
+    log: { info: line, warn: line } as ServerLog,
   });
   const alive = setInterval(() => undefined, 60_000);
   process.once('SIGTERM', () => {

@@ -25,7 +25,7 @@ import {
 } from '../../src/embedded/postgres.ts';
 import { type Child, runScript } from '../support/process.ts';
 import { waitFor } from '../support/wait-for.ts';
-import { ask, postmasterPid, processState } from './server-of.ts';
+import { ask, postmasterPid, processState } from './observe-server.ts';
 
 const HOLDER = fileURLToPath(new URL('holder.ts', import.meta.url));
 const SILENT = { info: () => undefined, warn: () => undefined };
@@ -377,4 +377,26 @@ test('a server that cannot be started again is tried until it can, where it was'
     what: 'a server',
   });
   pid = postmasterPid(dataDir);
+});
+
+test.each([
+  ['the write-ahead log', 'pg_wal'],
+  ['the control file', 'global/pg_control'],
+  ['the version', 'PG_VERSION'],
+])('a start on data without %s names the way back and the folder', async (_, path) => {
+  await (await start())[Symbol.asyncDispose]();
+  const cluster = join(dataDir, 'postgres', 'cluster');
+  rmSync(join(cluster, path), { recursive: true });
+  if (path === 'pg_wal') {
+    mkdirSync(join(cluster, path), { mode: 0o700 });
+    const { uid, gid } = statSync(cluster);
+    chownSync(join(cluster, path), uid, gid);
+  }
+
+  await expect(start()).rejects.toMatchObject({
+    code: 'EMBEDDED_DAMAGED',
+    message: expect.stringMatching(/move that folder away.*load --all.*nightly/),
+  });
+  // What it failed with stays, however often it is tried.
+  await expect(start()).rejects.toMatchObject({ code: 'EMBEDDED_DAMAGED' });
 });

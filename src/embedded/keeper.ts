@@ -1,0 +1,105 @@
+/**
+ * Looks after the server for as long as a command uses it. A server that died without its
+ * commands (killed, out of memory) is started again on its old port by the first command that
+ * sees it.
+ *
+ * A server that dies again and again is started after growing waits, and at most
+ * `RESTARTS_MAX` times in ten minutes. All commands on one data folder share that count: it lies
+ * in the record beside the data.
+ */
+import * as fs from 'node:fs';
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Log } from '../logging/log.ts';
+import type { Cluster } from './data-folder.ts';
+import { ensureServer, findServer } from './server.ts';
+import { beat, describeUsage, inUse, isOurs, readUsage, writeUsage } from './usage.ts';
+
+const LOOK_EVERY_MS = 2_000;
+const RESTARTS_MAX = 5;
+const RESTARTS_WINDOW_MS = 10 * 60_000;
+
+/** The levels that the embedded server logs at. */
+export type ServerLog = Pick<Log, 'info' | 'warn'>;
+
+export interface KeeperOptions {
+  readonly cluster: Cluster;
+  /** Where the clients of the server look for it. */
+  readonly port: number;
+  readonly log: ServerLog;
+  /** Runs work while no other command starts or stops the server. */
+  readonly inTurn: (work: () => Promise<void>) => Promise<void>;
+  /** Ends the keeper. */
+  readonly signal: AbortSignal;
+}
+
+/** Works until the signal, and keeps no process alive by itself. */
+export async function keepServer(options: KeeperOptions): Promise<void> {
+  const { cluster, log, inTurn, signal } = options;
+  const { home, dir } = cluster;
+  let isPauseLogged = false;
+  for (;;) {
+    await sleep(LOOK_EVERY_MS, undefined, { signal, ref: false }).catch(() => undefined);
+    if (signal.aborted) return;
+    if (!fs.existsSync(dir)) continue;
+    beat(home);
+    if (findServer(dir) !== undefined) continue;
+
+    const waitMs = restartWaitMs(readUsage(home)?.restartsMs ?? [], Date.now());
+    if (waitMs > 0) {
+      if (!isPauseLogged)
+        log.warn({ waitMs, dir }, 'Embedded Postgres ends again and again; waiting');
+      isPauseLogged = true;
+      continue;
+    }
+    isPauseLogged = false;
+    try {
+      await inTurn(() => restart(options));
+    } catch (error) {
+      if (!signal.aborted)
+        log.warn({ err: error, dir }, 'Embedded Postgres could not be started again');
+    }
+  }
+}
+
+/**
+ * Computes how long to wait before the next restart: 2, 4, 8, 16 s after the restarts of the
+ * last ten minutes, and then until the first of them is older than that.
+ * @param restartsMs when the server was started again, oldest first
+ */
+export function restartWaitMs(restartsMs: readonly number[], nowMs: number): number {
+  const recentMs = recentRestarts(restartsMs, nowMs);
+  const firstMs = recentMs.at(-RESTARTS_MAX);
+  if (firstMs !== undefined) return firstMs + RESTARTS_WINDOW_MS - nowMs;
+
+  const lastMs = recentMs.at(-1);
+  if (lastMs === undefined) return 0;
+  const pauseMs = LOOK_EVERY_MS * 2 ** (recentMs.length - 1);
+  return Math.max(0, lastMs + pauseMs - nowMs);
+}
+
+/** A time in the future comes from a clock that was set back, and counts for nothing. */
+function recentRestarts(restartsMs: readonly number[], nowMs: number): number[] {
+  return restartsMs.filter(
+    (thenMs) => thenMs <= nowMs && nowMs - thenMs < RESTARTS_WINDOW_MS,
+  );
+}
+
+async function restart({ cluster, port, log, signal }: KeeperOptions): Promise<void> {
+  const { home, dir } = cluster;
+  const usage = readUsage(home);
+  if (usage !== undefined && !isOurs(usage))
+    throw inUse(home, 'it was taken over from here');
+
+  // Another command may have started it while this one waited for its turn.
+  if (findServer(dir) === undefined) {
+    const nowMs = Date.now();
+    const restartsMs = recentRestarts(usage?.restartsMs ?? [], nowMs);
+    writeUsage(home, describeUsage([...restartsMs, nowMs]));
+  }
+  const server = await ensureServer(cluster, signal, port);
+  const facts = { serverPid: server.pid, port: server.port, oldPort: port, dir };
+  if (server.port === port)
+    log.warn(facts, 'Embedded Postgres had ended, and runs again');
+  else
+    log.warn(facts, 'Embedded Postgres had ended, and runs on another port: start again');
+}

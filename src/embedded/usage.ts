@@ -1,0 +1,189 @@
+/**
+ * Finds out whether a data folder is in use by a server that this process cannot see: in another
+ * container on the same volume, or on another machine that mounts it. A second server on live
+ * data destroys it, so such a folder is refused and left as it is.
+ *
+ * Beside the data lies a record of where its server was started: kernel, PID namespace, host. A
+ * record of our own kernel and namespace means that `/proc` shows all there is. For any other,
+ * three signs of life count, and each works without seeing a process:
+ *
+ * 1. `holders.lock`: a command over there uses the server.
+ * 2. `server.lock`: the server itself runs, even if its commands were all killed.
+ * 3. The record's heartbeat: a machine over there writes it every two seconds. It is watched
+ *    only if the record comes from another kernel, where the locks may not reach.
+ */
+import * as fs from 'node:fs';
+import { hostname } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { waitFor } from '../concurrency/timeouts.ts';
+import { PermanentError, errorCode } from '../errors/errors.ts';
+import { type DescriptorLock, takeDescriptorLock, takeRecordLock } from './locks.ts';
+
+/** Several beats of a keeper that looks every two seconds. */
+const HEARTBEAT_WATCH_MS = 8_000;
+const HEARTBEAT_POLL_MS = 250;
+const SERVER_LOCK_WAIT_MS = 2_000;
+
+/** Where the server of a data folder was started. */
+export interface UsageRecord {
+  /** Identifies the running kernel: `/proc/sys/kernel/random/boot_id`. */
+  readonly bootId: string;
+  /** Identifies the PID namespace within that kernel, such as `pid:[4026531836]`. */
+  readonly pidNamespace: string;
+  /** Name of the host or container, for messages. */
+  readonly host: string;
+  /** RFC 3339, for messages. */
+  readonly startedAt: string;
+  /** When the server was started again after a crash, in milliseconds since 1970. */
+  readonly restartsMs: readonly number[];
+}
+
+/** The record of a server that starts here and now. */
+export function describeUsage(restartsMs: readonly number[] = []): UsageRecord {
+  return {
+    bootId: fs.readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim(),
+    pidNamespace: fs.readlinkSync('/proc/self/ns/pid'),
+    host: hostname(),
+    startedAt: new Date().toISOString(),
+    restartsMs,
+  };
+}
+
+/** @returns undefined if there is no record, or none that can be read */
+export function readUsage(home: string): UsageRecord | undefined {
+  try {
+    const text = fs.readFileSync(recordFile(home), 'utf8');
+    const record = JSON.parse(text) as Partial<UsageRecord>;
+    return {
+      bootId: record.bootId ?? '',
+      pidNamespace: record.pidNamespace ?? '',
+      host: record.host ?? 'an unknown host',
+      startedAt: record.startedAt ?? 'an unknown time',
+      restartsMs: record.restartsMs ?? [],
+    };
+  } catch (error) {
+    if (errorCode(error) === 'ENOENT' || error instanceof SyntaxError) return undefined;
+    throw error;
+  }
+}
+
+/** Replaces the record in one step, so that no reader sees half of it. */
+export function writeUsage(home: string, record: UsageRecord): void {
+  const staging = `${recordFile(home)}.new`;
+  fs.rmSync(staging, { force: true });
+  // Exclusive, so it follows no link.
+  fs.writeFileSync(staging, `${JSON.stringify(record)}\n`, { flag: 'wx', mode: 0o600 });
+  fs.renameSync(staging, recordFile(home));
+}
+
+/** The server has stopped in order: nothing is in use. */
+export function removeUsage(home: string): void {
+  fs.rmSync(recordFile(home), { force: true });
+}
+
+/** Shows other machines that this one still uses the data. */
+export function beat(home: string): void {
+  const record = readUsage(home);
+  if (record === undefined || !isOurs(record)) return;
+  const now = new Date();
+  fs.utimesSync(recordFile(home), now, now);
+}
+
+/**
+ * Whether `/proc` shows every process that the record speaks of. The number of a namespace may
+ * come back after its end; then its processes have all ended too, and the answer is still right.
+ */
+export function isOurs(record: UsageRecord): boolean {
+  const own = describeUsage();
+  return record.bootId === own.bootId && record.pidNamespace === own.pidNamespace;
+}
+
+/**
+ * Refuses a data folder that a server uses which this process cannot see. The caller has its
+ * turn (see postgres.ts) and does not hold `holdersLock` itself yet.
+ * @param isServerUnseen whether the data names a server that `/proc` does not show
+ * @throws PermanentError `EMBEDDED_IN_USE`
+ */
+export async function refuseForeignUse(
+  home: string,
+  holdersLock: string,
+  isServerUnseen: boolean,
+  signal: AbortSignal,
+): Promise<void> {
+  const record = readUsage(home);
+  if (record !== undefined && isOurs(record)) return;
+  // A release before the record, or a start that was killed before it, may have left this.
+  if (record === undefined && !isServerUnseen) return;
+
+  const holders = takeRecordLock(holdersLock, 'exclusive');
+  if (holders === undefined) throw inUse(home, 'a command there holds it');
+  holders[Symbol.dispose]();
+
+  const server = await takeServerLock(home, signal);
+  server[Symbol.dispose]();
+
+  const isOtherKernel = record !== undefined && record.bootId !== describeUsage().bootId;
+  if (isOtherKernel && (await hasHeartbeat(home, signal)))
+    throw inUse(home, 'another machine keeps saying so');
+}
+
+/**
+ * Takes the lock that a running server holds. A process that ends shows no command line some
+ * time before it closes its files: so a lock that is held is tried again for a moment.
+ * @throws PermanentError `EMBEDDED_IN_USE` if a server holds it
+ */
+export async function takeServerLock(
+  home: string,
+  signal: AbortSignal,
+): Promise<DescriptorLock> {
+  const attempt = async (): Promise<DescriptorLock | undefined> =>
+    takeDescriptorLock(join(home, 'server.lock'));
+  const limits = { waitMs: SERVER_LOCK_WAIT_MS, signal };
+  return waitFor(attempt, limits, () => inUse(home, 'its server runs'));
+}
+
+export function inUse(home: string, evidence: string): PermanentError {
+  const record = readUsage(home);
+  const place =
+    record === undefined ? '' : ` on ${record.host} since ${record.startedAt}`;
+  return new PermanentError(
+    `Cannot use the embedded Postgres in ${home}: it is in use${place}, by a server that this process cannot see (${evidence}); run the command there (docker exec, docker compose exec, kubectl exec), or set DATABASE_URL`,
+    { code: 'EMBEDDED_IN_USE', meta: { home, evidence, ...record } },
+  );
+}
+
+/** Watches instead of comparing with the clock: the other machine's may differ. */
+async function hasHeartbeat(home: string, signal: AbortSignal): Promise<boolean> {
+  const first = lastBeat(home);
+  const deadlineMs = performance.now() + HEARTBEAT_WATCH_MS;
+  while (performance.now() < deadlineMs) {
+    await sleep(HEARTBEAT_POLL_MS, undefined, { signal });
+    const latest = lastBeat(home);
+    if (latest === undefined) return false;
+    if (latest !== first) return true;
+  }
+  return false;
+}
+
+/**
+ * Opens the record anew each time: a network file system then asks its server for the time.
+ * @returns undefined if the record is gone, because the other machine stopped in order
+ */
+function lastBeat(home: string): string | undefined {
+  let fd: number | undefined;
+  try {
+    fd = fs.openSync(recordFile(home), 'r');
+    const { mtimeMs, ino } = fs.fstatSync(fd);
+    return `${ino}:${mtimeMs}`;
+  } catch (error) {
+    if (errorCode(error) !== 'ENOENT') throw error;
+    return undefined;
+  } finally {
+    if (fd !== undefined) fs.closeSync(fd);
+  }
+}
+
+function recordFile(home: string): string {
+  return join(home, 'running.json');
+}
