@@ -3,7 +3,7 @@ import type { FastifyInstance } from 'fastify';
 import { openWarehouse, type Warehouse } from '../../src/postgres/database.ts';
 import { migrate } from '../../src/postgres/migrate.ts';
 import { openRows, type Rows } from '../../src/postgres/rows.ts';
-import { type ApiOptions, buildServer, listen } from '../../src/api/http/server.ts';
+import { type ApiOptions, buildServer, listen } from '../../src/api/server/server.ts';
 import { createLog } from '../../src/logging/log.ts';
 import { MetricsRegistry } from '../../src/observability/metrics.ts';
 import { openStatusSource } from '../../src/app/base.ts';

@@ -2,7 +2,7 @@
 import { once } from 'node:events';
 import { connect } from 'node:net';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { listen, type Listening } from '../../src/api/http/server.ts';
+import { listen, type Listening } from '../../src/api/server/server.ts';
 import { apiWithoutDatabase } from '../api/mirror.ts';
 
 const TOKEN = 'correct-horse-battery';

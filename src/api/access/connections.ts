@@ -4,7 +4,7 @@
  */
 import type { Socket } from 'node:net';
 import type { FastifyInstance } from 'fastify';
-import { StatusError } from '../http/status-error.ts';
+import { StatusError } from '../kit/status-error.ts';
 import { isHealthPath, isOpenPath } from './access.ts';
 import { pathOf } from './hosts.ts';
 

@@ -5,7 +5,7 @@
 import { isIP, isIPv4 } from 'node:net';
 import type { FastifyRequest } from 'fastify';
 import { UsageError } from '../../errors/errors.ts';
-import { StatusError } from '../http/status-error.ts';
+import { StatusError } from '../kit/status-error.ts';
 
 const PAGE_PATHS = new Set([
   '/',

@@ -7,7 +7,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import rateLimit from '@fastify/rate-limit';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { Log } from '../../logging/log.ts';
-import { StatusError } from '../http/status-error.ts';
+import { StatusError } from '../kit/status-error.ts';
 
 /** `write` reads and orders; `read` only reads. */
 export type Role = 'read' | 'write';

@@ -4,8 +4,8 @@ import { z } from 'zod';
 import { timeZone } from '../../config/value-forms.ts';
 import { canonicalPartyId, PARTY_ID_BYTES_MAX, splitCutId } from '../../ledger/ids.ts';
 import type { PlainRow, Rows } from '../../postgres/rows.ts';
-import { openRoutes } from '../http/routes.ts';
-import { StatusError } from '../http/status-error.ts';
+import { openRoutes } from '../kit/routes.ts';
+import { StatusError } from '../kit/status-error.ts';
 import * as statements from './store/ledger-statements.ts';
 
 const PARTIES_PAGE = 25;

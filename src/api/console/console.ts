@@ -6,7 +6,7 @@ import { hash } from 'node:crypto';
 import { readdir, readFile } from 'node:fs/promises';
 import { extname } from 'node:path';
 import type { FastifyInstance } from 'fastify';
-import { openRoutes } from '../http/routes.ts';
+import { openRoutes } from '../kit/routes.ts';
 
 const FOLDER = new URL('page/', import.meta.url);
 /** One page at the address of each of its views. */

@@ -10,7 +10,7 @@ import { text as readText } from 'node:stream/consumers';
 import { z } from 'zod';
 import type { ReadyQuestion } from '../../lake/query/questions.ts';
 import type { PlainRow } from '../../postgres/rows.ts';
-import { StatusError } from '../http/status-error.ts';
+import { StatusError } from '../kit/status-error.ts';
 
 const OPTION = z.string().min(1).max(200).optional();
 

@@ -12,7 +12,7 @@ import type { RunLinePage } from '../../runs/store/run-logs.ts';
 import type { RunStore } from '../../runs/store/run-store.ts';
 import type { MetricsRegistry, Probe } from '../../observability/metrics.ts';
 import type { LakeQueries } from '../console/lake-queries.ts';
-import { TEXT_OR_NULL } from './routes.ts';
+import { TEXT_OR_NULL } from '../kit/routes.ts';
 
 const LIST = z.enum(['parties', 'checkpoints']);
 

@@ -19,7 +19,7 @@ import { enqueueRun } from '../../runs/enqueue.ts';
 import type { JobDeps } from '../../runs/job.ts';
 import { RUN, type RunDocument } from '../../runs/run-schema.ts';
 import type { Run } from '../../runs/store/run-store.ts';
-import { followEvents } from '../http/events.ts';
+import { followEvents } from '../kit/events.ts';
 import type { ApiDeps } from '../http/ports.ts';
 import {
   BY_ID,
@@ -28,8 +28,8 @@ import {
   nameSchemas,
   TEXT_OR_NULL,
   UUID,
-} from '../http/routes.ts';
-import { StatusError } from '../http/status-error.ts';
+} from '../kit/routes.ts';
+import { StatusError } from '../kit/status-error.ts';
 import { openLedger } from '../source-api/ledger-export.ts';
 import { EVENT_STREAM, FOLLOWING } from './runs.ts';
 

@@ -7,7 +7,7 @@ import { enqueueRun } from '../../runs/enqueue.ts';
 import { describeRun, isOver } from '../../runs/run-document.ts';
 import { RUN_KINDS, type RunDocument } from '../../runs/run-schema.ts';
 import type { NewRun } from '../../runs/store/run-store.ts';
-import { followChanges, followEvents, goneSignal, limitOpen } from '../http/events.ts';
+import { followChanges, followEvents, goneSignal, limitOpen } from '../kit/events.ts';
 import { type ApiDeps, MIRROR_STATUS } from '../http/ports.ts';
 import {
   BY_ID,
@@ -16,8 +16,8 @@ import {
   nameSchemas,
   TEXT_OR_NULL,
   UUID,
-} from '../http/routes.ts';
-import { StatusError } from '../http/status-error.ts';
+} from '../kit/routes.ts';
+import { StatusError } from '../kit/status-error.ts';
 import { summarizeStatus, type MirrorStatus } from '../../status/status-summary.ts';
 
 /** Counting a hundred thousand ledgers takes some tenths of a second: all who look share one count. */

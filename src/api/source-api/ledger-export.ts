@@ -8,12 +8,12 @@ import { canonicalPartyId, isExportableParty, isHexId } from '../../ledger/ids.t
 import { partyName } from '../../ledger/object-keys.ts';
 import { formatInstant, type Micros, SECOND_MICROS } from '../../time/time.ts';
 import type { LedgerRange } from '../../ledger/ledger-range.ts';
-import { weightOf } from '../http/compression.ts';
-import { goneSignal, limitOpen } from '../http/events.ts';
+import { weightOf } from '../kit/compression.ts';
+import { goneSignal, limitOpen } from '../kit/events.ts';
 import type { ApiDeps } from '../http/ports.ts';
-import { readQuery } from '../http/query-text.ts';
-import { openRoutes } from '../http/routes.ts';
-import { DETAIL, sendJson, StatusError } from '../http/status-error.ts';
+import { readQuery } from '../kit/query-text.ts';
+import { openRoutes } from '../kit/routes.ts';
+import { DETAIL, sendJson, StatusError } from '../kit/status-error.ts';
 
 /** Each holds an object open; the service allows 250 a client. */
 const OPEN_EXPORTS_MAX = 32;

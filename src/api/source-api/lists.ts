@@ -10,9 +10,9 @@ import { z } from 'zod';
 import { canonicalPartyId, ID_WORDS, NETWORK_PARTY } from '../../ledger/ids.ts';
 import { sharedLoad } from '../../concurrency/shared-load.ts';
 import type { Rows } from '../../postgres/rows.ts';
-import { readQuery } from '../http/query-text.ts';
-import { openRoutes, named, nameSchemas } from '../http/routes.ts';
-import { DETAIL, sendJson, sendStatus, StatusError } from '../http/status-error.ts';
+import { readQuery } from '../kit/query-text.ts';
+import { openRoutes, named, nameSchemas } from '../kit/routes.ts';
+import { DETAIL, sendJson, sendStatus, StatusError } from '../kit/status-error.ts';
 import {
   Cursors,
   type Page,

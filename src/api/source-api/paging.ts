@@ -7,8 +7,8 @@
  */
 import { hash, timingSafeEqual } from 'node:crypto';
 import { z } from 'zod';
-import type { Given } from '../http/query-text.ts';
-import { DETAIL, StatusError } from '../http/status-error.ts';
+import type { Given } from '../kit/query-text.ts';
+import { DETAIL, StatusError } from '../kit/status-error.ts';
 
 const PAGE_ROWS_DEFAULT = 1_000;
 /** As in the service's later releases; the contract's limit. */

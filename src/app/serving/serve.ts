@@ -2,7 +2,7 @@
 import { statfs } from 'node:fs/promises';
 import { addQueueBoard } from '../../api/console/queue-board.ts';
 import type { ConsoleParts, Upkeep } from '../../api/http/ports.ts';
-import { buildServer, listen, type Listening } from '../../api/http/server.ts';
+import { buildServer, listen, type Listening } from '../../api/server/server.ts';
 import { shownSettings } from '../../config/secrets.ts';
 import { sharedLoad } from '../../concurrency/shared-load.ts';
 import { openRows } from '../../postgres/rows.ts';

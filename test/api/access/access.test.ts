@@ -2,7 +2,7 @@
 import type { FastifyInstance, InjectOptions } from 'fastify';
 import { beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { isLoopback, refuseOpenListening } from '../../../src/api/access/hosts.ts';
-import { listen } from '../../../src/api/http/server.ts';
+import { listen } from '../../../src/api/server/server.ts';
 import { UsageError } from '../../../src/errors/errors.ts';
 import { apiWithoutDatabase, sessionsInMemory } from '../mirror.ts';
 

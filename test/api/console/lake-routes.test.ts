@@ -1,6 +1,6 @@
 /** What a client has asked of the lake, and no longer waits for. */
 import { expect, it } from 'vitest';
-import { listen } from '../../../src/api/http/server.ts';
+import { listen } from '../../../src/api/server/server.ts';
 import { waitFor } from '../../support/wait-for.ts';
 import { apiWithoutDatabase, NO_CONSOLE, NO_LAKE } from '../mirror.ts';
 

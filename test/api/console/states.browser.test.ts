@@ -12,7 +12,7 @@ import {
   wholeFacts,
 } from './fixed-console.ts';
 import type { Upkeep } from '../../../src/api/http/ports.ts';
-import { StatusError } from '../../../src/api/http/status-error.ts';
+import { StatusError } from '../../../src/api/kit/status-error.ts';
 import { CALM, EMPTY_FACTS, NO_LAKE } from '../mirror.ts';
 
 const EVERY_MS = 50;

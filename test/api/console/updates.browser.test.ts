@@ -1,6 +1,6 @@
 /** What is shown while answers come late, fail, or come again. */
 import { afterEach, describe, expect, it } from 'vitest';
-import { StatusError } from '../../../src/api/http/status-error.ts';
+import { StatusError } from '../../../src/api/kit/status-error.ts';
 import { type ConsolePage, openPage } from './browser.ts';
 import { type Facts, type FixedConsole, openFixedConsole } from './fixed-console.ts';
 import type { Answers } from '../mirror.ts';

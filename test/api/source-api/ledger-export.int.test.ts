@@ -4,7 +4,7 @@ import { get, type IncomingMessage } from 'node:http';
 import { describe, expect, it } from 'vitest';
 import type { LedgerQuery } from '../../../src/ledger/ledger-range.ts';
 import { PermanentError } from '../../../src/errors/errors.ts';
-import { listen } from '../../../src/api/http/server.ts';
+import { listen } from '../../../src/api/server/server.ts';
 import { waitFor } from '../../support/wait-for.ts';
 import { apiWithoutDatabase, jobsOf, type TestApi } from '../mirror.ts';
 

@@ -10,8 +10,8 @@ import { parseInstant } from '../../time/time.ts';
 import { VERDICTS } from '../../errors/verdict.ts';
 import { isAnswered, type Probe } from '../../observability/metrics.ts';
 import type { MirrorStatus } from '../../status/status-summary.ts';
-import type { ApiDeps } from './ports.ts';
-import { openRoutes } from './routes.ts';
+import type { ApiDeps } from '../http/ports.ts';
+import { openRoutes } from '../kit/routes.ts';
 
 /** Anybody may ask, so asking often must cost nothing. */
 const PROBED_MAX_AGE_MS = 1_000;

@@ -9,7 +9,7 @@ import { errorCode, PermanentError, UnreachableError } from '../../errors/errors
 import { addAccess, type AccessSettings } from '../access/access.ts';
 import { addBounds } from '../access/connections.ts';
 import { pathOf, refuseOpenListening } from '../access/hosts.ts';
-import { addCompression } from './compression.ts';
+import { addCompression } from '../kit/compression.ts';
 import { addConsoleData, addConsoleFeed } from '../console/console-data.ts';
 import { addConsoleLedgers } from '../console/console-ledgers.ts';
 import { addConsole } from '../console/console.ts';
@@ -18,10 +18,10 @@ import { addLedgerExport } from '../source-api/ledger-export.ts';
 import { addLists } from '../source-api/lists.ts';
 import { addRuns } from '../mirror/runs.ts';
 import { addOpenApi } from './openapi.ts';
-import type { ApiDeps } from './ports.ts';
+import type { ApiDeps } from '../http/ports.ts';
 import { addExports } from '../mirror/exports.ts';
 import { withoutSecrets } from '../../json/json-value.ts';
-import { sendJson, StatusError } from './status-error.ts';
+import { sendJson, StatusError } from '../kit/status-error.ts';
 
 export interface ApiOptions extends AccessSettings {
   /** What a test would wait too long for. */

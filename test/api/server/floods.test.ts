@@ -4,7 +4,7 @@ import { connect, type Socket } from 'node:net';
 import fastify from 'fastify';
 import { afterEach, describe, expect, it, onTestFinished } from 'vitest';
 import { addBounds } from '../../../src/api/access/connections.ts';
-import { listen } from '../../../src/api/http/server.ts';
+import { listen } from '../../../src/api/server/server.ts';
 import { apiWithoutDatabase } from '../mirror.ts';
 
 const TOKEN = 'correct-horse-battery';

@@ -2,7 +2,7 @@ import { IncomingMessage, ServerResponse } from 'node:http';
 import { Socket } from 'node:net';
 import type { FastifyReply } from 'fastify';
 import { expect, it } from 'vitest';
-import { limitOpen } from '../../../src/api/http/events.ts';
+import { limitOpen } from '../../../src/api/kit/events.ts';
 
 function openReply(): Pick<FastifyReply, 'raw'> {
   return { raw: new ServerResponse(new IncomingMessage(new Socket())) };

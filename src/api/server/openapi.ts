@@ -3,8 +3,8 @@ import swagger from '@fastify/swagger';
 import type { FastifyInstance, FastifySchema } from 'fastify';
 import { version } from '../../version.ts';
 import { RUN } from '../../runs/run-schema.ts';
-import { nameSchemas } from './routes.ts';
-import { STATUS_BODY } from './status-error.ts';
+import { nameSchemas } from '../kit/routes.ts';
+import { STATUS_BODY } from '../kit/status-error.ts';
 
 const REFUSED = {
   description: 'Refused',
