@@ -13,6 +13,13 @@ const CONFLICTS = { retries: 4, minTimeout: 50, randomize: true };
 /** How long a restart or a failover may take. */
 const UNAVAILABLE = { waitMs: 45_000, stepMinMs: 100, stepMaxMs: 2_000 };
 
+export interface TransactionOptions {
+  /** For messages: "commit a page of parties". */
+  readonly action: string;
+  /** How often conflicting work is repeated. 0 if `work` also does something outside the database. */
+  readonly retries?: number;
+}
+
 /**
  * Runs `work` in one transaction and retries it whole while the database says that this can help.
  * `work` must not do anything outside the transaction.
@@ -21,11 +28,12 @@ const UNAVAILABLE = { waitMs: 45_000, stepMinMs: 100, stepMaxMs: 2_000 };
  */
 export function inTransaction<Result>(
   db: Database,
-  { action }: { readonly action: string },
+  { action, retries = CONFLICTS.retries }: TransactionOptions,
   work: (tx: Database) => Promise<Result>,
 ): Promise<Result> {
   return pRetry(() => mapDatabaseError(action, () => db.transaction().execute(work)), {
     ...CONFLICTS,
+    retries,
     shouldRetry: ({ error }) =>
       error instanceof RetryableError && !(error instanceof UnreachableError),
   });

@@ -3,13 +3,14 @@
  * Their leases are taken in one statement, and the ends of exports without rows are written together.
  * Rows are published at once, as by any other repository.
  */
-import { sql } from 'kysely';
 import { errorCode, RetryableError } from '../../errors/errors.ts';
 import { keepLease, type KeptLease, LEASE_TIMES } from '../../concurrency/lease.ts';
 import { sharedLoad } from '../../concurrency/shared-load.ts';
 import type { Coverage } from '../../catalog/coverage-rows.ts';
 import type { Reason } from '../../catalog/segment-rows.ts';
 import type { Database } from '../../postgres/database.ts';
+import { builder } from '../../postgres/builder.ts';
+import { execute } from '../../postgres/run-statement.ts';
 import { inTransaction } from '../../postgres/transaction.ts';
 import type { Micros } from '../../time/time.ts';
 import type { ExportScope } from '../../ledger/export-scope.ts';
@@ -325,10 +326,14 @@ export class BatchStore implements ExportRepository, AsyncDisposable {
       const ours = ended.filter(({ lease }) => fenced.has(lease.exportId));
       await finishExports(tx, ours);
       await releaseLeases(tx, leases);
-      if (requesting !== undefined)
-        await sql`update mirror.exports set is_at_source = true
-          where export_id = ${requesting.exportId}
-            and lease_token = ${requesting.token}`.execute(tx);
+      if (requesting !== undefined) {
+        const enter = builder
+          .updateTable('mirror.exports')
+          .set({ is_at_source: true })
+          .where('export_id', '=', requesting.exportId)
+          .where('lease_token', '=', requesting.token);
+        await execute(tx, 'pass on the place at the source', enter);
+      }
       return fenced;
     });
     const isCountedReleased = leases.some(

@@ -1,5 +1,5 @@
 /** The export's repository in Postgres: leases, coverage, publications. Leases go by the database's clock. */
-import { type RawBuilder, sql } from 'kysely';
+import { sql, type UpdateObject } from 'kysely';
 import { evidenceJson } from '../../json/json-value.ts';
 import { FencedError } from '../../errors/errors.ts';
 import { type Micros, readInstant } from '../../time/time.ts';
@@ -24,7 +24,11 @@ import {
   type Success,
 } from '../../catalog/publications.ts';
 import { quarantineSegment, type Reason } from '../../catalog/segment-rows.ts';
-import { inTransaction, readRow, readRows } from '../../postgres/transaction.ts';
+import { builder } from '../../postgres/builder.ts';
+import { execute, findRow, readRow, readRows } from '../../postgres/run-statement.ts';
+import type { Schema } from '../../postgres/schema.generated.ts';
+import { statement } from '../../postgres/statement.ts';
+import { inTransaction } from '../../postgres/transaction.ts';
 import type {
   ExportRepository,
   PublicationNumber,
@@ -89,7 +93,12 @@ export class ExportStore implements ExportRepository {
     adopted: readonly string[],
   ): Promise<Published> {
     const { partyId, assetId = null } = scope;
-    const published = sql<Published>`
+    const published = statement({
+      rows: 'bigint',
+      bytes: 'bigint',
+      replacedRows: 'bigint',
+      objectKeys: 'text[]',
+    })`
       select coalesce(sum(rows), 0)::bigint as rows,
         coalesce(sum(bytes), 0)::bigint as bytes,
         coalesce(sum((evidence->>'replacedRows')::bigint), 0)::bigint as "replacedRows",
@@ -106,7 +115,7 @@ export class ExportStore implements ExportRepository {
   }
 
   nextSeq(): Promise<PublicationNumber> {
-    const raise = sql<PublicationNumber>`
+    const raise = statement({ warehouseId: 'uuid', seq: 'bigint' })`
       update mirror.identity set publication_seq = publication_seq + 1
       returning warehouse_id as "warehouseId", publication_seq as seq`;
     return readRow(this.#db, 'number a publication', raise);
@@ -126,9 +135,12 @@ export class ExportStore implements ExportRepository {
   ): Promise<ReadonlyMap<string, Publication | undefined>> {
     const { scope, exportId, hasIntents } = lease;
     if (!hasIntents) return new Map();
-    const open = sql<{ publicationId: string; plan: unknown }>`
-      select publication_id as "publicationId", plan from mirror.publications
-      where export_id = ${exportId} and state = 'intent' order by created_at`;
+    const open = builder
+      .selectFrom('mirror.publications')
+      .select(['publication_id as publicationId', 'plan'])
+      .where('export_id', '=', exportId)
+      .where('state', '=', 'intent')
+      .orderBy('created_at');
     const action = `read the open publications of ${nameOf(scope)}`;
     const rows = await readRows(this.#db, action, open);
     return new Map(
@@ -144,18 +156,22 @@ export class ExportStore implements ExportRepository {
 
   drop(lease: ExportLease, publicationId: string): Promise<void> {
     return this.#fenced('drop a publication of', lease, async (tx) => {
-      await sql`update mirror.publications set state = 'dropped'
-        where publication_id = ${publicationId} and state = 'intent'`.execute(tx);
+      const drop = builder
+        .updateTable('mirror.publications')
+        .set({ state: 'dropped' })
+        .where('publication_id', '=', publicationId)
+        .where('state', '=', 'intent');
+      await execute(tx, 'drop a publication', drop);
     });
   }
 
   savePlan(lease: ExportLease, plan: unknown): Promise<void> {
-    const change = sql`window_plan = ${evidenceJson(plan)}::jsonb`;
-    return this.#update(`save the plan of ${nameOf(lease.scope)}`, lease, change);
+    const action = `save the plan of ${nameOf(lease.scope)}`;
+    return this.#update(action, lease, { window_plan: evidenceJson(plan) });
   }
 
   async epoch(): Promise<number | undefined> {
-    const newest = sql<{ epoch: number | null }>`
+    const newest = statement({ epoch: 'int?' })`
       select max(epoch) as epoch from mirror.checkpoints`;
     const { epoch } = await readRow(
       this.#db,
@@ -174,7 +190,7 @@ export class ExportStore implements ExportRepository {
     reason: Reason,
     attemptsMax: number,
   ): Promise<number | undefined> {
-    const counted = sql<{ attempts: number | null }>`
+    const counted = statement({ attempts: 'int?' })`
       update mirror.exports
       set attempts = attempts + 1, last_asked_at = clock_timestamp(),
         quarantined_at = case when attempts + 1 >= ${attemptsMax}
@@ -183,7 +199,7 @@ export class ExportStore implements ExportRepository {
       where export_id = ${lease.exportId} and lease_token = ${lease.token}
       returning case when quarantined_at is not null then attempts end as attempts`;
     const action = `record the failure of ${nameOf(lease.scope)}`;
-    const [failed] = await readRows(this.#db, action, counted);
+    const failed = await findRow(this.#db, action, counted);
     if (failed === undefined) throw new FencedError(nameOf(lease.scope));
     return failed.attempts ?? undefined;
   }
@@ -191,17 +207,19 @@ export class ExportStore implements ExportRepository {
   enterSource(lease: ExportLease, exportLimit: number): Promise<boolean> {
     const action = 'count an export towards the export limit';
     return inTransaction(this.#db, { action }, async (tx) => {
-      await sql`select pg_advisory_xact_lock(mirror.lock_key('export limit'))`.execute(
-        tx,
-      );
-      const waiting = await sql<{ limit_wanted_at: string }>`
+      const lock = statement({ lock: 'void' })`
+        select pg_advisory_xact_lock(mirror.lock_key('export limit')) as lock`;
+      await execute(tx, action, lock);
+      const wait = statement({ wantedAt: 'instant?' })`
         update mirror.exports
         set limit_polled_at = clock_timestamp(),
           limit_wanted_at = case when limit_polled_at > clock_timestamp() - ${POLL_LOST}
             then limit_wanted_at else clock_timestamp() end
-        where export_id = ${lease.exportId} returning limit_wanted_at`.execute(tx);
-      const wantedAt = waiting.rows[0]?.limit_wanted_at ?? null;
-      const entered = await sql`
+        where export_id = ${lease.exportId}
+        returning limit_wanted_at as "wantedAt"`;
+      const waiting = await findRow(tx, action, wait);
+      const wantedAt = waiting?.wantedAt ?? null;
+      const enter = statement()`
         update mirror.exports
         set is_at_source = true, limit_wanted_at = null, limit_polled_at = null
         where export_id = ${lease.exportId} and lease_token = ${lease.token}
@@ -212,29 +230,30 @@ export class ExportStore implements ExportRepository {
               and export_id <> ${lease.exportId})
           + (select count(*) from mirror.exports
              where limit_wanted_at < ${wantedAt}::timestamptz
-               and limit_polled_at > clock_timestamp() - ${POLL_LOST})`.execute(tx);
-      return entered.numAffectedRows === 1n;
+               and limit_polled_at > clock_timestamp() - ${POLL_LOST})`;
+      return (await execute(tx, action, enter)) === 1n;
     });
   }
 
   leaveSource(lease: ExportLease): Promise<void> {
-    return this.#update('free the export limit', lease, sql`is_at_source = false`);
+    return this.#update('free the export limit', lease, { is_at_source: false });
   }
 
   async profile(): Promise<SourceProfile> {
-    const stored = sql<{ profile: unknown }>`select profile from mirror.source_state`;
+    const stored = builder.selectFrom('mirror.source_state').select('profile');
     const { profile } = await readRow(this.#db, 'read the profile of the source', stored);
     return decodeProfile(profile);
   }
 
   async learn(profile: SourceProfile): Promise<void> {
-    const replace = sql`
-      update mirror.source_state set profile = ${encodeProfile(profile)}::jsonb`;
-    await readRows(this.#db, 'record the profile of the source', replace);
+    const replace = builder
+      .updateTable('mirror.source_state')
+      .set({ profile: encodeProfile(profile) });
+    await execute(this.#db, 'record the profile of the source', replace);
   }
 
   async firstEntry(partyId: string): Promise<Micros | undefined> {
-    const least = sql<{ first: string | null }>`
+    const least = statement({ first: 'instant?' })`
       select min(vega_time) as first from mirror.ledger_entries where party_id = ${partyId}`;
     const { first } = await readRow(this.#db, 'read the first entry of a ledger', least);
     return first === null ? undefined : readInstant(first);
@@ -242,7 +261,7 @@ export class ExportStore implements ExportRepository {
 
   async knownAssets(): Promise<readonly string[]> {
     // A loose index scan: one look-up for each asset, however many entries there are.
-    const known = sql<{ asset_id: string }>`
+    const known = statement({ assetId: 'text!' })`
       with recursive known(asset_id) as (
         (select asset_id from mirror.ledger_entries order by asset_id limit 1)
         union all
@@ -250,23 +269,26 @@ export class ExportStore implements ExportRepository {
           select e.asset_id from mirror.ledger_entries e
           where e.asset_id > k.asset_id order by e.asset_id limit 1)
         from known k where k.asset_id is not null)
-      select asset_id from known where asset_id is not null
+      select asset_id as "assetId" from known where asset_id is not null
       union
       select distinct asset_id from mirror.exports where asset_id is not null
-      order by asset_id limit ${KNOWN_ASSETS_MAX}`;
+      order by "assetId" limit ${KNOWN_ASSETS_MAX}`;
     const rows = await readRows(this.#db, 'read the known assets', known);
-    return rows.map((row) => row.asset_id);
+    return rows.map(({ assetId }) => assetId);
   }
 
   /** Changes the export's row. Does nothing if the lease is lost. */
   async #update(
     action: string,
     lease: ExportLease,
-    change: RawBuilder<unknown>,
+    change: UpdateObject<Schema, 'mirror.exports'>,
   ): Promise<void> {
-    const update = sql`update mirror.exports set ${change}
-      where export_id = ${lease.exportId} and lease_token = ${lease.token}`;
-    await readRows(this.#db, action, update);
+    const update = builder
+      .updateTable('mirror.exports')
+      .set(change)
+      .where('export_id', '=', lease.exportId)
+      .where('lease_token', '=', lease.token);
+    await execute(this.#db, action, update);
   }
 
   /**
