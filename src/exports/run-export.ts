@@ -4,8 +4,8 @@ import { worst, type VerdictWithEvidence } from '../errors/verdict.ts';
 import { Fetcher, type Probe, probeRequest } from './download/fetcher.ts';
 import type { Outgrown, Received } from './download/receive-answer.ts';
 import { servedAudits } from './planning/choose-audited.ts';
-import { type Asked, nextWindow } from './planning/next-window.ts';
-import { afterRefusal, learned } from './planning/profile.ts';
+import { type PlannedRequest, nextWindow } from './planning/next-window.ts';
+import { afterRefusal, learnFromAnswer } from './planning/profile.ts';
 import { earlier, instantOf, later } from '../ledger/ranges.ts';
 import { closedRange, type Target } from './planning/remaining.ts';
 import { sumBytes } from './planning/time-histogram.ts';
@@ -162,7 +162,7 @@ export class ExportRun {
   }
 
   /** @returns undefined where the source refuses to be asked without a start and an end */
-  async #ask(asked: Asked): Promise<Received | Outgrown | undefined> {
+  async #ask(asked: PlannedRequest): Promise<Received | Outgrown | undefined> {
     try {
       return await this.#fetcher.ask(asked, this.#fruitless++);
     } catch (error) {
@@ -175,7 +175,7 @@ export class ExportRun {
 
   /** What an answer shows of the release is kept for all exports. */
   async #learn(
-    { target, request }: Asked,
+    { target, request }: PlannedRequest,
     received: Received | Outgrown,
   ): Promise<SourceProfile> {
     const { profile } = target;
@@ -190,7 +190,7 @@ export class ExportRun {
         ? profile.shownTo
         : later(profile.shownTo ?? BEGINNING, instantOf(second));
     const seen = { ...profile, isTimeless: source.hasTimes ? undefined : true, shownTo };
-    const known = learned(seen, {
+    const known = learnFromAnswer(seen, {
       traits,
       question: { ...lease.scope, ...request },
       now,
@@ -200,9 +200,9 @@ export class ExportRun {
   }
 
   /** After an answer that was cancelled, the next request is about less. */
-  async #shrink({ plan }: Asked, outgrown: Outgrown, profile: SourceProfile) {
+  async #shrink({ plan }: PlannedRequest, outgrown: Outgrown, profile: SourceProfile) {
     await clearSpool(this.#context);
-    this.#windows.outgrown(
+    this.#windows.recordOutgrown(
       outgrown.seen,
       this.#judge.hasDoubts ? undefined : closedRange(plan),
     );
@@ -251,7 +251,11 @@ export class ExportRun {
     if (as === 'open') return { verdict: 'complete', evidence: {} };
     const range = closedRange(plan);
     if (range !== undefined)
-      this.#windows.done(range, sumBytes(received.seen.stretches), received.oldestSecond);
+      this.#windows.recordDone(
+        range,
+        sumBytes(received.seen.stretches),
+        received.oldestSecond,
+      );
     if (isLast) return { verdict: 'complete', evidence: {} };
     await this.#fetcher.keep();
     return undefined;

@@ -2,9 +2,9 @@
 import type { Micros } from '../../time/time.ts';
 import { RowSum } from '../../ledger/digest.ts';
 import { instantOf, secondOf } from '../../ledger/ranges.ts';
-import type { AskPlan } from '../planning/remaining.ts';
+import type { RequestPlan } from '../planning/remaining.ts';
 import { TimeHistogram } from '../planning/time-histogram.ts';
-import type { Seen } from '../planning/window-plan.ts';
+import type { StreamSeen } from '../planning/window-plan.ts';
 import type { BlockFindings, SpanFindings } from './block-reader.ts';
 import type { TailSum } from '../../ledger/tail-sum.ts';
 import { RangeSpool, type Spooled, type SpoolOptions } from './range-spool.ts';
@@ -49,7 +49,10 @@ export class AnswerRows implements AsyncDisposable {
   #lastSecond = Number.NEGATIVE_INFINITY;
   #isSorted = true;
 
-  constructor({ closed, open, question, isWindow }: AskPlan, options: AnswerRowsOptions) {
+  constructor(
+    { closed, open, question, isWindow }: RequestPlan,
+    options: AnswerRowsOptions,
+  ) {
     const closedEnd = closed.at(-1)?.to;
     if (closedEnd !== undefined)
       this.tail = openTail(
@@ -74,7 +77,7 @@ export class AnswerRows implements AsyncDisposable {
   }
 
   /** Bytes by time of the closed ranges; and the last second, where none came before an earlier one. */
-  seen(): Omit<Seen, 'bytes'> {
+  seen(): Omit<StreamSeen, 'bytes'> {
     const isSorted = this.#isSorted && Number.isFinite(this.#lastSecond);
     return {
       stretches: this.#histogram.stretches(),

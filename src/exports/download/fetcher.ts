@@ -8,11 +8,11 @@ import { waitFor } from '../../concurrency/timeouts.ts';
 import { DAY_MICROS, floorSecond, SECOND_MICROS } from '../../time/time.ts';
 import { readHeader } from '../../ledger/header.ts';
 import { RowSplitter } from '../../ledger/row-splitter.ts';
-import { type Asked, planShrunk } from '../planning/next-window.ts';
+import { type PlannedRequest, planShrunk } from '../planning/next-window.ts';
 import { secondOf } from '../../ledger/ranges.ts';
 import { closedRange, type Target } from '../planning/remaining.ts';
 import { sumBytes } from '../planning/time-histogram.ts';
-import type { Seen, WindowPlan } from '../planning/window-plan.ts';
+import type { StreamSeen, WindowPlan } from '../planning/window-plan.ts';
 import { type ExportContext, WAIT_MS, waitedTooLong } from '../request.ts';
 import type { ExportScope } from '../../ledger/export-scope.ts';
 import type { ExportAnswer, WindowRequest } from '../ports.ts';
@@ -43,7 +43,7 @@ const TURN_STEPS = { stepMinMs: 10, stepMaxMs: 250 };
 const PAUSE_MS = 1_000;
 const PAUSE_MS_MAX = 60_000;
 
-const NOTHING_SEEN: Seen = { bytes: 0, stretches: [], sortedTo: undefined };
+const NOTHING_SEEN: StreamSeen = { bytes: 0, stretches: [], sortedTo: undefined };
 
 type OnProgress = (progress: Pick<Receiving, 'bytes' | 'rows'>) => void;
 
@@ -65,7 +65,7 @@ export class Fetcher {
    * @param fruitless requests in vain before this one: the longer it waits. The first two do not wait
    * @returns what came; where it broke off on the way, that is remembered and the error thrown
    */
-  async ask(asked: Asked, fruitless: number): Promise<Received | Outgrown> {
+  async ask(asked: PlannedRequest, fruitless: number): Promise<Received | Outgrown> {
     const {
       lease,
       signal,
@@ -108,7 +108,7 @@ export class Fetcher {
       if (errorCode(error) === 'MESSAGE_TOO_LARGE')
         return this.#tooLarge(asked, seen ?? NOTHING_SEEN, error);
       if (seen === undefined) return await this.#silent(asked, error);
-      this.#windows.broke(seen);
+      this.#windows.recordBroken(seen);
       await this.keep();
       throw error;
     }
@@ -131,7 +131,7 @@ export class Fetcher {
   }
 
   /** Whether the source ends its answers without a line end: asked once, within the turn of the answer in doubt. */
-  async #askForHeader({ target }: Asked, header: string): Promise<boolean> {
+  async #askForHeader({ target }: PlannedRequest, header: string): Promise<boolean> {
     const known = this.#leavesLineEndOut.get(header);
     if (known !== undefined) return known;
     const { source, lease, signal } = this.#context;
@@ -150,11 +150,11 @@ export class Fetcher {
   }
 
   /** The source sent no row of the plan's range. */
-  async #silent({ plan }: Asked, error: unknown): Promise<never> {
+  async #silent({ plan }: PlannedRequest, error: unknown): Promise<never> {
     const { scope } = this.#context.lease;
     const range = closedRange(plan);
     if (range === undefined || !SILENCES.has(errorCode(error))) throw error;
-    const mayHelp = this.#windows.silent(range);
+    const mayHelp = this.#windows.recordSilence(range);
     await this.keep();
     if (mayHelp) throw error;
     throw new PermanentError(
@@ -173,7 +173,7 @@ export class Fetcher {
    * but not for ever: what is known of the ledger may come again, and as much as a few objects hold that is not known.
    * @returns false to cancel; throws `SOURCE_OUTSIDE_RANGE` for an answer without end
    */
-  #watch(asked: Asked): (receiving: Receiving) => boolean {
+  #watch(asked: PlannedRequest): (receiving: Receiving) => boolean {
     const { scope } = this.#context.lease;
     const { streamBytesMax } = this.#windows;
     const knownBytes = asked.target.coverage.reduce(
@@ -221,7 +221,7 @@ export class Fetcher {
   }
 
   /** A smaller range may come in smaller messages. */
-  #tooLarge(asked: Asked, seen: Seen, error: unknown): Outgrown {
+  #tooLarge(asked: PlannedRequest, seen: StreamSeen, error: unknown): Outgrown {
     // A known entry will show whether an end can be sent.
     const mayBound = asked.target.profile.known !== undefined;
     if (planShrunk(asked, this.#windows, seen, mayBound) === undefined) throw error;
@@ -229,7 +229,7 @@ export class Fetcher {
   }
 
   /** Only where smaller answers can be had: from a release that applies both bounds, or may turn out to. */
-  #mayCancel(asked: Asked, { traits }: Receiving, seen: Seen): boolean {
+  #mayCancel(asked: PlannedRequest, { traits }: Receiving, seen: StreamSeen): boolean {
     const { bounds, known } = asked.target.profile;
     if (traits === undefined || bounds === 'broken') return false;
     const mayBound = traits.layout.sides === 'from' || bounds === 'right';

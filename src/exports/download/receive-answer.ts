@@ -7,10 +7,10 @@ import { RetryableError } from '../../errors/errors.ts';
 import { gluedError } from '../../ledger/answer/error-body.ts';
 import { readHeader } from '../../ledger/header.ts';
 import { RowSplitter } from '../../ledger/row-splitter.ts';
-import type { Asked } from '../planning/next-window.ts';
+import type { PlannedRequest } from '../planning/next-window.ts';
 import { secondOf } from '../../ledger/ranges.ts';
-import type { AskPlan } from '../planning/remaining.ts';
-import type { Seen } from '../planning/window-plan.ts';
+import type { RequestPlan } from '../planning/remaining.ts';
+import type { StreamSeen } from '../planning/window-plan.ts';
 import type { ExportScope } from '../../ledger/export-scope.ts';
 import type { ExportAnswer } from '../ports.ts';
 import {
@@ -54,10 +54,12 @@ export interface Outgrown {
   readonly state: 'outgrown';
   /** Absent where not even its header came. */
   readonly traits: Traits | undefined;
-  readonly seen: Seen;
+  readonly seen: StreamSeen;
 }
 
-type Question = Pick<Asked, 'plan' | 'request'> & { readonly scope: ExportScope };
+type Question = Pick<PlannedRequest, 'plan' | 'request'> & {
+  readonly scope: ExportScope;
+};
 
 /**
  * @throws RetryableError `SOURCE_ERROR_IN_STREAM`, `SOURCE_TRUNCATED`, `ANSWER_EMPTY`, `ROW_FIELDS`, `ROW_TIME`, `ROW_PARTY`, `ROW_VALUE`,
@@ -142,7 +144,7 @@ class Receiver implements AsyncDisposable {
     return { ...this.#rows.totals, layout, header };
   }
 
-  seen(): Seen {
+  seen(): StreamSeen {
     return { bytes: this.bytes, ...this.#rows.seen() };
   }
 
@@ -300,7 +302,7 @@ class Receiver implements AsyncDisposable {
   }
 }
 
-function secondsOf({ from, to }: AskPlan['question']): Seconds {
+function secondsOf({ from, to }: RequestPlan['question']): Seconds {
   return {
     from: from === undefined ? -Infinity : secondOf(from),
     to: to === undefined ? Infinity : secondOf(to),

@@ -1,36 +1,36 @@
 /** The next request of an export: all that is left of it, or its earliest window. Pure. */
 import { BEGINNING, type Micros, SECOND_MICROS } from '../../time/time.ts';
-import type { Seen, WindowPlan } from './window-plan.ts';
+import type { StreamSeen, WindowPlan } from './window-plan.ts';
 import type { SourceProfile } from '../store/source-profile.ts';
 import type { Range } from '../../ledger/ranges.ts';
-import { type AskPlan, closedRange, planAsk, type Target } from './remaining.ts';
+import { type RequestPlan, closedRange, planRequest, type Target } from './remaining.ts';
 
 /** A second way to ask where known rows did not come back: the start a little earlier. */
 const SECOND_WAY_MICROS = 3600n * SECOND_MICROS;
 
 /** What is to be asked, and what it follows from. */
 interface NextWindow {
-  readonly plan: AskPlan;
+  readonly plan: RequestPlan;
   readonly target: Target;
   /** It would have an end if the source were known to apply it. */
   readonly wantsEnd: boolean;
 }
 
-export interface Asked extends NextWindow {
+export interface PlannedRequest extends NextWindow {
   /** The plan's question, or another that must hold the same. */
-  readonly request: AskPlan['question'];
+  readonly request: RequestPlan['question'];
 }
 
 /** @returns undefined where everything is covered */
 export function nextWindow(wanted: Target, windows: WindowPlan): NextWindow | undefined {
   const target = { ...wanted, isSilent: windows.isSilent };
   const { profile } = target;
-  const next = (plan: AskPlan, wantsEnd: boolean): NextWindow => ({
+  const next = (plan: RequestPlan, wantsEnd: boolean): NextWindow => ({
     plan,
     target: wanted,
     wantsEnd,
   });
-  const whole = planAsk(target);
+  const whole = planRequest(target);
   if (whole === undefined) return undefined;
   const isPast = whole.open === undefined || whole.open.to !== undefined;
   const range = closedRange(whole);
@@ -42,13 +42,13 @@ export function nextWindow(wanted: Target, windows: WindowPlan): NextWindow | un
   const from =
     isUnproven && profile.known === undefined ? windows.laterStart(range) : undefined;
   const later =
-    from === undefined ? undefined : planAsk({ ...target, from, isWindow: true });
+    from === undefined ? undefined : planRequest({ ...target, from, isWindow: true });
   if (later !== undefined) return next(later, false);
-  const to = cutOf(whole, range, target, windows);
+  const to = windowEnd(whole, range, target, windows);
   if (to === undefined) return next(whole, isPast);
   if (isUnproven) return next(whole, true);
   const bounded = { ...profile, bounds: 'right' } as const;
-  const window = planAsk({
+  const window = planRequest({
     ...target,
     profile: bounded,
     to,
@@ -64,16 +64,19 @@ export function nextWindow(wanted: Target, windows: WindowPlan): NextWindow | un
  * Where no known row would show that a start was understood, none is sent: the range is the same, and what else
  * comes is left out.
  */
-export function firstWay({ question, overlap }: AskPlan): AskPlan['question'] {
+export function primaryRequest({
+  question,
+  overlap,
+}: RequestPlan): RequestPlan['question'] {
   return overlap?.isStartless === true ? withoutStart(question) : question;
 }
 
 /** Another request that must bring the same rows, and those of the plan. @param isStartDoubted nothing came of it */
-export function secondWay(
-  plan: AskPlan,
+export function fallbackRequest(
+  plan: RequestPlan,
   profile: SourceProfile,
   isStartDoubted: boolean,
-): AskPlan['question'] {
+): RequestPlan['question'] {
   const { question, overlap } = plan;
   const { sides, boundsDemanded } = profile;
   const { from, to } = question;
@@ -88,7 +91,7 @@ export function secondWay(
 }
 
 /** 1970 is before all entries, in whichever unit. */
-function withoutStart({ to }: AskPlan['question']): AskPlan['question'] {
+function withoutStart({ to }: RequestPlan['question']): RequestPlan['question'] {
   return to === undefined ? {} : { from: BEGINNING, to };
 }
 
@@ -100,12 +103,12 @@ function withoutStart({ to }: AskPlan['question']): AskPlan['question'] {
 export function planShrunk(
   { plan, target }: NextWindow,
   windows: WindowPlan,
-  seen: Seen,
+  seen: StreamSeen,
   mayBound: boolean,
 ): WindowPlan | undefined {
   const range = closedRange(plan);
   if (range === undefined) return undefined;
-  const lost = windows.ifOutgrown(seen, range);
+  const lost = windows.afterOutgrown(seen, range);
   const hoped = mayBound
     ? { ...target, profile: { ...target.profile, bounds: 'right' as const } }
     : target;
@@ -117,8 +120,8 @@ export function planShrunk(
 }
 
 /** Known stretches between the ranges that hold much are worth a request of their own. */
-function cutOf(
-  whole: AskPlan,
+function windowEnd(
+  whole: RequestPlan,
   range: Range,
   { coverage }: Target,
   windows: WindowPlan,

@@ -25,19 +25,24 @@ interface Lesson {
 }
 
 /** What is known with an answer. */
-export function learned(profile: SourceProfile, lesson: Lesson): SourceProfile {
+export function learnFromAnswer(profile: SourceProfile, lesson: Lesson): SourceProfile {
   const { traits } = lesson;
   // Alone, the header line may lack its line end.
   const header = hash('sha256', traits.header.toString('latin1').trimEnd(), 'hex').slice(
     0,
     16,
   );
-  const base = header === profile.header ? profile : ofHeader(profile, header, lesson);
-  return { ...base, ...judgedByRows(base, lesson), known: knownEntry(profile, lesson) };
+  const base =
+    header === profile.header ? profile : profileOfNewRelease(profile, header, lesson);
+  return {
+    ...base,
+    ...boundsShownByRows(base, lesson),
+    known: knownEntry(profile, lesson),
+  };
 }
 
 /** Another header is another release: what the answers of the old one have shown says nothing. */
-function ofHeader(
+function profileOfNewRelease(
   profile: SourceProfile,
   header: string,
   { traits, now }: Lesson,
@@ -57,7 +62,7 @@ function ofHeader(
 }
 
 /** Known rows did not come back as they were: what filters right has to be shown again. */
-export function doubted(profile: SourceProfile, now: Micros): SourceProfile {
+export function distrustBounds(profile: SourceProfile, now: Micros): SourceProfile {
   if (profile.bounds === 'unproven' || profile.sides === 'from') return profile;
   const evidence = 'known entries did not come back as they were';
   return { ...profile, bounds: 'unproven', evidence, decidedAt: now };
@@ -86,7 +91,7 @@ export function afterRefusal(
   return { ...profile, boundsDemanded: isDemanded ? undefined : true };
 }
 
-function judgedByRows(
+function boundsShownByRows(
   base: SourceProfile,
   { traits, question, now }: Lesson,
 ): Decided | undefined {

@@ -64,7 +64,7 @@ export interface Target {
 }
 
 /** A request, and what becomes of what is known by its answer. */
-export interface AskPlan {
+export interface RequestPlan {
   /** What is asked; without `from`: all times. */
   readonly question: Partial<Range>;
   /** What becomes closed by the answer: disjoint, in order. */
@@ -78,7 +78,7 @@ export interface AskPlan {
   /** The tail of what is known before the first range: the answer must contain it. */
   readonly overlap: Overlap | undefined;
   /** Segments that lie whole within `closed`, as ranges of their own: kept as they stand if they come back the same. */
-  readonly standing: Rows;
+  readonly revalidated: Rows;
   readonly isWindow: boolean;
 }
 
@@ -93,17 +93,20 @@ export interface Overlap {
 }
 
 /** @returns undefined where nothing is left to ask */
-export function planAsk(target: Target): AskPlan | undefined {
-  const plan = planOnce(target);
-  const between = plan === undefined ? [] : emptyBetween(plan, target);
+export function planRequest(target: Target): RequestPlan | undefined {
+  const plan = planPass(target);
+  const between = plan === undefined ? [] : emptyRangesBetween(plan, target);
   if (between.length === 0) return plan;
   // The answer brings their rows, should there be any: they are audited without a request more.
   const audited = new Set([...(target.audited ?? []), ...between]);
-  return planOnce({ ...target, audited });
+  return planPass({ ...target, audited });
 }
 
 /** Known ranges without entries between those that are asked for. */
-function emptyBetween(plan: AskPlan, { coverage, assetId, runId }: Target): bigint[] {
+function emptyRangesBetween(
+  plan: RequestPlan,
+  { coverage, assetId, runId }: Target,
+): bigint[] {
   const first = plan.closed[0]?.from ?? plan.open?.from ?? NO_END;
   const last =
     plan.open === undefined ? (plan.closed.at(-1)?.to ?? first) : plan.open.from;
@@ -119,18 +122,20 @@ function emptyBetween(plan: AskPlan, { coverage, assetId, runId }: Target): bigi
     .map(({ coverageId }) => coverageId);
 }
 
-function planOnce(target: Target): AskPlan | undefined {
+function planPass(target: Target): RequestPlan | undefined {
   const { coverage } = target;
-  const known = coverage.filter((row) => isKnown(row, target));
+  const known = coverage.filter((row) => isBelieved(row, target));
   const others = coverage.filter((row) => !known.includes(row));
   const closedEnd = earlier(target.to ?? NO_END, target.closedTo);
-  const taken = take(
+  const taken = expandToUnsplittable(
     subtract({ from: target.from, to: closedEnd }, known),
     others,
     known,
     target,
   );
-  const standing = taken.supersedes.filter((row) => mayStand(row, taken.closed, target));
+  const standing = taken.supersedes.filter((row) =>
+    mayStayUnchanged(row, taken.closed, target),
+  );
   const rest = taken.closed.flatMap((range) => subtract(range, standing));
   const parts = [...rest, ...standing.map(({ from, to }) => ({ from, to }))];
   const closed = parts.toSorted(byFrom);
@@ -143,12 +148,12 @@ function planOnce(target: Target): AskPlan | undefined {
     question: questionOf(overlap?.tail.from ?? first, last, target),
     closed,
     overlap,
-    standing,
+    revalidated: standing,
     isWindow: target.isWindow === true,
   };
 }
 
-function isKnown(row: Coverage, target: Target): boolean {
+function isBelieved(row: Coverage, target: Target): boolean {
   if (target.kept?.has(row.coverageId) === true) return true;
   const isInScope = row.assetId === undefined || row.assetId === target.assetId;
   return !row.open && isInScope && !isDistrusted(row, target);
@@ -160,7 +165,7 @@ function isDistrusted(row: Coverage, { audited, again, runId }: Target): boolean
 }
 
 /** An open segment, or one that is only audited, is closed as it stands where it comes back the same. */
-function mayStand(
+function mayStayUnchanged(
   row: Coverage,
   closed: readonly Range[],
   { assetId, audited }: Target,
@@ -194,7 +199,12 @@ function questionOf(
  * not believed, what a person asks for again, and the present, which the answer brings anyway. Of everything else the
  * rest is kept.
  */
-function take(wanted: readonly Range[], others: Rows, known: Rows, target: Target) {
+function expandToUnsplittable(
+  wanted: readonly Range[],
+  others: Rows,
+  known: Rows,
+  target: Target,
+) {
   const rows: Coverage[] = [];
   for (let closed = union(wanted); ;) {
     const open = openPart(target, known, rows);
@@ -250,7 +260,7 @@ function openPart(target: Target, known: Rows, touched: Rows) {
 }
 
 /** From the first closed range to the end of the last. */
-export function closedRange({ closed }: AskPlan): Range | undefined {
+export function closedRange({ closed }: RequestPlan): Range | undefined {
   const first = closed[0];
   const last = closed.at(-1);
   return first && last && { from: first.from, to: last.to };

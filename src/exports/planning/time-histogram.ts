@@ -3,7 +3,7 @@
 import { overlaps } from '../../ledger/ranges.ts';
 
 /** At least so many bytes lie between two seconds, `to` exclusive. Plain data, so that a plan can keep it. */
-export interface Stretch {
+export interface HistogramBucket {
   readonly from: number;
   readonly to: number;
   readonly bytes: number;
@@ -36,7 +36,7 @@ export class TimeHistogram {
   }
 
   /** Apart from one another, in order. */
-  stretches(): readonly Stretch[] {
+  stretches(): readonly HistogramBucket[] {
     const seconds = this.#bucketSeconds;
     return [...this.#buckets]
       .map(([bucket, bytes]) => ({
@@ -48,13 +48,13 @@ export class TimeHistogram {
   }
 }
 
-export function sumBytes(stretches: readonly Stretch[]): number {
+export function sumBytes(stretches: readonly HistogramBucket[]): number {
   return stretches.reduce((sum, { bytes }) => sum + bytes, 0);
 }
 
 /** Where the first stretches end that hold no more than that together; where the first one ends, if it holds more. */
 export function findBorder(
-  stretches: readonly Stretch[],
+  stretches: readonly HistogramBucket[],
   bytesMax: number,
 ): number | undefined {
   let sum = 0;
@@ -69,15 +69,18 @@ export function findBorder(
 
 /** What two streams showed of the same rows: the later one is believed wherever both showed some. */
 export function mergeSeen(
-  earlier: readonly Stretch[],
-  later: readonly Stretch[],
-): Stretch[] {
+  earlier: readonly HistogramBucket[],
+  later: readonly HistogramBucket[],
+): HistogramBucket[] {
   const apart = earlier.filter((old) => !later.some((fresh) => overlaps(old, fresh)));
   return [...apart, ...later].toSorted((one, other) => one.from - other.from);
 }
 
 /** Whether an answer has less in some stretch than is known to be there. */
-export function hasLess(answer: readonly Stretch[], known: readonly Stretch[]): boolean {
+export function hasLess(
+  answer: readonly HistogramBucket[],
+  known: readonly HistogramBucket[],
+): boolean {
   return known.some(
     (one) => sumBytes(answer.filter((part) => overlaps(part, one))) < one.bytes,
   );

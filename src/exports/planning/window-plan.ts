@@ -19,7 +19,7 @@ import {
   findBorder,
   hasLess,
   mergeSeen,
-  type Stretch,
+  type HistogramBucket,
   sumBytes,
 } from './time-histogram.ts';
 
@@ -69,11 +69,11 @@ const planSchema = z.object({
 });
 
 /** What was received of an answer that did not come to its end. */
-export interface Seen {
+export interface StreamSeen {
   /** All that came over the wire. */
   readonly bytes: number;
   /** Where the rows lie that were asked for. */
-  readonly stretches: readonly Stretch[];
+  readonly stretches: readonly HistogramBucket[];
   /** Times never went back: every second before this one is there whole. */
   readonly sortedTo: number | undefined;
 }
@@ -123,9 +123,9 @@ export class WindowPlan {
   }
 
   /** The same plan, had the stream in hand been cancelled. */
-  ifOutgrown(seen: Seen, range: Range): WindowPlan {
+  afterOutgrown(seen: StreamSeen, range: Range): WindowPlan {
     const copy = new WindowPlan(this.streamBytesMax, this.toJson());
-    copy.outgrown(seen, range);
+    copy.recordOutgrown(seen, range);
     return copy;
   }
 
@@ -156,7 +156,7 @@ export class WindowPlan {
   }
 
   /** An answer broke on its way. */
-  broke(seen: Seen): void {
+  recordBroken(seen: StreamSeen): void {
     this.#kept.breaks += 1;
     this.#kept.brokenBytes = seen.bytes;
     this.#remember(seen);
@@ -164,7 +164,7 @@ export class WindowPlan {
   }
 
   /** An answer was cancelled. @param range given where it was too large for it */
-  outgrown(seen: Seen, range?: Range): void {
+  recordOutgrown(seen: StreamSeen, range?: Range): void {
     this.#remember(seen);
     this.#kept.owedBytes += sumBytes(seen.stretches);
     // Another window now would not be the one that is in doubt.
@@ -174,7 +174,7 @@ export class WindowPlan {
   }
 
   /** Nothing came of a range. @returns false: that will not change */
-  silent(range: Range): boolean {
+  recordSilence(range: Range): boolean {
     const { silence } = this.#kept;
     silence.firstSecond ??= secondOf(range.to) - USUAL_SECONDS_MAX;
     const seconds =
@@ -194,7 +194,7 @@ export class WindowPlan {
    * @param bytes of the rows in it
    * @param firstSecond of its rows
    */
-  done(range: Range, bytes: number, firstSecond: number | undefined): void {
+  recordDone(range: Range, bytes: number, firstSecond: number | undefined): void {
     // One that is answered because it is empty is no gain.
     if (bytes > 0) this.#kept.silence.times = 0;
     this.#kept.owedBytes -= bytes;
@@ -206,7 +206,7 @@ export class WindowPlan {
   }
 
   /** Whether an answer for a range has less than was seen before in one that did not come to its end. */
-  isLess(answer: readonly Stretch[], range: Range): boolean {
+  isLess(answer: readonly HistogramBucket[], range: Range): boolean {
     return hasLess(answer, this.#seenWithin(secondOf(range.from), secondOf(range.to)));
   }
 
@@ -215,11 +215,11 @@ export class WindowPlan {
     return structuredClone(this.#kept);
   }
 
-  #seenWithin(from: number, to: number): readonly Stretch[] {
+  #seenWithin(from: number, to: number): readonly HistogramBucket[] {
     return this.#kept.seen.filter((stretch) => stretch.from >= from && stretch.to <= to);
   }
 
-  #remember({ stretches, sortedTo }: Seen): void {
+  #remember({ stretches, sortedTo }: StreamSeen): void {
     this.#kept.seen = mergeSeen(this.#kept.seen, stretches).slice(0, STRETCHES_MAX);
     this.#kept.sortedTo = sortedTo;
   }

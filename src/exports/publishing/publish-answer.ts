@@ -4,7 +4,7 @@ import { unlink } from 'node:fs/promises';
 import { ceilSecond, type Micros, SECOND_MICROS } from '../../time/time.ts';
 import type { Received } from '../download/receive-answer.ts';
 import { instantOf, later, secondOf } from '../../ledger/ranges.ts';
-import type { AskPlan } from '../planning/remaining.ts';
+import type { RequestPlan } from '../planning/remaining.ts';
 import type { ExportContext } from '../request.ts';
 import type { ReceivedSegment } from '../download/answer-rows.ts';
 import { RangeSpool } from '../download/range-spool.ts';
@@ -121,7 +121,7 @@ export async function publishAnswer(
  * @throws RetryableError `SEGMENT_UNREADABLE` where the object does not hold what is known of it: then all of its
  *   range is to be asked for
  */
-async function trimmed(trims: AskPlan['trims'], context: PublishContext) {
+async function trimmed(trims: RequestPlan['trims'], context: PublishContext) {
   const kept: Kept[] = [];
   for (const { row, keeps } of trims) {
     const { objectKey, open, sides, assetId = null } = row;
@@ -156,7 +156,7 @@ type Kept = Readonly<{ row: Coverage; rest: NewRange | undefined }>;
 
 /** Segments of which the answer takes a part, and has less in it than they do. */
 function shrunkTrims(
-  { trims }: AskPlan,
+  { trims }: RequestPlan,
   kept: readonly Kept[],
   received: readonly ReceivedSegment[],
 ) {
@@ -175,8 +175,8 @@ function shrunkTrims(
 }
 
 /** Segments that hold the same rows as what is known in their range. */
-function standing(plan: AskPlan, { segments, layout }: Received) {
-  return plan.standing.flatMap((row) => {
+function standing(plan: RequestPlan, { segments, layout }: Received) {
+  return plan.revalidated.flatMap((row) => {
     const segment = segments.find((candidate) => isSame(candidate, row, layout.sides));
     return segment === undefined ? [] : [{ row, segment }];
   });

@@ -2,10 +2,14 @@
 import { BEGINNING, DAY_MICROS } from '../../time/time.ts';
 import type { Verdict, VerdictWithEvidence } from '../../errors/verdict.ts';
 import type { Outgrown, Received } from '../download/receive-answer.ts';
-import { type Asked, firstWay, secondWay } from '../planning/next-window.ts';
-import { doubted } from '../planning/profile.ts';
+import {
+  type PlannedRequest,
+  primaryRequest,
+  fallbackRequest,
+} from '../planning/next-window.ts';
+import { distrustBounds } from '../planning/profile.ts';
 import { overlaps } from '../../ledger/ranges.ts';
-import { type AskPlan, closedRange, isEmpty } from '../planning/remaining.ts';
+import { type RequestPlan, closedRange, isEmpty } from '../planning/remaining.ts';
 import type { WindowPlan } from '../planning/window-plan.ts';
 import type { ExportContext } from '../request.ts';
 import type { Coverage } from '../../catalog/coverage-rows.ts';
@@ -52,7 +56,7 @@ const OF_ONE_REQUEST: ReadonlySet<Doubt['state']> = new Set([
   'end unproven',
 ]);
 
-export interface Answered extends Asked {
+export interface Answered extends PlannedRequest {
   readonly received: Received;
   /** With what the answer taught. */
   readonly learned: SourceProfile;
@@ -103,14 +107,14 @@ export class AnswerValidator {
   }
 
   /** The next request about a plan. After the first doubt it is another one, that must bring the same rows. */
-  request(plan: AskPlan, profile: SourceProfile): AskPlan['question'] {
+  request(plan: RequestPlan, profile: SourceProfile): RequestPlan['question'] {
     this.#hand.requests += 1;
     const [doubt, second] = this.#hand.doubts;
     const isFirst =
       doubt === undefined || second !== undefined || doubt.state === 'end unproven';
     return isFirst || this.#hand.isEmptyBelieved
-      ? firstWay(plan)
-      : secondWay(plan, profile, doubt.state === 'start unproven');
+      ? primaryRequest(plan)
+      : fallbackRequest(plan, profile, doubt.state === 'start unproven');
   }
 
   async judge(answered: Answered, windows: WindowPlan): Promise<Judged> {
@@ -183,7 +187,7 @@ export class AnswerValidator {
       leftOut.asset > 0n;
     // Rows of others where a source can send none.
     if (leftOut.party > 0n || isForeignAsset) this.#suspect();
-    for (const row of plan.standing.filter(({ open }) => !open)) {
+    for (const row of plan.revalidated.filter(({ open }) => !open)) {
       const isSame = isEmpty(row)
         ? !segments.some(({ manifest }) => overlaps(manifest, row))
         : closes.some(({ coverageId }) => coverageId === row.coverageId);
@@ -267,7 +271,7 @@ export class AnswerValidator {
     if (doubt.state === 'end unproven' && !isLast) return undefined;
     if (!OF_ONE_REQUEST.has(doubt.state))
       await this.#context.repository.learn(
-        doubted(learned, this.#context.request.clock.seen),
+        distrustBounds(learned, this.#context.request.clock.seen),
       );
     const isTwice = this.#hand.doubts.length > 1;
     if (isLast || (isTwice && doubt.state !== 'other'))

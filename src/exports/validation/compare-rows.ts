@@ -1,6 +1,6 @@
 /** Holds an answer against what is known already. Pure. */
 import type { Received } from '../download/receive-answer.ts';
-import type { AskPlan, Overlap } from '../planning/remaining.ts';
+import type { RequestPlan, Overlap } from '../planning/remaining.ts';
 import type { ReceivedSegment } from '../download/answer-rows.ts';
 import type { Coverage } from '../../catalog/coverage-rows.ts';
 
@@ -89,7 +89,7 @@ export function isSame(
 
 /** Rows of the present that was known have vanished: as with the overlap, what is known stays. */
 export function fewerInOpen(
-  { supersedes }: AskPlan,
+  { supersedes }: RequestPlan,
   { segments, layout }: Received,
 ): { readonly knownRows: string; readonly receivedRows: string } | undefined {
   for (const row of supersedes.filter(({ open }) => open)) {
@@ -112,7 +112,7 @@ export function isHeld({ isFaulty, isLoaded }: Coverage): boolean {
 
 /** @returns the closed segments that an answer would replace by less */
 export function shrinking(
-  { supersedes }: AskPlan,
+  { supersedes }: RequestPlan,
   { segments }: Received,
 ): readonly Coverage[] {
   const believed = supersedes.filter((row) => !row.open && isHeld(row) && row.rows > 0n);

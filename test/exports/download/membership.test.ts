@@ -9,7 +9,7 @@ import { fc } from '../../support/properties.ts';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { formatInstant, SECOND_MICROS } from '../../../src/time/time.ts';
 import { receive } from '../../../src/exports/download/receive-answer.ts';
-import { planAsk } from '../../../src/exports/planning/remaining.ts';
+import { planRequest } from '../../../src/exports/planning/remaining.ts';
 import { hashRow, RowDigest } from '../../../src/ledger/digest.ts';
 import { HEADER_13 } from '../../ledger/csv.ts';
 import { at, PARTY, row13 } from '../ledger-double.ts';
@@ -61,7 +61,7 @@ test('every entry is in one range, whatever the borders', async () => {
         for (const [index, end] of cuts.slice(1).entries()) {
           const from = START + BigInt(cuts[index] ?? 0) * SECOND_MICROS;
           const to = START + BigInt(end) * SECOND_MICROS;
-          const plan = planAsk({
+          const plan = planRequest({
             from,
             to,
             closedTo: FAR,

@@ -11,7 +11,7 @@ import {
   type Received,
   type ReceiveOptions,
 } from '../../../src/exports/download/receive-answer.ts';
-import type { AskPlan } from '../../../src/exports/planning/remaining.ts';
+import type { RequestPlan } from '../../../src/exports/planning/remaining.ts';
 import { RowPool } from '../../../src/exports/download/row-pool.ts';
 import { hashRow, RowDigest } from '../../../src/ledger/digest.ts';
 import { layoutOf } from '../../../src/ledger/header.ts';
@@ -19,7 +19,7 @@ import { cutAt, HEADER_12, HEADER_13 } from '../../ledger/csv.ts';
 import { at, OTHER, PARTY, pieces, row12, row13 } from '../ledger-double.ts';
 
 const START = '2023-05-01T10:00:00Z';
-const PLAN: AskPlan = {
+const PLAN: RequestPlan = {
   question: { from: at(START), to: at('2023-05-01T14:00:00Z') },
   closed: [
     { from: at('2023-05-01T10:20:00Z'), to: at('2023-05-01T11:00:00Z') },
@@ -28,7 +28,7 @@ const PLAN: AskPlan = {
   open: { from: at('2023-05-01T13:00:00Z') },
   supersedes: [],
   trims: [],
-  standing: [],
+  revalidated: [],
   overlap: undefined,
   isWindow: true,
 };

@@ -54,7 +54,7 @@ function requestsFor(rows: readonly Micros[], rowsMax: number): number {
     if (answer.length > rowsMax && range !== undefined) {
       if (planShrunk(next, windows, NOTHING, profile.known !== undefined) === undefined)
         throw new Error('it cannot shrink');
-      windows.outgrown(NOTHING, range);
+      windows.recordOutgrown(NOTHING, range);
       continue;
     }
     if (answer.length > 0)
@@ -64,7 +64,7 @@ function requestsFor(rows: readonly Micros[], rowsMax: number): number {
       for (const time of answer.filter((at) => at >= from && at < to))
         published.add(time);
     }
-    if (range !== undefined) windows.done(range, answer.length, undefined);
+    if (range !== undefined) windows.recordDone(range, answer.length, undefined);
     if (isWindow) continue;
     expect(published).toEqual(new Set(rows));
     return requests;

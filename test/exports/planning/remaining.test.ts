@@ -3,7 +3,10 @@ import { describe, expect, test } from 'vitest';
 import type { Micros } from '../../../src/time/time.ts';
 import type { Coverage } from '../../../src/catalog/coverage-rows.ts';
 import { overlaps, type Range, subtract, union } from '../../../src/ledger/ranges.ts';
-import { type AskPlan, planAsk } from '../../../src/exports/planning/remaining.ts';
+import {
+  type RequestPlan,
+  planRequest,
+} from '../../../src/exports/planning/remaining.ts';
 
 const SECOND = 1_000_000n;
 /** Small seconds, so that ranges meet in every way. */
@@ -99,7 +102,7 @@ function scoped(rows: readonly Coverage[], assetId: string | undefined): Coverag
   );
 }
 
-function partsOf(plan: AskPlan): Range[] {
+function partsOf(plan: RequestPlan): Range[] {
   const open =
     plan.open === undefined
       ? []
@@ -112,7 +115,7 @@ describe('planAsk', () => {
     fc.assert(
       fc.property(target, coverage, (wanted, rows) => {
         const overlapping = scoped(rows, wanted.assetId);
-        const plan = planAsk({ ...wanted, coverage: overlapping, profile: {} });
+        const plan = planRequest({ ...wanted, coverage: overlapping, profile: {} });
         const parts = plan === undefined ? [] : partsOf(plan);
         const superseded = new Set(plan?.supersedes.map((row) => row.coverageId));
         const trims = plan?.trims ?? [];
@@ -140,7 +143,7 @@ describe('planAsk', () => {
   test('asks for all of a superseded closed segment', () => {
     fc.assert(
       fc.property(target, coverage, (wanted, rows) => {
-        const plan = planAsk({
+        const plan = planRequest({
           ...wanted,
           coverage: scoped(rows, wanted.assetId),
           profile: {},
@@ -160,7 +163,7 @@ describe('planAsk', () => {
         coverage,
         fc.constantFrom('right', 'unproven', undefined),
         (wanted, rows, bounds) => {
-          const plan = planAsk({
+          const plan = planRequest({
             ...wanted,
             coverage: scoped(rows, wanted.assetId),
             profile: { bounds },
@@ -183,7 +186,11 @@ describe('planAsk', () => {
         fc.constantFrom('right', 'unproven'),
         (wanted, rows, bounds) => {
           const overlapping = scoped(rows, wanted.assetId);
-          const plan = planAsk({ ...wanted, coverage: overlapping, profile: { bounds } });
+          const plan = planRequest({
+            ...wanted,
+            coverage: overlapping,
+            profile: { bounds },
+          });
           const first =
             plan === undefined ? undefined : (plan.closed[0]?.from ?? plan.open?.from);
           const known = overlapping.find(
@@ -220,7 +227,7 @@ describe('planAsk', () => {
       rows: 1n,
       tail,
     } as const;
-    const plan = planAsk({
+    const plan = planRequest({
       from: 0n,
       closedTo: 20n * SECOND,
       now: 21n * SECOND,

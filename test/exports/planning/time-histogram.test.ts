@@ -4,7 +4,7 @@ import {
   findBorder,
   hasLess,
   mergeSeen,
-  type Stretch,
+  type HistogramBucket,
   sumBytes,
   TimeHistogram,
 } from '../../../src/exports/planning/time-histogram.ts';
@@ -27,7 +27,7 @@ const streams = fc.array(
 function stretchesOf(
   seconds: readonly number[],
   stretchesMax: number,
-): readonly Stretch[] {
+): readonly HistogramBucket[] {
   const histogram = new TimeHistogram(stretchesMax);
   for (const second of seconds) histogram.add(second, ROW_BYTES);
   return histogram.stretches();
@@ -64,7 +64,7 @@ describe('what streams showed', () => {
   test('is never more than what is there, and no answer with all rows has less', () => {
     fc.assert(
       fc.property(rows, streams, (all, given) => {
-        let seen: Stretch[] = [];
+        let seen: HistogramBucket[] = [];
         for (const stream of given)
           seen = mergeSeen(seen, stretchesOf(window(all, stream), stream.stretchesMax));
         for (const [index, { from, to, bytes }] of seen.entries()) {

@@ -1,7 +1,10 @@
 import { fc } from '../../support/properties.ts';
 import { describe, expect, test } from 'vitest';
 import { DAY_MICROS, SECOND_MICROS } from '../../../src/time/time.ts';
-import { WindowPlan, type Seen } from '../../../src/exports/planning/window-plan.ts';
+import {
+  WindowPlan,
+  type StreamSeen,
+} from '../../../src/exports/planning/window-plan.ts';
 import { type Range, secondOf } from '../../../src/ledger/ranges.ts';
 import { TimeHistogram } from '../../../src/exports/planning/time-histogram.ts';
 
@@ -106,9 +109,9 @@ function exportAll(
     spent.askedBytes += bytes + repeatedBytes(rows, from);
     if (state === 'complete') {
       spent.doneRows += answer.length;
-      plan.done(asked, bytes, answer[0]);
+      plan.recordDone(asked, bytes, answer[0]);
       from = asked.to;
-    } else plan.outgrown(seen, asked);
+    } else plan.recordOutgrown(seen, asked);
     kept = structuredClone(plan.toJson());
   }
   return spent;
@@ -120,14 +123,14 @@ function stream(
   asked: Range,
   plan: WindowPlan,
   deadAtBytes: number,
-): { bytes: number; seen: Seen; state: 'complete' | 'killed' | 'too large' } {
+): { bytes: number; seen: StreamSeen; state: 'complete' | 'killed' | 'too large' } {
   const isOneSecond = secondOf(asked.to) - secondOf(asked.from) < 2;
   const histogram = new TimeHistogram();
   let bytes = 0;
   let isSorted = true;
   let last = Number.NEGATIVE_INFINITY;
   let mustRun = false;
-  const seen = (): Seen => ({
+  const seen = (): StreamSeen => ({
     bytes,
     stretches: histogram.stretches(),
     sortedTo: isSorted ? last : undefined,
@@ -140,7 +143,7 @@ function stream(
     if (bytes >= deadAtBytes) return { bytes, seen: seen(), state: 'killed' };
     if (isOneSecond || bytes <= plan.streamBytesMax || mustRun) continue;
     // As the fetcher decides.
-    const lost = plan.ifOutgrown(seen(), asked);
+    const lost = plan.afterOutgrown(seen(), asked);
     mustRun = !lost.isAffordable || lost.cut(asked) === undefined;
     if (!mustRun) return { bytes, seen: seen(), state: 'too large' };
   }
@@ -221,9 +224,9 @@ describe('a window plan', () => {
       to: from + 1,
       bytes: 1000,
     }));
-    plan.broke({ bytes: 600_000, stretches, sortedTo: undefined });
+    plan.recordBroken({ bytes: 600_000, stretches, sortedTo: undefined });
     expect(plan.cut(range)).toBeUndefined();
-    plan.broke({ bytes: 600_000, stretches, sortedTo: undefined });
+    plan.recordBroken({ bytes: 600_000, stretches, sortedTo: undefined });
     expect(plan.cut(range)).toBeLessThan(400n * SECOND_MICROS);
     const remembered = new WindowPlan(
       SEGMENT_BYTES * 100,
@@ -236,22 +239,22 @@ describe('a window plan', () => {
     from: from * SECOND_MICROS,
     to: to * SECOND_MICROS,
   });
-  const NOTHING: Seen = { bytes: 0, stretches: [], sortedTo: undefined };
+  const NOTHING: StreamSeen = { bytes: 0, stretches: [], sortedTo: undefined };
 
   test('applies the rate of a window to the window right behind it, and to no other', () => {
     const plan = new WindowPlan(SEGMENT_BYTES);
-    plan.done(seconds(5000n, 6000n), 100_000, 5000);
+    plan.recordDone(seconds(5000n, 6000n), 100_000, 5000);
     expect(plan.cut(seconds(0n, 5000n))).toBeUndefined();
     expect(plan.cut(seconds(6000n, 9000n))).toBe(6448n * SECOND_MICROS);
   });
 
   test('proposes the same window after the request that was to confirm it was cancelled', () => {
     const plan = new WindowPlan(SEGMENT_BYTES);
-    plan.done(seconds(5000n, 6000n), 100_000, 5000);
+    plan.recordDone(seconds(5000n, 6000n), 100_000, 5000);
     const cut = plan.cut(seconds(6000n, 9000n));
-    plan.outgrown(NOTHING);
+    plan.recordOutgrown(NOTHING);
     expect(plan.cut(seconds(6000n, 9000n))).toBe(cut);
-    plan.outgrown(NOTHING, seconds(6000n, 9000n));
+    plan.recordOutgrown(NOTHING, seconds(6000n, 9000n));
     expect(plan.cut(seconds(6000n, 9000n))).toBe(7500n * SECOND_MICROS);
   });
 
@@ -274,7 +277,8 @@ describe('a range of which nothing comes', () => {
   const plan = (): WindowPlan => new WindowPlan(2 ** 40);
   const end = (asked: WindowPlan, range: Range): bigint => asked.cut(range) ?? range.to;
   const silent = (times: number, range: Range, silence = plan()): WindowPlan => {
-    for (let time = 0; time < times; time += 1) expect(silence.silent(range)).toBe(true);
+    for (let time = 0; time < times; time += 1)
+      expect(silence.recordSilence(range)).toBe(true);
     return silence;
   };
 
@@ -284,17 +288,17 @@ describe('a range of which nothing comes', () => {
     for (let mayHelp = true; mayHelp;) {
       const range = { ...LONG, to: end(silence, LONG) };
       asked.push(range.to / DAY_MICROS);
-      mayHelp = silence.silent(range);
+      mayHelp = silence.recordSilence(range);
     }
     expect(asked).toEqual([40n, 40n, 20n, 10n]);
     // As the next night finds it: with one request it is known whether that has changed.
     const next = new WindowPlan(2 ** 40, silence.toJson());
-    expect(next.silent({ ...LONG, to: end(next, LONG) })).toBe(false);
+    expect(next.recordSilence({ ...LONG, to: end(next, LONG) })).toBe(false);
   });
 
   test('starts the count again with an answer, and what is left is asked for in parts as short', () => {
     const answered = silent(2, LONG);
-    answered.done({ from: 0n, to: 20n * DAY_MICROS }, 1000, undefined);
+    answered.recordDone({ from: 0n, to: 20n * DAY_MICROS }, 1000, undefined);
     const rest = { from: 20n * DAY_MICROS, to: LONG.to };
     expect(answered.cut(rest)).toBeUndefined();
     expect(answered.cut(LONG)).toBe(20n * DAY_MICROS);
@@ -314,6 +318,6 @@ describe('a range of which nothing comes', () => {
     const short = { from: 0n, to: 41n * SECOND_MICROS };
     const silence = silent(3, short);
     expect(silence.isSilent).toBe(false);
-    expect(silence.silent(short)).toBe(false);
+    expect(silence.recordSilence(short)).toBe(false);
   });
 });
