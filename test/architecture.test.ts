@@ -80,9 +80,9 @@ const edge = (...packages: string[]): Rule => ({
   typeFiles: PORTS,
   packages: [...packages, 'zod'],
 });
-/** A store reads and writes the tables of the stage that it lies in. */
-const store = (room: string): Rule => ({
-  values: [...PURE, 'src/postgres', 'src/catalog', 'src/status', room],
+/** A store reads and writes the tables of the room that it lies in. */
+const store = (room: string, ...below: string[]): Rule => ({
+  values: [...PURE, 'src/postgres', 'src/catalog', ...below, room],
   typeFiles: PORTS,
   packages: ['pg', 'kysely', 'pg-copy-streams', 'uuid', 'zod'],
 });
@@ -187,6 +187,8 @@ const RULES: Readonly<Record<string, Rule>> = {
   ...Object.fromEntries(
     STORES.map((room) => [`src/${room}/store`, store(`src/${room}`)]),
   ),
+  // A run records what the mirror's status was when it ended; no other store reads the status.
+  'src/runs/store': store('src/runs', 'src/status'),
 };
 
 /** Only these import what is built: the command line, and the process that starts it. */
@@ -355,6 +357,14 @@ describe('the check of imports', () => {
     [
       'a second reader of the environment',
       module('src/time/a.ts', 'node:process', false),
+    ],
+    [
+      'a store other than that of runs that imports the status',
+      module('src/lists/store/a.ts', 'src/status/store/completeness.ts', true),
+    ],
+    [
+      'the status that imports runs',
+      module('src/status/store/a.ts', 'src/runs/store/b.ts', true, true),
     ],
     ['a folder without a rule', module('src/utils/a.ts', 'node:fs', false)],
   ])('finds %s', (_, planted) => {

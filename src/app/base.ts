@@ -4,7 +4,6 @@
  */
 import { join } from 'node:path';
 import pRetry from 'p-retry';
-import type { ListFacts, StatusStore, WorkFacts } from '../api/http/ports.ts';
 import type { Config } from '../config/environment.ts';
 import { secretsOfUrl } from '../config/secrets.ts';
 import {
@@ -24,7 +23,14 @@ import { migrate } from '../postgres/migrate.ts';
 import { findMissedMs, nextScheduledMs } from '../runs/nightly/start-scheduled.ts';
 import { ProgressHints } from '../runs/progress.ts';
 import { RunStore } from '../runs/store/run-store.ts';
-import { openStatusStore } from '../status/store/status-store.ts';
+import { openRunReader, type RunReader } from '../runs/store/run-reader.ts';
+import type {
+  FactsReader,
+  ListFacts,
+  ListName,
+  WorkFacts,
+} from '../status/mirror-facts.ts';
+import { readStoredFacts } from '../status/store/status-store.ts';
 import { openPostgresState } from '../state/postgres-state.ts';
 import { type ResumeState, tolerateOutages } from '../state/resume-state.ts';
 import { WorkerRegistry } from '../observability/store/worker-registry.ts';
@@ -155,7 +161,7 @@ export async function untilReachable<Result>(
 }
 
 export interface ReadOnlyBase extends AsyncDisposable {
-  readonly status: StatusStore;
+  readonly status: FactsReader & RunReader;
   readonly runs: RunStore;
   readonly progress: Pick<ProgressHints, 'read'>;
 }
@@ -173,23 +179,26 @@ export async function openReadOnlyBase(options: BaseOptions): Promise<ReadOnlyBa
   };
 }
 
-/** @param config of this process: its schedule counts where no worker is running */
-export function openStatusSource(warehouse: Warehouse, config: Config): StatusStore {
-  const { db } = warehouse;
-  const store = openStatusStore(warehouse);
+/**
+ * Composes the status of the mirror from the stores of several rooms.
+ * @param config of this process: its schedule counts while no worker is running
+ */
+export function openStatusSource(
+  { db }: Pick<Warehouse, 'db'>,
+  config: Config,
+): FactsReader & RunReader {
   return {
-    ...store,
+    ...openRunReader(db),
     facts: async () => {
-      const isAsked = isLakeDecidedHere(db, storeUrl(objectsAt(config)));
-      const asked = [
-        store.facts(),
+      const [stored, work, lists, isDecidedHere] = await Promise.all([
+        readStoredFacts(db),
         readWork(db, config),
         readLists(db),
-        isAsked,
-      ] as const;
-      const [facts, work, lists, isDecidedHere] = await Promise.all(asked);
+        isLakeDecidedHere(db, storeUrl(objectsAt(config))),
+      ]);
+
       return {
-        ...facts,
+        ...stored,
         work,
         lists,
         lakeCommitsDecidedBy: isDecidedHere ? 'database' : 'store',
@@ -217,7 +226,7 @@ async function readWork(db: Database, config: Config): Promise<WorkFacts> {
 }
 
 async function readLists(db: Database): Promise<ListFacts[]> {
-  const read = async (list: ListFacts['list']): Promise<ListFacts> => {
+  const read = async (list: ListName): Promise<ListFacts> => {
     const { current, doubts, gaps } = await readSituation(db, list);
     const said = doubts.map(({ code, seen, since }) => ({
       code,

@@ -1,11 +1,5 @@
 /** The mirror's state in one sentence, and what needs a person. Pure: the console and `status` show it. */
-import type { z } from 'zod';
-import type {
-  ListFacts,
-  MIRROR_STATUS,
-  MirrorFacts,
-  StreamStatus,
-} from '../api/http/ports.ts';
+import type { ListFacts, MirrorFacts, StreamStatus } from './mirror-facts.ts';
 
 /** What a person should do something about, and what that is. */
 export interface Attention {
@@ -26,10 +20,17 @@ export type Action =
     }
   | { readonly does: 'ask again' };
 
-export type MirrorStatus = MirrorFacts &
-  Omit<z.infer<typeof MIRROR_STATUS>, keyof MirrorFacts | 'attention'> & {
-    readonly attention: readonly Attention[];
-  };
+/** The facts, with what is concluded from them. */
+export interface MirrorStatus extends MirrorFacts {
+  /** Both lists, and the ledger of every listed party, are proven complete. */
+  readonly whole: boolean;
+  /** The same for the configured parties, and no more is claimed. */
+  readonly complete: boolean;
+  /** `network`, a party without a ledger, is one of the listed parties. */
+  readonly hasNetwork: boolean;
+  readonly sentence: string;
+  readonly attention: Attention[];
+}
 
 /** How each stream is called, what brings it up to date, and who does so. */
 const STREAMS = {
@@ -101,7 +102,7 @@ function reasons(
   return found.join('; ') || 'what is in doubt or missing is named below';
 }
 
-function listAttention(facts: MirrorFacts, isBegun: boolean): readonly Attention[] {
+function listAttention(facts: MirrorFacts, isBegun: boolean): Attention[] {
   const { coverage, streams, lists, lastVerify, ledger } = facts;
   const failed = lastVerify?.verdict === 'complete' ? null : lastVerify;
   const found = [

@@ -12,10 +12,10 @@ import type { LakeQueries } from '../../src/api/console/lake-queries.ts';
 import type {
   ApiDeps,
   ConsoleParts,
-  MirrorFacts,
   StatusStore,
   Upkeep,
 } from '../../src/api/http/ports.ts';
+import type { MirrorFacts } from '../../src/status/mirror-facts.ts';
 import type { JobDeps } from '../../src/runs/job.ts';
 import { freshDatabase } from '../support/database.ts';
 

@@ -3,7 +3,7 @@ import { readFile } from 'node:fs/promises';
 import { get, type IncomingMessage } from 'node:http';
 import { once } from 'node:events';
 import { afterAll, describe, expect, it } from 'vitest';
-import { startWorkerHealth } from '../../src/observability/worker-health.ts';
+import { serveWorkerHealth } from '../../src/app/serving/serve-worker-health.ts';
 import { startSandbox } from '../support/sandbox.ts';
 import { waitFor } from '../support/wait-for.ts';
 import { startRealApp } from './real-app.ts';
@@ -159,7 +159,7 @@ describe('metrics', () => {
   });
 
   it('are served by a worker beside its health, to those who know the token', async () => {
-    await using worker = await startWorkerHealth(mirror.app, 0);
+    await using worker = await serveWorkerHealth(mirror.app, 0);
     const url = `http://127.0.0.1:${worker.port}`;
     const health = await fetch(`${url}/`);
     expect([health.status, await health.json()]).toMatchObject([200, { status: 'ok' }]);
@@ -173,7 +173,7 @@ describe('metrics', () => {
   it('are served by a worker without a token only under a name of this machine', async () => {
     const { app } = mirror;
     const config = { ...app.config, apiToken: undefined };
-    await using worker = await startWorkerHealth({ ...app, config }, 0);
+    await using worker = await serveWorkerHealth({ ...app, config }, 0);
     const { port } = worker;
     const statusUnder = async (host: string): Promise<number | undefined> => {
       const request = get({ port, path: '/metrics', headers: { host } });

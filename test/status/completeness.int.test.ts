@@ -2,7 +2,7 @@
 import { beforeEach, describe, expect, it } from 'vitest';
 import { openWarehouse } from '../../src/postgres/database.ts';
 import { readCompleteness, recordScope } from '../../src/status/store/completeness.ts';
-import { openStatusStore } from '../../src/status/store/status-store.ts';
+import { readStoredFacts } from '../../src/status/store/status-store.ts';
 import { freshDatabase } from '../support/database.ts';
 import {
   addCoverage,
@@ -66,7 +66,7 @@ describe('the completeness of the ledgers', () => {
 
   it('is of no instant in the status while one ledger is not covered', async () => {
     const asOf = async (): Promise<string | null | undefined> => {
-      const { streams } = await openStatusStore(warehouse).facts();
+      const { streams } = await readStoredFacts(db);
       return streams.find(({ name }) => name === 'ledger')?.asOfTime;
     };
     for (const digit of ['1', '2'])

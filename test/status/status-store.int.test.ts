@@ -1,21 +1,23 @@
 /** How the mirror stands, where Postgres gives no answer. */
 import { describe, expect, it } from 'vitest';
 import { openWarehouse } from '../../src/postgres/database.ts';
-import { openStatusStore } from '../../src/status/store/status-store.ts';
+import { openRunReader } from '../../src/runs/store/run-reader.ts';
+import { readStoredFacts } from '../../src/status/store/status-store.ts';
 import { freshDatabase } from '../support/database.ts';
 
+const LIMIT_MS = 200;
 const database = await freshDatabase({ isMigrated: true });
 const warehouse = openWarehouse({ url: database.url, onIdleError: () => undefined });
 
 describe('a status store whose database does not answer', () => {
-  const store = openStatusStore(warehouse, 200);
+  const runs = openRunReader(warehouse.db, LIMIT_MS);
   const unknown = '00000000-0000-7000-8000-000000000000';
 
   it.each([
-    ['the status', () => store.facts()],
-    ['a page of runs', () => store.runs({ limit: 10 })],
-    ['a run', () => store.run(unknown)],
-    ['the log of a run', () => store.logs(unknown, 10, '0')],
+    ['the status', () => readStoredFacts(warehouse.db, LIMIT_MS)],
+    ['a page of runs', () => runs.runs({ limit: 10 })],
+    ['a run', () => runs.run(unknown)],
+    ['the log of a run', () => runs.logs(unknown, 10, '0')],
   ])('ends the wait for %s', async (_, ask) => {
     const holder = await warehouse.pool.connect();
     try {

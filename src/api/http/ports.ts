@@ -6,10 +6,8 @@ import { VERDICTS } from '../../errors/verdict.ts';
 import type { Rows } from '../../postgres/rows.ts';
 import type { JobDeps } from '../../runs/job.ts';
 import type { NightlyPreview } from '../../runs/nightly/nightly-preview.ts';
-import type { RunDocument } from '../../runs/run-schema.ts';
-import type { Completeness } from '../../status/store/completeness.ts';
-import type { RunLinePage } from '../../runs/store/run-logs.ts';
-import type { RunStore } from '../../runs/store/run-store.ts';
+import type { RunReader } from '../../runs/store/run-reader.ts';
+import type { FactsReader } from '../../status/mirror-facts.ts';
 import type { MetricsRegistry, Probe } from '../../observability/metrics.ts';
 import type { LakeQueries } from '../console/lake-queries.ts';
 import { TEXT_OR_NULL } from '../kit/routes.ts';
@@ -112,21 +110,8 @@ export const MIRROR_STATUS = MIRROR_FACTS.extend({
   attention: z.array(z.looseObject({})),
 });
 
-export type StreamStatus = z.infer<typeof STREAM>;
-export type ListFacts = z.infer<typeof LIST_FACTS>;
-export type WorkFacts = z.infer<typeof WORK>;
-export type MirrorFacts = Omit<z.infer<typeof MIRROR_FACTS>, 'coverage'> & {
-  readonly coverage: Completeness;
-};
-
-export interface StatusStore {
-  facts(): Promise<MirrorFacts>;
-  /** Newest first. */
-  runs(question: Parameters<RunStore['list']>[0]): Promise<readonly RunDocument[]>;
-  run(runId: string): Promise<RunDocument | undefined>;
-  /** A page of a run's log lines, oldest first; `after` is `next` of the page before. */
-  logs(runId: string, rowsMax: number, after: string): Promise<RunLinePage>;
-}
+/** What the read API and the console read of the mirror. */
+export interface StatusStore extends FactsReader, RunReader {}
 
 /** What the console needs beside what the read API has anyway. */
 export interface ConsoleParts {

@@ -6,8 +6,7 @@
 import type { FastifyInstance } from 'fastify';
 import { z } from 'zod';
 import { sharedLoad } from '../../concurrency/shared-load.ts';
-import { parseInstant } from '../../time/time.ts';
-import { VERDICTS } from '../../errors/verdict.ts';
+import { addMirrorMetrics } from '../../observability/mirror-metrics.ts';
 import { isAnswered, type Probe } from '../../observability/metrics.ts';
 import type { MirrorStatus } from '../../status/status-summary.ts';
 import type { ApiDeps } from '../http/ports.ts';
@@ -32,85 +31,6 @@ const SECONDS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60
 /** One series for all files of the console. */
 const ASSETS = '/assets/';
 
-type Sample = readonly [
-  value: number | string | boolean,
-  labels?: Readonly<Record<string, string>>,
-];
-type Gauge = readonly [
-  help: string,
-  labels: readonly string[],
-  read: (status: MirrorStatus) => Sample[],
-];
-
-const AS_OF: Gauge = [
-  'The instant up to which it is mirrored, since 1970',
-  ['stream'],
-  ({ streams }) =>
-    streams.flatMap(({ name: stream, asOfTime }): Sample[] => {
-      const time = asOfTime === null ? undefined : parseInstant(asOfTime);
-      return time === undefined ? [] : [[Number(time / 1_000n) / 1_000, { stream }]];
-    }),
-];
-
-/** What the mirror's gauges say, their labels and their samples. */
-const GAUGES: Readonly<Record<string, Gauge>> = {
-  whole: [
-    '1 where every list and the ledger of every listed party is proven complete',
-    [],
-    ({ whole }) => [[whole]],
-  ],
-  complete: [
-    '1 where what is configured is proven complete',
-    [],
-    ({ complete }) => [[complete]],
-  ],
-  open_doubts: [
-    'Durable reasons not to say complete',
-    [],
-    ({ coverage }) => [[coverage.openDoubts]],
-  ],
-  ledger_bytes: [
-    'Plain CSV in the current segments',
-    [],
-    ({ ledger }) => [[ledger.bytes]],
-  ],
-  ledger_set_aside: [
-    'Ledgers whose export was quarantined',
-    [],
-    ({ ledger }) => [[ledger.quarantined]],
-  ],
-  ledger_segments_not_loaded: [
-    'Published segments that the warehouse does not hold yet',
-    [],
-    ({ ledger }) => [[ledger.notLoaded]],
-  ],
-  runs_open: ['Runs queued or running', [], ({ openRuns }) => [[openRuns]]],
-  ledgers: [
-    'Ledgers listed, wanted by the configuration, and covered',
-    ['state'],
-    ({ coverage }) =>
-      (['listed', 'wanted', 'covered'] as const).map((state) => [
-        coverage[state],
-        { state },
-      ]),
-  ],
-  stream_verdict: [
-    "1 for the verdict of the stream's last run",
-    ['stream', 'verdict'],
-    ({ streams }) =>
-      streams.flatMap(({ name: stream, verdict: last }) =>
-        VERDICTS.map((verdict): Sample => [verdict === last, { stream, verdict }]),
-      ),
-  ],
-  stream_rows: [
-    'Rows mirrored',
-    ['stream'],
-    ({ streams }) => streams.map(({ name: stream, rows }) => [rows, { stream }]),
-  ],
-  stream_as_of_seconds: AS_OF,
-  stream_as_of_timestamp_seconds: AS_OF,
-};
-
 /**
  * Adds the routes, and counts every request. Health is open to everybody, so it tells no more than which part fails.
  * @param status what the gauges tell of
@@ -133,20 +53,7 @@ export function addHealth(
       parts: Object.fromEntries(results),
     };
   }, PROBED_MAX_AGE_MS);
-  const gauges = Object.entries(GAUGES).map(([name, [help, labels, read]]) => {
-    const gauge = registry.gauge(name, help, ...labels);
-    return (now: MirrorStatus) =>
-      read(now).map(([value, of = {}]) => gauge.set(of, Number(value)));
-  });
-  registry.beforeRead(async () => {
-    try {
-      const now = await status();
-      for (const show of gauges) show(now);
-    } catch (error) {
-      // A mirror that cannot be read must still be seen: its own metrics go on.
-      log.warn({ err: error }, 'Metrics without the state of the mirror');
-    }
-  });
+  addMirrorMetrics(registry, status, log);
   const requests = registry.counter(
     'http_requests',
     'Requests answered',

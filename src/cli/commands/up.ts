@@ -4,7 +4,7 @@ import { refuseOpenListening } from '../../api/access/hosts.ts';
 import { openApp, type App } from '../../app/app.ts';
 import { requireWritable } from '../../app/data-dir.ts';
 import { startApi } from '../../app/serving/serve.ts';
-import { startWorkerHealth } from '../../observability/worker-health.ts';
+import { serveWorkerHealth } from '../../app/serving/serve-worker-health.ts';
 import { requireSource } from '../../config/environment.ts';
 import { startFirstRun } from '../../runs/nightly/start-scheduled.ts';
 import type { CommandContext, Handler } from '../context.ts';
@@ -45,7 +45,7 @@ async function runUntilStopped(
     notices.info({ url }, 'Serving');
   }
   const { workerHealthPort: port } = config;
-  if (isWorking && port !== undefined) stack.use(await startWorkerHealth(app, port));
+  if (isWorking && port !== undefined) stack.use(await serveWorkerHealth(app, port));
   if (isWorking) await startWork(app);
   if (!signal.aborted) await once(signal, 'abort');
   log.info({}, 'Stopping');

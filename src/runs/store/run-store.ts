@@ -35,7 +35,7 @@ export interface NewRun extends Pick<Run, 'kind' | 'subject'> {
 
 type Sql = RawBuilder<unknown>;
 
-interface RunFilter {
+export interface RunFilter {
   readonly kind?: RunKind | undefined;
   readonly subject?: string | undefined;
   readonly states?: readonly RunState[];

@@ -1,18 +1,17 @@
-/** How the mirror stands, for `/mirror/status`, the console and the metrics. */
-import { UnreachableError } from '../../errors/errors.ts';
-import { withTimeout } from '../../concurrency/timeouts.ts';
-import type { MirrorFacts, StatusStore } from '../../api/http/ports.ts';
-import type { Database, Warehouse } from '../../postgres/database.ts';
-import { mapDatabaseError } from '../../postgres/database-error.ts';
+/** The facts of the mirror that lie in its tables. */
+import type { Database } from '../../postgres/database.ts';
+import { readWithin } from '../../postgres/read-within.ts';
 import { readRow } from '../../postgres/run-statement.ts';
 import { statement, typed } from '../../postgres/statement.ts';
+import type { StoredFacts } from '../mirror-facts.ts';
 import { readCompleteness } from './completeness.ts';
-import { readLines } from '../../runs/store/run-logs.ts';
-import { RunStore } from '../../runs/store/run-store.ts';
 
-const LIMIT_MS = 30_000;
+const ACTION = 'read the state of the mirror';
 
-/** One statement, so that all of it is of one instant. Counts are exact: an estimate would be doubted. */
+/**
+ * One statement, so that every fact is of the same instant. Counts are exact, because
+ * operators compare them with the source's.
+ */
 const FACTS = statement({ facts: typed<Omit<StoredFacts, 'coverage'>>('json') })`
   with network as (select max(epoch) as epoch from mirror.networks),
   ledger as (
@@ -52,41 +51,23 @@ const FACTS = statement({ facts: typed<Omit<StoredFacts, 'coverage'>>('json') })
       where kind = 'nightly' and state in ('queued', 'running') order by queued_at limit 1),
     'openRuns', (select count(*)::text from mirror.runs where state in ('queued', 'running'))) as facts`;
 
-/** What the tables of the mirror say; how its work stands is told beside. */
-type StoredFacts = Omit<MirrorFacts, 'lists' | 'work' | 'lakeCommitsDecidedBy'>;
-type StoredStatus = Omit<StatusStore, 'facts'> & { facts(): Promise<StoredFacts> };
-
-/** @param limitMs how long each answer may take */
-export function openStatusStore(
-  { db }: Pick<Warehouse, 'db'>,
-  limitMs = LIMIT_MS,
-): StoredStatus {
-  const runs = new RunStore(db);
-  const answer = <Answer>(action: string, ask: () => Promise<Answer>) => {
-    const late = `Cannot ${action}: the database did not answer within ${limitMs} ms`;
-    const asking = () => mapDatabaseError(action, ask);
-    return withTimeout(
-      limitMs,
-      asking,
-      () => new UnreachableError(late, { code: 'DATABASE_UNREACHABLE' }),
-    );
-  };
-  return {
-    facts: () => answer('read how the mirror stands', () => readFacts(db)),
-    runs: (question) => answer('list runs', () => runs.list(question)),
-    run: (runId) => answer('read a run', () => runs.get(runId)),
-    logs: (...page) => answer('read the log of a run', () => readLines(db, ...page)),
-  };
+/** @param limitMs the longest that the answer may take; default: readWithin's own */
+export function readStoredFacts(db: Database, limitMs?: number): Promise<StoredFacts> {
+  return readWithin(ACTION, () => readFactsNow(db), limitMs);
 }
 
-async function readFacts(db: Database) {
-  const reading = readRow(db, 'read how the mirror stands', FACTS);
-  const [{ facts }, coverage] = await Promise.all([reading, readCompleteness(db)]);
+async function readFactsNow(db: Database): Promise<StoredFacts> {
+  const [{ facts }, coverage] = await Promise.all([
+    readRow(db, ACTION, FACTS),
+    readCompleteness(db),
+  ]);
   const { covered, wanted, coveredTo } = coverage;
-  // Ledgers are as fresh as the one that is covered the least far, and of no instant while one is not covered.
+  // Ledgers reach as far as the one that is covered the least far. While one is not covered,
+  // no instant is true for all of them.
   const asOfTime = covered === wanted ? coveredTo : null;
-  const streams = facts.streams.map((one) =>
-    one.name === 'ledger' ? { ...one, asOfTime } : one,
+  const streams = facts.streams.map((stream) =>
+    stream.name === 'ledger' ? { ...stream, asOfTime } : stream,
   );
+
   return { ...facts, coverage, streams };
 }

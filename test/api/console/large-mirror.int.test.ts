@@ -5,7 +5,7 @@ import { openRows } from '../../../src/postgres/rows.ts';
 import { openWarehouse } from '../../../src/postgres/database.ts';
 import { readNightlyScope } from '../../../src/runs/nightly/nightly-preview.ts';
 import { countDue } from '../../../src/runs/store/nightly/nightly-plan.ts';
-import { openStatusStore } from '../../../src/status/store/status-store.ts';
+import { readStoredFacts } from '../../../src/status/store/status-store.ts';
 import { apiWithoutDatabase } from '../mirror.ts';
 import { freshDatabase, openTestPool } from '../../support/database.ts';
 import { explainStatements } from '../../support/measure/explain-statements.ts';
@@ -53,7 +53,7 @@ test.each([
   ['its entries until a day', () => ask(`parties/${busy}/entries?until=2023-03-10`), 200],
   ['what a run cost', () => ask(`runs/${runId}/costs`), 200],
   ['how the mirror grew', () => ask('history'), COUNTED_BLOCKS],
-  ['the status', () => openStatusStore(warehouse).facts(), COUNTED_BLOCKS],
+  ['the status', () => readStoredFacts(warehouse.db), COUNTED_BLOCKS],
   [
     'what a nightly run would ask',
     async () => countDue(night.db, (await readNightlyScope(night)).scope),
@@ -82,9 +82,7 @@ test('the status reads ranges and segments from their indexes alone, in the orde
     options: '-c work_mem=160kB',
   });
   try {
-    const explained = await explainStatements(pool, () =>
-      openStatusStore(warehouse).facts(),
-    );
+    const explained = await explainStatements(pool, () => readStoredFacts(warehouse.db));
     const scanned = explained.flatMap((statement) => statement.scanned);
     expect(scanned).toContain('parties');
     expect(scanned).not.toContain('coverage');
