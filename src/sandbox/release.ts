@@ -1,6 +1,6 @@
 /**
  * What differs between releases of the service: the columns of an export, how each value is written, and which
- * entries its query finds, in which order. 0.71.4 is the one that the interface's label most plausibly means.
+ * entries its query finds, in which order. The label of the interface document most plausibly means 0.71.4.
  */
 import type { Micros } from '../time/time.ts';
 import { ACCOUNT_TYPE, NETWORK, NO_MARKET } from './network/ledger.ts';
@@ -9,8 +9,8 @@ import { timestamptz, type Network } from './network/network.ts';
 import { KIND, noise, STREAM } from './network/seeded.ts';
 import type { ReleaseName } from './options.ts';
 
-/** A question with its names resolved. */
-interface Selected {
+/** A request for an export, with its names resolved to numbers. */
+interface Selection {
   readonly party: number;
   readonly asset: number | undefined;
   /** Whole seconds, half-open. */
@@ -18,7 +18,7 @@ interface Selected {
   readonly to: Micros | undefined;
   /** The newest block. */
   readonly headBlock: number;
-  /** The number of this call: orders that the service leaves open differ by it. */
+  /** Number of this call. Where the service leaves an order open, it differs from call to call. */
   readonly call: number;
 }
 
@@ -27,9 +27,9 @@ interface Release {
   readonly header: string;
   /** How ids, `network`, accounts without a market and account types are written. */
   readonly spelling: typeof BYTEA;
-  /** Which entries are sent for a question, in which order: with this release's mistakes. */
-  readonly select: (network: Network, asked: Selected) => Iterable<Movement>;
-  /** An end without a start brings the whole node down. */
+  /** The entries of an answer, in their order, with this release's mistakes. */
+  readonly select: (network: Network, selection: Selection) => Iterable<Movement>;
+  /** Whether an end without a start brings the whole node down. */
   readonly dies: boolean;
 }
 
@@ -58,8 +58,8 @@ const PLAIN = {
 };
 
 /**
- * Up to 65 ms behind its block an entry's own time lies: entries are numbered through the block, one a
- * microsecond, and other parties' come before.
+ * An entry's own time lies up to 65 ms after its block: entries are numbered through the block, one each microsecond,
+ * and those of other parties may come before.
  */
 const ENTRY_OFFSET_MICROS_MAX = 65_536;
 
@@ -74,45 +74,47 @@ export const RELEASES: Readonly<Record<ReleaseName, Release>> = {
   '0.73': { header: COLUMNS_13, spelling: PLAIN, select: rightFilters, dies: false },
 };
 
-/** 0.71.1 to 0.71.5: what leaves the party, filtered rightly, in an order that changes from call to call. */
-function* outgoingUnordered(network: Network, asked: Selected): Generator<Movement> {
-  const { from, to } = blocksWithin(network, asked);
-  const middle = from + (noise(0, STREAM.rowOrder, asked.call) % Math.max(1, to - from));
+/** 0.71.1 to 0.71.5: what leaves the party, filtered correctly, in an order that changes from call to call. */
+function* outgoingUnordered(network: Network, selection: Selection): Generator<Movement> {
+  const { from, to } = blocksWithin(network, selection);
+  const middle =
+    from + (noise(0, STREAM.rowOrder, selection.call) % Math.max(1, to - from));
   for (const range of [
     { from: middle, to },
     { from, to: middle - 1 },
   ]) {
-    for (const block of byBlock(network, asked.party, range, asked.call)) {
+    for (const block of byBlock(network, selection.party, range, selection.call)) {
       yield* block.filter(
-        (movement) => isOfAsset(asked, movement) && movement.from.owner === asked.party,
+        (movement) =>
+          isOfAsset(selection, movement) && movement.from.owner === selection.party,
       );
     }
   }
 }
 
 /**
- * 0.71.6 and 0.72: `to = P or from = P and asset = A and time ...`, without brackets. What comes in comes
- * whatever was asked; and the end is compared with the start, so that with both nothing goes out.
- * Ordered by block time alone.
+ * 0.71.6 and 0.72: the filter is `to = P or from = P and asset = A and time ...`, without brackets. So what the party
+ * receives is sent whatever the request says. The end is compared with the start, so a request with both sends nothing
+ * that leaves the party. The order is by block time alone.
  */
-function* wrongFilters(network: Network, asked: Selected): Generator<Movement> {
-  const { party, to, headBlock, call } = asked;
-  const { from } = blocksWithin(network, asked);
+function* wrongFilters(network: Network, selection: Selection): Generator<Movement> {
+  const { party, to, headBlock, call } = selection;
+  const { from } = blocksWithin(network, selection);
   for (const block of byBlock(network, party, { from: 1, to: headBlock }, call)) {
     yield* block.filter((movement) => {
-      const isAsked =
-        to === undefined && movement.block >= from && isOfAsset(asked, movement);
-      return movement.to.owner === party || (isAsked && movement.from.owner === party);
+      const isSelected =
+        to === undefined && movement.block >= from && isOfAsset(selection, movement);
+      return movement.to.owner === party || (isSelected && movement.from.owner === party);
     });
   }
 }
 
-/** 0.73: right, but bounds and order are by the entry's own time, which is not exported. */
-function* rightFilters(network: Network, asked: Selected): Generator<Movement> {
-  const { party, from, to } = asked;
+/** 0.73: correct, but bounds and order use the entry's own time, which is not exported. */
+function* rightFilters(network: Network, selection: Selection): Generator<Movement> {
+  const { party, from, to } = selection;
   const earliest =
     from === undefined ? undefined : from - BigInt(ENTRY_OFFSET_MICROS_MAX);
-  const range = blocksWithin(network, { ...asked, from: earliest });
+  const range = blocksWithin(network, { ...selection, from: earliest });
   for (const block of byBlock(network, party, range)) {
     yield* block.filter((movement, index) => {
       if (movement.from.owner !== party && movement.to.owner !== party) return false;
@@ -121,17 +123,20 @@ function* rightFilters(network: Network, asked: Selected): Generator<Movement> {
       const time = network.chain.timeOf(movement.block) + BigInt(offset);
       const isInTime =
         (from === undefined || time >= from) && (to === undefined || time < to);
-      return isInTime && isOfAsset(asked, movement);
+      return isInTime && isOfAsset(selection, movement);
     });
   }
 }
 
-function isOfAsset({ asset }: Selected, movement: Movement): boolean {
+function isOfAsset({ asset }: Selection, movement: Movement): boolean {
   return asset === undefined || movement.asset === asset;
 }
 
-/** The first block of a question's range, and its last. */
-function blocksWithin({ chain }: Network, { from, to, headBlock }: Selected): BlockRange {
+/** The first and the last block of a request's range. */
+function blocksWithin(
+  { chain }: Network,
+  { from, to, headBlock }: Selection,
+): BlockRange {
   return {
     from: from === undefined ? 1 : chain.firstFrom(from),
     to: to === undefined ? headBlock : Math.min(headBlock, chain.firstFrom(to) - 1),
@@ -139,8 +144,8 @@ function blocksWithin({ chain }: Network, { from, to, headBlock }: Selected): Bl
 }
 
 /**
- * The movements of each block together; the ledger yields them block after block.
- * @param call where the order within a block is open: it is the other way round in half of the calls
+ * Groups movements by block; the ledger yields them block after block.
+ * @param call given if the order within a block is open: half of the calls get it reversed
  */
 function* byBlock(
   { movementsOfPair }: Network,
@@ -161,13 +166,13 @@ function* byBlock(
   yield take();
 }
 
-/** Makes the writer of one export's rows; a row comes with its line end. */
+/** Returns a function that writes one row of an export, with its line end. */
 export function openRowWriter(
   network: Network,
   party: number,
 ): (movement: Movement) => string {
   const { header, spelling } = RELEASES[network.settings.release];
-  // One export names two parties, a few assets and markets: that is all it has to remember.
+  // One export names two parties and a few assets and markets, so this map stays small.
   const names = new Map<number, string>();
   // Entries of one block follow one another, so its time is written once.
   let lastBlock = -1;
@@ -175,28 +180,34 @@ export function openRowWriter(
 
   function name(kind: number, index: number) {
     const key = index * 16 + kind;
-    let text = names.get(key);
-    if (text === undefined)
-      names.set(key, (text = `${spelling.beforeId}${network.ids.id(kind, index)}`));
+    const known = names.get(key);
+    if (known !== undefined) return known;
+    const text = `${spelling.beforeId}${network.ids.id(kind, index)}`;
+    names.set(key, text);
     return text;
   }
 
   function account({ owner, type, market }: Account) {
     const id = market === NO_MARKET ? spelling.noMarket : name(KIND.market, market);
-    return `${id},${owner === NETWORK ? spelling.network : name(KIND.party, owner)},${spelling.typeOf(type)}`;
+    const ownerId = owner === NETWORK ? spelling.network : name(KIND.party, owner);
+    return `${id},${ownerId},${spelling.typeOf(type)}`;
   }
 
-  return ({ block, type, asset, from, to, quantity, fromBalance, toBalance }) => {
+  return (movement) => {
+    const { block, type, asset, from, to, quantity, fromBalance, toBalance } = movement;
     if (block !== lastBlock) {
       lastBlock = block;
       time = timestamptz(network.chain.timeOf(block));
     }
     const what = `TRANSFER_TYPE_${type},${name(KIND.asset, asset)}`;
     if (header === COLUMNS_12) {
-      return `${time},${quantity},${what},${account(from)},${account(to)},${fromBalance},${toBalance}\n`;
+      const accounts = `${account(from)},${account(to)}`;
+      return `${time},${quantity},${what},${accounts},${fromBalance},${toBalance}\n`;
     }
     const effect =
       (to.owner === party ? quantity : 0n) - (from.owner === party ? quantity : 0n);
-    return `${time},${quantity},${effect},${what},${account(from)},${fromBalance},${account(to)},${toBalance}\n`;
+    const sender = `${account(from)},${fromBalance}`;
+    const receiver = `${account(to)},${toBalance}`;
+    return `${time},${quantity},${effect},${what},${sender},${receiver}\n`;
   };
 }

@@ -1,16 +1,16 @@
-/** What the service answers, and its errors: a status, a body of three fields. */
+/** Answers of the service, and its errors: a status and a body of three fields. */
 
-/** Several values of one name become several lines. */
+/** Response headers. Several values of one name become several lines. */
 export type Headers = Readonly<Record<string, string | string[]>>;
 
 export interface Answer {
   readonly status: number;
   readonly headers: Headers;
-  /** A text goes with its length, pieces as they come. */
+  /** A text is sent with its length. Pieces are sent as they are made, without one. */
   readonly body: string | Iterable<Buffer>;
 }
 
-/** gRPC's names, numbers and the HTTP status the gateway makes of them. */
+/** gRPC's names and numbers, and the HTTP status to which the gateway converts them. */
 const STATUS = {
   InvalidArgument: { grpc: 3, http: 400, message: 'InvalidArgument error' },
   NotFound: { grpc: 5, http: 404, message: 'NotFound error' },
@@ -22,12 +22,12 @@ const STATUS = {
 
 export type StatusName = keyof typeof STATUS;
 
-/** A failure that the service answers. */
+/** A failure, as the service answers it. */
 export class ServiceError extends Error {
   readonly status: number;
   readonly body: string;
 
-  /** @param detail its code is the service's own number of the error */
+  /** @param detail the service's own description; its code is the service's number for the error */
   constructor(
     name: StatusName,
     detail?: Readonly<Record<'message' | 'inner', string> & { code: number }>,

@@ -1,6 +1,6 @@
 /**
- * The export of one party's ledger entries: what may be asked, and the stream that answers, in pieces of
- * about a MiB as the service sends them. Nothing is sent before the first piece is full, or all is read.
+ * The export of one party's ledger entries: its parameters, and the answer in pieces of about one MiB, as the service
+ * sends them. Nothing is sent before the first piece is full or all rows are read.
  */
 import { floorSecond, type Micros } from '../../time/time.ts';
 import { rfc3339Nano, type Network } from '../network/network.ts';
@@ -12,12 +12,12 @@ import { Query } from './query.ts';
 /** The service sends what it has as soon as it has this much. */
 const PIECE_BYTES = 1_048_576;
 const ID = /^[0-9a-f]{64}$/i;
-/** One that is asked for and that nobody has. */
+/** Stands for an asset id that no asset has. */
 const NO_ASSET = -1;
 
 /**
  * @param call the number of this call
- * @returns undefined where the question kills a node of this release
+ * @returns undefined if the request kills a node of this release
  */
 export function answerExport(
   network: Network,
@@ -45,11 +45,17 @@ export function answerExport(
   }
 }
 
-/** Its range is half-open, on whole seconds: what is below a second is cut off, of both. */
-type ExportRequest = ReturnType<typeof readRequest>;
+/** A request for an export. */
+interface ExportRequest {
+  readonly partyId: string;
+  readonly assetId: string | undefined;
+  /** Whole seconds, half-open: fractions of a second are cut off at both ends. */
+  readonly from: Micros | undefined;
+  readonly to: Micros | undefined;
+}
 
-/** @throws ServiceError 400: a parameter that cannot be read, or is missing, or is no id */
-function readRequest(query: Query) {
+/** @throws ServiceError 400 if a parameter is missing, cannot be parsed, or is not an id */
+function readRequest(query: Query): ExportRequest {
   const from = query.int64('date_range.start_timestamp');
   const to = query.int64('date_range.end_timestamp');
   const partyId = query.text('party_id') ?? '';
@@ -67,11 +73,11 @@ function invalid(code: number, message: string): ServiceError {
 
 function secondOf(nanos: bigint | undefined): Micros | undefined {
   if (nanos === undefined) return undefined;
-  // Rounded down, also before 1970.
+  // Rounds down, before 1970 too.
   return floorSecond(nanos >= 0n ? nanos / 1000n : -((999n - nanos) / 1000n));
 }
 
-/** The file name the service suggests. */
+/** The header in which the service suggests a file name. */
 function disposition({ partyId, assetId, from, to }: ExportRequest): string {
   const time = (instant: Micros): string => rfc3339Nano(instant).replaceAll(':', '_');
   const asset = assetId === undefined ? '' : `_${assetId}`;

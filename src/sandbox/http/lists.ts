@@ -1,4 +1,4 @@
-/** The two lists as the head sees them, and what the service answers of them. */
+/** The two lists as of the network's head, and the answers of their routes. */
 import { z } from 'zod';
 import { errorLine } from '../../errors/errors.ts';
 import { canonicalId, NETWORK_PARTY } from '../../ledger/ids.ts';
@@ -27,19 +27,19 @@ import { Query } from './query.ts';
 import type { Admission } from './rate-limit.ts';
 
 const JSON_TYPE: Headers = { 'Content-Type': 'application/json' };
-/** The handlers' own headers carry gRPC's content type along; so an error has two. */
+/** A handler's own headers include gRPC's content type, so an error of a handler has two. */
 const JSON_AND_GRPC: Headers = {
   'Content-Type': ['application/json', 'application/grpc'],
 };
-/** The row that every network begins with; it has no time, so no cursor compares with it. */
+/** The row with which every network begins. It has no time, so no cursor compares with it. */
 const NETWORK_EDGE = partyEdge(NETWORK_PARTY, '01', null);
-/** An edge of a party, and of a checkpoint, in the service's own encoding: about that much. */
+/** Approximate size of one edge in the service's own encoding. */
 const PARTY_EDGE_BYTES = 330;
 const CHECKPOINT_EDGE_BYTES = 180;
-/** Ids of any length are looked up; that nobody has a short one is another matter. */
+/** The service looks up hex ids of any length, although no party has a short one. */
 const HEX = /^(?:[0-9a-f]{2})*$/i;
 
-/** @param admit asks the rate limit, which sits behind the gateway */
+/** @param admit checks the rate limit, which sits behind the gateway */
 export function answerList(
   network: Network,
   list: 'parties' | 'checkpoints',
@@ -105,7 +105,7 @@ export function openPartyList({ parties, chain }: Network, head: Head): Listing 
       } = readCursor(partyCursor, cursor, partiesFailed);
       if (vegatime === undefined) return id === '' && txhash === '' ? 'empty' : 'null';
       const instant = parseInstant(vegatime);
-      // The bytes an id sorts by, as hex: some words stand for a single byte.
+      // The bytes by which an id is sorted, as hex. The word `network` stands for a single byte.
       const key = id === NETWORK_PARTY ? '03' : id.toLowerCase();
       if (instant === undefined || !HEX.test(key))
         throw partiesFailed('cannot parse cursor');
@@ -122,8 +122,8 @@ export function openPartyList({ parties, chain }: Network, head: Head): Listing 
 }
 
 /**
- * The page of a list that was filtered by party id: one edge, whatever page was asked for.
- * @throws ServiceError 400 where `partyId` is no id, 404 where nobody has it
+ * The page of a list that was filtered by party id: one edge, whatever page was requested.
+ * @throws ServiceError 400 if `partyId` is not an id, 404 if no party has it
  */
 function pageOfParty({ parties }: Network, partyId: string, head: Head): Page {
   const page = (edge: Edge) => ({
@@ -203,7 +203,7 @@ const checkpointCursor = z.object({ blockheight: z.int() }).partial();
 
 /**
  * Reads a cursor's JSON as Go does: names in any case, unknown fields skipped, null as absent.
- * @throws ServiceError 500: the cursor is only read when the query is built
+ * @throws ServiceError 500, because the service reads a cursor only when it builds the query
  */
 function readCursor<Fields>(
   shape: z.ZodType<Fields>,

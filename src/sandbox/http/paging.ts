@@ -1,17 +1,17 @@
 /**
- * How the service computes a page, oddities included: one or two rows more than asked are read, and which
- * of them are dropped and what `hasNextPage` says is inferred from how many came.
+ * Computes a page as the service does, with its oddities. The service reads one or two rows more than requested. From
+ * their number it infers which of them to drop, and what `hasNextPage` is.
  */
 import { ServiceError } from './errors.ts';
 import type { Query } from './query.ts';
 
-/** The service's own page size where a request names none. */
+/** The service's page size for a request that names none. */
 const PAGE_ROWS_DEFAULT = 1000;
-/** What crosses from the service to its HTTP side in one message. */
+/** Limit for one message from the service to its HTTP gateway. */
 const ANSWER_BYTES_MAX = 20_971_520;
 const INT32_MAX = 2_147_483_647;
 
-/** The pagination parameters of a request, as they came. */
+/** The pagination parameters of a request, as they were sent. */
 export interface PageParameters {
   readonly first?: number | undefined;
   readonly after?: string | undefined;
@@ -21,27 +21,27 @@ export interface PageParameters {
 }
 
 /**
- * Where a cursor stands among the positions of a list. `empty`: it has no value, so the query gets no predicate.
- * `null`: its value is NULL, with which no row compares. `floor`: the first position not before it; `ceil`:
- * the first behind it.
+ * The place of a cursor among the positions of a list. `empty`: the cursor has no value, so the query has no predicate.
+ * `null`: its value is NULL, with which no row compares. `floor` is the first position that is not before the cursor,
+ * `ceil` the first position after it.
  */
 type CursorPlace = 'empty' | 'null' | { readonly floor: number; readonly ceil: number };
 
-/** A list by position, oldest first. Rows that no cursor can reach stand at the end. */
+/** A list by position, oldest first. Rows that no cursor can reach are at the end. */
 export interface Listing {
   readonly from: number;
   readonly to: number;
-  /** Rows at the end whose sort key is NULL: newest first shows them first, oldest first last. */
+  /** Number of rows at the end whose sort key is NULL. They come first in newest-first order, last in oldest-first. */
   readonly nullRows: number;
-  /** What one edge takes in the service's own encoding, for its limit on answers. */
+  /** Size of one edge in the service's own encoding, for its limit on answers. */
   readonly edgeBytes: number;
-  /** Makes the error of a query that the database refuses. */
+  /** Returns the error of a query that the database refuses. */
   readonly failed: (inner: string) => ServiceError;
-  /** @throws ServiceError (500) where the text is no cursor of this list */
+  /** @throws ServiceError (500) if the text is not a cursor of this list */
   place(cursor: string): CursorPlace;
   /**
-   * Those from one position to before another, oldest first. `isDescending` and `isCursored` are the shape of the
-   * query: where the order is open, it decides.
+   * Returns the edges from one position up to another, exclusive, oldest first. `isDescending` and `isCursored` are the
+   * shape of the query, which decides where the order of rows is open.
    */
   edges(
     from: number,
@@ -73,8 +73,8 @@ export function readPageParameters(query: Query): PageParameters {
 }
 
 /**
- * Checks the parameters; what does not belong together is mostly ignored, as the service does.
- * @returns cuts the page that was asked for out of a list
+ * Checks the parameters. Like the service, it mostly ignores combinations that do not fit together.
+ * @returns a function that cuts the requested page out of a list
  */
 export function openPage({
   first,
@@ -86,12 +86,13 @@ export function openPage({
   if (after !== undefined && before !== undefined) {
     throw invalidPagination('cannot set both a before and after cursor');
   }
-  // `first` wins over `last`; a cursor of the other direction is then not even looked at.
+  // `first` wins over `last`. A cursor of the other direction is not even read then.
   const isBackward = first === undefined && (last !== undefined || before !== undefined);
-  const [rows, text] = isBackward ? [last, before] : [first, after];
+  const rows = isBackward ? last : first;
+  const text = isBackward ? before : after;
   const cursor =
     text === undefined ? undefined : decodeCursor(isBackward ? 'before' : 'after', text);
-  // Nothing at all gets a default page; only an order gets every row there is.
+  // No parameter at all gets a default page. An order alone gets every row.
   const isUnlimited =
     rows === undefined && text === undefined && newestFirst !== undefined;
   const rowsMax = isUnlimited ? Infinity : (rows ?? PAGE_ROWS_DEFAULT);
@@ -99,7 +100,7 @@ export function openPage({
   const isDescending = isBackward !== (newestFirst ?? true);
   const isCursored = cursor !== undefined;
 
-  /** The positions that the cursor leaves of a list. */
+  /** The positions of a list that the cursor leaves. */
   function findRange(list: Listing) {
     const { from, to, nullRows } = list;
     const at = cursor === undefined ? 'empty' : list.place(cursor);
@@ -125,16 +126,16 @@ export function openPage({
     const found = list.edges(start, start + count, { isDescending, isCursored });
     const edges = isDescending ? found.toReversed() : found;
 
-    // Drops the rows that were read beyond the page, judging by how many came. With a cursor the first row is taken for
-    // the cursor's own and dropped unseen: where that row is gone, a real one is lost.
+    // The number of rows decides which of them lie beyond the page and are dropped. With a cursor, the first row counts
+    // as the cursor's own and is dropped unread. If that row is gone from the list, a real one is lost.
     const isLongest = count === rowsMax + 2;
-    const isAhead = isLongest || (count === rowsMax + 1 && !isCursored);
-    const isBehind =
+    const hasNext = isLongest || (count === rowsMax + 1 && !isCursored);
+    const hasPrevious =
       isLongest || (isCursored && (count === rowsMax + 1 || edges[0]?.cursor === cursor));
-    const shown = edges.slice(isBehind ? 1 : 0, isAhead ? -1 : undefined);
+    const shown = edges.slice(hasPrevious ? 1 : 0, hasNext ? -1 : undefined);
     return isBackward
-      ? { edges: shown.toReversed(), hasNextPage: isBehind, hasPreviousPage: isAhead }
-      : { edges: shown, hasNextPage: isAhead, hasPreviousPage: isBehind };
+      ? { edges: shown.toReversed(), hasNextPage: hasPrevious, hasPreviousPage: hasNext }
+      : { edges: shown, hasNextPage: hasNext, hasPreviousPage: hasPrevious };
   };
 }
 
@@ -146,7 +147,7 @@ function invalidPagination(inner: string): ServiceError {
   });
 }
 
-/** Go's standard base64: padded, nothing else in between (line ends excepted). */
+/** Decodes Go's standard base64: padded, with no other characters but line ends. */
 function decodeCursor(name: 'after' | 'before', value: string): string {
   const failed = `failed to decode ${name} cursor`;
   if (value === '') throw invalidPagination(`${failed}: cursor is empty`);

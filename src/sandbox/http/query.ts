@@ -1,11 +1,11 @@
 /**
- * Reads a query string as the service's gateway does: names in either spelling, unknown ones ignored, each
- * value parsed as Go parses it, and the gateway's own words where it cannot.
+ * Reads a query string as the service's gateway does. Names have either spelling, unknown names are ignored, values are
+ * parsed as Go parses them, and errors have the gateway's own words.
  */
 import { unescape as unescapePercent } from 'node:querystring';
 import { GatewayError } from './errors.ts';
 
-/** Parameters that only have members; a value of their own cannot be read. */
+/** Parameters that only have members. A value of their own is an error. */
 const MESSAGES = {
   pagination: 'datanode.api.v2.Pagination',
   date_range: 'datanode.api.v2.DateRange',
@@ -13,13 +13,13 @@ const MESSAGES = {
 const TRUE = ['1', 't', 'T', 'true', 'TRUE', 'True'];
 const FALSE = ['0', 'f', 'F', 'false', 'FALSE', 'False'];
 
-/** The parameters of one request, asked by their name in the service's definitions (`pagination.newest_first`). */
+/** The parameters of one request, by their names in the service's definitions (`pagination.newest_first`). */
 export class Query {
   readonly #values = new Map<string, string[]>();
 
-  /** @throws GatewayError 400 where the text is no query string */
+  /** @throws GatewayError 400 if the text is not a query string */
   constructor(text: string) {
-    for (const part of text.split('&').filter((given) => given !== '')) {
+    for (const part of text.split('&').filter((field) => field !== '')) {
       if (part.includes(';')) throw refuse('invalid semicolon separator in query');
       const [, name = '', value = ''] =
         /^([^=]*)=?(.*)$/s.exec(part)?.map(unescapeText) ?? [];
@@ -83,7 +83,7 @@ function unreadable(name: string, reason: string): Error {
   return refuse(`parsing field "${lastPart(name)}": ${reason}`);
 }
 
-/** What errors name a field by. */
+/** The name of a field in an error. */
 function lastPart(name: string): string {
   return name.slice(name.lastIndexOf('.') + 1);
 }

@@ -1,20 +1,29 @@
 /**
- * The service's rate limit on list calls: a bucket of tokens for each client, and a second one for calls
- * that were refused. Who empties that as well is banned, and learns for how long.
+ * The service's rate limit on list calls: a bucket of tokens for each client, and a second one for refused calls. A
+ * client that empties the second bucket too is banned, and is told for how long.
  */
 import type { RateLimit } from '../options.ts';
 import { ServiceError, type Headers } from './errors.ts';
 
-/** Beyond these, the clients that were silent the longest are forgotten. */
+/** Beyond this number, the client that was silent the longest is forgotten. */
 const CLIENTS_MAX = 10_000;
 
-/** A call's verdict; the headers go with the answer, whichever it is. */
+/** Whether a call may go on. The headers are sent with the answer in either case. */
 export type Admission = Readonly<{ headers: Headers; refused?: ServiceError }>;
 
-type Bucket = Record<'tokens' | 'refilledMs', number>;
+interface Bucket {
+  tokens: number;
+  refilledMs: number;
+}
+
+interface Client {
+  readonly calls: Bucket;
+  readonly refusals: Bucket;
+  bannedUntilMs: number;
+}
 
 /**
- * Judges the calls of each client, by its address.
+ * Limits the calls of each client, which is known by its address.
  * @param now milliseconds that never go back
  */
 export function openRateLimiter(
@@ -23,10 +32,7 @@ export function openRateLimiter(
 ): (address: string) => Admission {
   if (limit === 'none') return () => ({ headers: {} });
   const { perSecond, burst, banMs } = limit;
-  const clients = new Map<
-    string,
-    { calls: Bucket; refusals: Bucket; bannedUntilMs: number }
-  >();
+  const clients = new Map<string, Client>();
 
   function takeFrom(bucket: Bucket, nowMs: number) {
     const refill = ((nowMs - bucket.refilledMs) / 1000) * perSecond;
@@ -38,7 +44,7 @@ export function openRateLimiter(
   }
 
   return (address) => {
-    // Whole: the difference of two fractions can be a little more than a ban.
+    // Whole milliseconds: the difference of two fractions can be a little more than the ban.
     const nowMs = Math.floor(now());
     const full = () => ({ tokens: burst, refilledMs: nowMs });
     const client = clients.get(address) ?? {
@@ -46,7 +52,7 @@ export function openRateLimiter(
       refusals: full(),
       bannedUntilMs: 0,
     };
-    // Moved to the end: the map's first key is then the client that was silent the longest.
+    // The client moves to the end of the map, so the first key is the one that was silent the longest.
     clients.delete(address);
     clients.set(address, client);
     const [oldest] = clients.keys();
@@ -60,7 +66,7 @@ export function openRateLimiter(
     if (client.bannedUntilMs <= nowMs) {
       if (takeFrom(client.calls, nowMs))
         return { headers: headers(Math.floor(client.calls.tokens)) };
-      // No details, but a handler's headers: the limit sits behind the gateway.
+      // The error has a handler's headers and no details, because the limit sits behind the gateway.
       const exceeded = new ServiceError(
         'ResourceExhausted',
         undefined,

@@ -1,6 +1,6 @@
 /**
- * The sandbox: a network served over HTTP as the query service serves its own, for `demo`, for tests, and
- * for anyone who wants to try a client without asking the real one.
+ * The sandbox: a network that is served over HTTP as the query service serves a real one. It is for `demo`, for tests,
+ * and for people who want to try a client without the real service.
  */
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
@@ -14,20 +14,20 @@ import { answerExport } from './export.ts';
 import { answerList } from './lists.ts';
 import { openRateLimiter } from './rate-limit.ts';
 
-/** How a client that went away shows. */
+/** Error codes of a client that went away. */
 const GONE: readonly unknown[] = ['ERR_STREAM_PREMATURE_CLOSE', 'ECONNRESET', 'EPIPE'];
 
 export interface Sandbox extends AsyncDisposable {
-  /** Where the interface is served, without a slash at the end. */
+  /** Base address of the interface, without a slash at the end. */
   readonly url: string;
   readonly network: Network;
-  /** Stops serving; requests in progress are broken off. */
+  /** Stops the server. Requests in progress are broken off. */
   stop(): Promise<void>;
 }
 
 /**
- * Answers one request: with what `answerTo` returns, or, as tests do, with something else.
- * @param answerTo undefined where the question kills a node of this release
+ * Answers one request: with what `answerTo` returns, or with something else, as tests do.
+ * @param answerTo returns undefined if the request kills a node of this release
  */
 export type Send = (
   request: IncomingMessage,
@@ -37,7 +37,7 @@ export type Send = (
 
 /**
  * Starts a sandbox network.
- * @throws the error of `listen` where the port is taken
+ * @throws the error of `listen` if the port is taken
  */
 export async function startSandbox(
   options: SandboxOptions = {},
@@ -49,7 +49,7 @@ export async function startSandbox(
   const answerTo = openHandlers(network);
   const server = createServer((request, response) => {
     send(request, response, () => answerTo(request)).catch((error: unknown) => {
-      // Else a defect of the sandbox: the client sees a broken connection, the process a failure.
+      // Anything else is a defect of the sandbox: the connection breaks, and the process fails.
       if (error instanceof Error && 'code' in error && GONE.includes(error.code)) return;
       response.destroy();
       throw error;
@@ -64,12 +64,12 @@ export async function startSandbox(
   }
   server.listen(port, host);
   await once(server, 'listening');
-  const { port: given } = server.address() as AddressInfo;
-  const url = `http://${isIPv6(host) ? `[${host}]` : host}:${given}`;
+  const address = server.address() as AddressInfo;
+  const url = `http://${isIPv6(host) ? `[${host}]` : host}:${address.port}`;
   return { url, network, stop, [Symbol.asyncDispose]: stop };
 }
 
-/** Compressed where the client takes it, and no faster than it reads; a question that kills breaks off. */
+/** Sends an answer no faster than the client reads it, compressed if the client accepts that. */
 export const sendAnswer: Send = async (request, response, answerTo) => {
   const answer = answerTo();
   if (answer === undefined) {
@@ -80,7 +80,7 @@ export const sendAnswer: Send = async (request, response, answerTo) => {
   response.statusCode = status;
   response.setHeaders(new Map(Object.entries(headers)));
   const pieces = typeof body === 'string' ? [Buffer.from(body)] : body;
-  // The service looks for the word only, so `gzip;q=0` compresses too.
+  // Like the service, this looks for the word only, so `gzip;q=0` compresses too.
   if (/gzip/i.test(request.headers['accept-encoding'] ?? '')) {
     response.setHeader('Content-Encoding', 'gzip');
     return pipeline(pieces, createGzip({ level: constants.Z_BEST_SPEED }), response);
@@ -90,10 +90,10 @@ export const sendAnswer: Send = async (request, response, answerTo) => {
   return pipeline(pieces, response);
 };
 
-/** What each route answers. */
+/** Returns the function that answers every route. */
 function openHandlers(network: Network) {
   const admit = openRateLimiter(network.settings.rateLimit);
-  let exports = 0;
+  let exportCalls = 0;
   return ({
     url = '/',
     method,
@@ -105,9 +105,11 @@ function openHandlers(network: Network) {
       /^\/api\/v2\/(parties|checkpoints|ledgerentry\/export)$/.exec(path ?? '') ?? [];
     if (route === undefined) return refuse(new GatewayError('NotFound', 'Not Found'));
     if (method !== 'GET') return refuse(new GatewayError('Unimplemented'));
-    if (route !== 'parties' && route !== 'checkpoints')
-      return answerExport(network, queryText, (exports += 1));
-    // Whom the rate limit takes a client for: what it says of itself, and where it comes from.
+    if (route !== 'parties' && route !== 'checkpoints') {
+      exportCalls += 1;
+      return answerExport(network, queryText, exportCalls);
+    }
+    // The rate limit knows a client by the address it claims and the one it comes from.
     const client = [headers['x-forwarded-for'] ?? [], socket.remoteAddress ?? ''].flat();
     return answerList(network, route, queryText, () => admit(client.join(', ')));
   };

@@ -1,20 +1,20 @@
 /**
- * The ledger: when each pair of twins was active, and what the two do with each other's money. Activity is
- * heavy-tailed as in a market, and comes in cycles: a trade, a transfer, margin moved to and fro. A cycle begins
- * at balances that follow from the seed and ends by paying in or out what leads to the next cycle's, so any
- * cycle can be computed without those before it, and every balance is exact.
+ * The ledger: when each pair of twins was active, and how the two move money between them. Activity is heavy-tailed as
+ * in a market, and comes in cycles: a trade, a transfer, margin moved back and forth. A cycle begins at balances that
+ * follow from the seed, and ends with a deposit or withdrawal that leads to the balances of the next one. So any cycle
+ * can be computed without those before it, and every balance is exact.
  *
- * The network's accounts are passed through: what enters one leaves it in the same block, so its balance
- * is known however many parties use it. Outside the network there are no balances: that account shows 0.
+ * What enters an account of the network leaves it in the same block, so its balance is known however many parties use
+ * it. The account outside the network has no balance; it shows 0.
  */
 import type { Settings } from '../options.ts';
 import { fraction, noise, scramble, STREAM } from './seeded.ts';
 
-/** The owner of the network's own accounts, where a party's number stands otherwise. */
+/** Owner of the network's own accounts, in place of a party's number. */
 export const NETWORK = -1;
 /** An account that belongs to no market. */
 export const NO_MARKET = -1;
-/** Account types and the service's numbers of them. */
+/** Account types, with the service's numbers for them. */
 export const ACCOUNT_TYPE = {
   SETTLEMENT: 2,
   MARGIN: 3,
@@ -39,29 +39,29 @@ export interface Movement {
   readonly from: Account;
   readonly to: Account;
   readonly quantity: bigint;
-  /** The balances after it. */
+  /** The balances after the movement. */
   readonly fromBalance: bigint;
   readonly toBalance: bigint;
 }
 
-/** Blocks, both inclusive. */
+/** A range of blocks; both ends are inclusive. */
 export type BlockRange = Readonly<Record<'from' | 'to', number>>;
 
-/** The scale of each asset's amounts: from what fits a 64-bit integer to more than 30 digits. */
+/** The scale of each asset's amounts, from 64-bit integers to more than 30 digits. */
 export const ASSET_UNITS = [1_000n, 10n ** 13n, 10n ** 25n] as const;
 const MARKETS = 5;
-/** What a party exports of one cycle, on the average: rates are reckoned with it. */
+/** Mean number of rows that a party exports for one cycle; rates are computed from it. */
 const ROWS_PER_CYCLE = 2.9;
-/** The most blocks that one cycle spreads over. */
+/** The most blocks over which one cycle is spread. */
 const CYCLE_BLOCKS_MAX = 6;
-/** Parties arrive all along, so that on the average they are there for half of the history. */
+/** Parties arrive throughout, so the average party is there for half of the history. */
 const LATE_ARRIVAL = 2;
 /** Balances start a cycle at 2^32 units or more, and a cycle moves less than that. */
 const LEVEL_UNITS = 2 ** 32;
 
 /**
- * @returns yields every movement of the pair that `party` belongs to, both sides, in the order they happened
- * @param historyBlocks in which as many entries are made as the settings say
+ * @param historyBlocks the blocks in which the settings' number of entries is made
+ * @returns a function that yields every movement of the pair to which a party belongs, both sides, in their order
  */
 export function openLedger(
   seed: number,
@@ -78,13 +78,13 @@ export function openLedger(
     const chance = fraction(noise(seed, STREAM.activity, pair));
     const byChance = Math.min(entriesMax, typicalEntries * (1 / chance - 1));
     const entries = pair === 0 && whaleEntries > 0 ? whaleEntries : byChance;
-    // Blocks between two cycles; Infinity where there are none.
+    // Blocks between two cycles; Infinity if there are no cycles.
     const spacing = (historyBlocks * ROWS_PER_CYCLE) / entries;
     // Where within `spacing` the first cycle lies: 0 to 1.
     const phase = fraction(noise(seed, STREAM.phase, pair));
-    const isAsked = ({ block }: Movement): boolean => block >= from && block <= to;
+    const isInRange = ({ block }: Movement): boolean => block >= from && block <= to;
 
-    yield* openingMovements(seed, pair, startBlock).filter(isAsked);
+    yield* openingMovements(seed, pair, startBlock).filter(isInRange);
     // A cycle ends before the next begins, unless blocks hold several.
     const blocks = Math.min(CYCLE_BLOCKS_MAX, Math.floor(spacing));
     const earliest =
@@ -92,7 +92,7 @@ export function openLedger(
     for (let cycle = Math.max(0, earliest); ; cycle += 1) {
       const block = startBlock + 1 + Math.floor((cycle + phase) * spacing);
       if (block > to) return;
-      yield* cycleMovements(seed, pair, cycle, { block, blocks }).filter(isAsked);
+      yield* cycleMovements(seed, pair, cycle, { block, blocks }).filter(isInRange);
     }
   };
 }
@@ -216,10 +216,10 @@ function openCycle(asset: number, firstBlock: number) {
     });
   }
 
-  /** Pays in or out what is missing to `level`, or too much. */
+  /** Makes a deposit or withdrawal, so that the balance becomes `level`. */
   function settle(purse: Purse, level: bigint) {
     const missing = level - purse.balance;
-    // Its balance after the movement is 0, as it is always.
+    // The balance after the movement is 0, as always.
     const outside = openPurse(NETWORK, 'EXTERNAL', NO_MARKET, missing);
     if (missing > 0n) move('DEPOSIT', outside, purse, missing);
     else if (missing < 0n) move('WITHDRAW', purse, outside, -missing);
@@ -228,9 +228,18 @@ function openCycle(asset: number, firstBlock: number) {
   return ledger;
 }
 
-type Purse = ReturnType<typeof openPurse>;
+/** An account while a cycle moves money into it and out of it. */
+interface Purse {
+  readonly account: Account;
+  balance: bigint;
+}
 
-function openPurse(owner: number, type: Account['type'], market: number, balance = 0n) {
+function openPurse(
+  owner: number,
+  type: Account['type'],
+  market: number,
+  balance = 0n,
+): Purse {
   return { account: { owner, type, market }, balance };
 }
 
@@ -239,13 +248,13 @@ function assetOfCycle(cycle: number): number {
   return cycle % ASSET_UNITS.length;
 }
 
-/** The balance of a party's general account as a cycle begins; the asset is that of the cycle. */
+/** The balance of a party's general account when a cycle begins, in the asset of the cycle. */
 function levelOf(seed: number, party: number, cycle: number): bigint {
   const word = noise(noise(seed, STREAM.level, party), STREAM.level, cycle);
   return amountOfUnits(assetOfCycle(cycle), LEVEL_UNITS + word, scramble(word));
 }
 
-/** So many units of an asset and, by `word`, a part of one with digits everywhere. */
+/** An amount of some units of an asset, and a fraction of one unit that `word` decides. */
 function amountOfUnits(asset: number, units: number, word: number): bigint {
   const unit = ASSET_UNITS[asset] ?? 1n;
   return BigInt(units) * unit + ((BigInt(word) * unit) >> 32n);

@@ -1,6 +1,6 @@
 /**
- * A whole network from one seed, and how far it has come: which block was made when, who arrived in it, and which
- * checkpoints there are. Everything happens in blocks; they are counted from 1 at genesis.
+ * A whole network from one seed, and how far it has come: when each block was made, who arrived in it, and which
+ * checkpoints there are. Everything happens in blocks, which are counted from 1 at genesis.
  */
 import { DAY_MICROS, formatInstant, type Micros } from '../../time/time.ts';
 import type { Settings } from '../options.ts';
@@ -8,7 +8,7 @@ import { openLedger } from './ledger.ts';
 import { KIND, noise, openIds, seedWord, STREAM } from './seeded.ts';
 
 export type Network = ReturnType<typeof assembleNetwork>;
-/** The newest block, and the instant the network has reached. */
+/** The newest block, and the instant that the network has reached. */
 export interface Head {
   readonly block: number;
   readonly time: Micros;
@@ -31,7 +31,7 @@ function assembleNetwork(settings: Settings) {
   let aheadMicros = 0n;
   let reached = settings.genesis;
 
-  /** How far the network has come. It never goes back, even where its clock does. */
+  /** Returns how far the network has come. It never goes back, even if its clock does. */
   function head(): Head {
     const now = settings.clock() + aheadMicros;
     if (now > reached) reached = now;
@@ -50,10 +50,10 @@ type Ids = ReturnType<typeof openIds>;
 type Chain = ReturnType<typeof openChain>;
 
 function openChain(seed: number, { genesis, blockIntervalMs }: Settings) {
-  /** The mean; each block is up to this much late. */
+  /** The mean interval. Each block is late by up to this much. */
   const intervalMicros = blockIntervalMs * 1000;
 
-  /** Exact: a network of 200 years still lies below 2^53 µs. The delay keeps the blocks' order. */
+  /** Exact, because even a network of 200 years lies below 2^53 µs. The delay keeps the order of blocks. */
   function sinceGenesis(block: number) {
     const word = noise(seed, STREAM.blockTime, block);
     // One block in eight is on time, so that times with and without a fraction occur.
@@ -62,7 +62,7 @@ function openChain(seed: number, { genesis, blockIntervalMs }: Settings) {
 
   const timeOf = (block: number): Micros => genesis + BigInt(sinceGenesis(block));
 
-  /** The newest block that was made by `instant`; 0 where there was none. */
+  /** The newest block that was made by `instant`; 0 if there was none. */
   function newestAt(instant: Micros) {
     const passed = Number(instant - genesis);
     const candidate = Math.floor(passed / intervalMicros);
@@ -80,7 +80,7 @@ function openChain(seed: number, { genesis, blockIntervalMs }: Settings) {
   return { timeOf, newestAt, firstFrom, blocksIn };
 }
 
-/** Ties of parties are laid out in runs of this many. */
+/** Ties of parties are laid out in runs of this many parties. */
 const RUN_PARTIES = 8;
 
 /**
@@ -91,7 +91,7 @@ function openParties(seed: number, settings: Settings, ids: Ids, chain: Chain) {
   const { parties, partiesMax } = settings;
   const historyBlocks = chain.blocksIn(settings.historyMs);
 
-  /** The row of a party who has arrived: its first block's time, its id, and the transaction it appeared in. */
+  /** The row of a party that has arrived: its id, the transaction in which it appeared, and the time of that block. */
   function row(index: number) {
     const id = ids.id(KIND.party, index);
     const txHash = ids.id(KIND.partyTx, index);
@@ -121,24 +121,23 @@ function openParties(seed: number, settings: Settings, ids: Ids, chain: Chain) {
     return arrived;
   }
 
-  /** Those who arrived in `block`, in list order. */
+  /** The parties that arrived in `block`, in list order. */
   function arrivedIn(block: number) {
     const first = countBy(block - 1);
-    const rows = Array.from({ length: countBy(block) - first }, (_, nth) =>
+    const arrived = Array.from({ length: countBy(block) - first }, (_, nth) =>
       row(first + nth),
     );
-    return rows.toSorted((a, b) => (a.id < b.id ? -1 : 1));
+    return arrived.toSorted((a, b) => (a.id < b.id ? -1 : 1));
   }
 
-  /** The party's number, or undefined where `id` is nobody who arrived by `block`. */
+  /** The party's number; undefined if no party with this id arrived by `block`. */
   function indexOf(id: string, block: number) {
     const index = ids.indexOf(KIND.party, id);
     return index !== undefined && index < countBy(block) ? index : undefined;
   }
 
   /**
-   * Rows of the list by position, oldest first. Whole blocks only are visible, so positions count from
-   * the same beginning for ever.
+   * Rows of the list by position, oldest first. Only whole blocks are visible, so a position always means the same row.
    */
   function* rows(from: number, to: number) {
     let first = countBy(arrivalBlock(from) - 1);
@@ -158,14 +157,14 @@ const STRETCH_HEIGHTS = 32;
 const TIE_ROWS_MAX = 1000;
 
 /**
- * The checkpoints: one row every so many blocks, and now and then several rows of one height (a
- * withdrawal makes one too), some of them the same to the last letter.
+ * The checkpoints: one row at regular intervals, and sometimes several rows of one height, because a withdrawal makes a
+ * checkpoint too. Some of them are equal to the last letter.
  */
 function openCheckpoints(seed: number, settings: Settings, ids: Ids, chain: Chain) {
   const { tieRows, checkpointRetentionMs } = settings;
-  /** Between two checkpoint heights. */
+  /** Blocks between two checkpoint heights. */
   const spacingBlocks = chain.blocksIn(settings.checkpointIntervalMs);
-  /** Each tied height lies somewhere in a section of its own of the stretch. */
+  /** The stretch is cut into sections; each tied height lies in one of its own. */
   const sectionHeights = Math.floor(STRETCH_HEIGHTS / tieRows.length);
   const stretchRows = tieRows.reduce((sum, rows) => sum + rows - 1, STRETCH_HEIGHTS);
 
@@ -189,7 +188,7 @@ function openCheckpoints(seed: number, settings: Settings, ids: Ids, chain: Chai
   const floor = (block: number) =>
     rowsBefore(Math.max(0, Math.ceil(block / spacingBlocks) - 1));
 
-  /** Which of a height's different checkpoints its nth row shows: half of the tied rows repeat the one before. */
+  /** Which of a height's checkpoints its nth row shows. Half of the tied rows repeat the row before. */
   function distinct(nthHeight: number, nth: number) {
     const word = noise(seed, STREAM.checkpointTwins, nthHeight);
     let shown = nth;
@@ -197,7 +196,7 @@ function openCheckpoints(seed: number, settings: Settings, ids: Ids, chain: Chai
     return shown;
   }
 
-  /** Positions that are served at a head: from inclusive, to exclusive. */
+  /** The positions that are served at a head: `from` is inclusive, `to` is exclusive. */
   function visible({ block, time }: Head) {
     const to = rowsBefore(Math.floor(block / spacingBlocks));
     if (checkpointRetentionMs === Infinity) return { from: 0, to };
@@ -210,8 +209,8 @@ function openCheckpoints(seed: number, settings: Settings, ids: Ids, chain: Chai
 
   /**
    * The row at a position.
-   * @param turn shifts the rows within one height: the service leaves their order open, and it differs
-   *   from one query plan to the next
+   * @param turn shifts the rows within one height, because the service leaves their order open and it differs from one
+   *   query plan to the next
    */
   function row(position: number, turn = 0) {
     let height = Math.floor(position / stretchRows) * STRETCH_HEIGHTS;
@@ -226,12 +225,12 @@ function openCheckpoints(seed: number, settings: Settings, ids: Ids, chain: Chai
   return { floor, visible, row };
 }
 
-/** `2023-05-01T10:00:00.1234Z`, as Go writes it: without trailing zeros. */
+/** Formats a time as Go does, without trailing zeros: `2023-05-01T10:00:00.1234Z`. */
 export function rfc3339Nano(instant: Micros): string {
   return formatInstant(instant).replace(/\.?0*Z$/, 'Z');
 }
 
-/** `2023-05-01 10:00:00.1234+00`, as Postgres writes a timestamptz. */
+/** Formats a time as Postgres writes a timestamptz: `2023-05-01 10:00:00.1234+00`. */
 export function timestamptz(instant: Micros): string {
   return rfc3339Nano(instant).replace('T', ' ').replace('Z', '+00');
 }

@@ -1,10 +1,10 @@
 /**
- * What follows from a seed: noise, and ids that need no table. The sandbox stores nothing: whatever it needs to know
- * about party 77 or block 4,711 is computed again each time from the seed, the subject (a stream) and its number.
+ * Noise and ids that follow from a seed. The sandbox stores nothing: everything about party 77 or block 4,711 is
+ * computed again each time, from the seed, the subject (a stream) and its number.
  */
 import { createCipheriv, createDecipheriv, createHash } from 'node:crypto';
 
-/** What a noise value is about. Two subjects never share a value, whatever their numbers. */
+/** The subject of a noise value. Two subjects never share a value, whatever their numbers. */
 export const STREAM = {
   blockTime: 1,
   partyTies: 2,
@@ -18,13 +18,13 @@ export const STREAM = {
   entryOffset: 10,
 } as const;
 
-/** The number that stands for a seed text in `noise`. */
+/** Converts a seed text to the number that `noise` takes. */
 export function seedWord(seed: string): number {
   return createHash('sha256').update(seed).digest().readUInt32LE(0);
 }
 
 /**
- * An unsigned 32-bit value that looks random and depends on all three arguments alone.
+ * Returns an unsigned 32-bit value that looks random and depends on the three arguments only.
  * @param index a whole number below 2^53
  */
 export function noise(seed: number, stream: number, index: number): number {
@@ -35,12 +35,12 @@ export function noise(seed: number, stream: number, index: number): number {
     : scramble(word ^ Math.floor(index / 0x1_0000_0000));
 }
 
-/** `noise` as a fraction: above 0, at most 1. */
+/** Converts a noise value to a fraction above 0 and at most 1. */
 export function fraction(word: number): number {
   return (word + 1) / 0x1_0000_0000;
 }
 
-/** The next value of a sequence that began with a noise value (for several rolls about one subject). */
+/** Returns the next value of a sequence that began with a noise value, for several rolls about one subject. */
 export function scramble(word: number): number {
   let mixed = (word + 0x6d2b79f5) | 0;
   mixed = Math.imul(mixed ^ (mixed >>> 16), 0x85ebca6b);
@@ -48,7 +48,7 @@ export function scramble(word: number): number {
   return (mixed ^ (mixed >>> 16)) >>> 0;
 }
 
-/** What an id names; ids of different kinds never collide. */
+/** The kinds of things that have ids. Ids of different kinds never collide. */
 export const KIND = {
   party: 1,
   partyTx: 2,
@@ -61,22 +61,25 @@ export const KIND = {
 const ID_BYTES = 32;
 const HALF_BYTES = 16;
 
-/** Numbers ↔ ids of 64 lower-case hex digits: an id is the enciphered number of what it names. */
-export function openIds(seed: string): {
+/** Converts between numbers and ids of 64 lower-case hex digits. */
+export interface Ids {
   /** @param index a whole number below 2^48 */
   id(kind: number, index: number): string;
-  /** @returns the number that `id` was made of, or undefined where it is no id of that kind */
+  /** @returns the number from which `id` was made; undefined if it is not an id of that kind */
   indexOf(kind: number, id: string): number | undefined;
-} {
+}
+
+/** An id is the encrypted number of the thing that it names, so it needs no table. */
+export function openIds(seed: string): Ids {
   const key = createHash('sha256').update(`ids of ${seed}`).digest();
-  // ECB is right here: each id must stand alone, and it hides nothing that matters.
+  // ECB is right here: each id must stand alone, and nothing about it is secret.
   const cipher = createCipheriv('aes-256-ecb', key, null).setAutoPadding(false);
   const decipher = createDecipheriv('aes-256-ecb', key, null).setAutoPadding(false);
   return {
     id: (kind, index) => cipher.update(plainId(kind, index)).toString('hex'),
     indexOf(kind, id) {
       const bytes = Buffer.from(id, 'hex');
-      // The decipher keeps what is no whole block for the next call: it must never get such a thing.
+      // The decipher would keep a partial block for its next call, so it must only get whole ones.
       if (bytes.length !== ID_BYTES) return undefined;
       const plain = decipher.update(bytes);
       const index = plain.readUIntBE(HALF_BYTES - 6, 6);
@@ -85,7 +88,7 @@ export function openIds(seed: string): {
   };
 }
 
-/** Both halves of an id carry kind, half and number, so that a forged half is noticed. */
+/** Both halves of an id carry the kind, the half and the number, so that a forged half is noticed. */
 function plainId(kind: number, index: number): Buffer {
   const plain = Buffer.alloc(ID_BYTES);
   for (const half of [0, 1]) {
