@@ -207,6 +207,10 @@ const TABLE = {
     form.hostNames,
     'further host names under which the API may be addressed',
   ),
+  API_BASE_PATH: optional(
+    form.basePath,
+    'the path of a proxy below which the console and the API are reached',
+  ),
   WORKER_HEALTH_PORT: optional(form.port, "a worker's health; unset: none"),
   LOG_LEVEL: preset(
     'info',

@@ -229,6 +229,13 @@ export const token = textThat(
 const HOST_NAME = /^(?:\*\.)?[a-z0-9](?:[a-z0-9.-]{0,250}[a-z0-9])?$|^[0-9a-f:]+$/;
 
 /** That the API answers to. */
+/** Read without a slash at its end; empty for `/`. */
+export const basePath = form('a path such as /ledger', (given) =>
+  /^\/$|^(?:\/(?!\.+(?:\/|$))[\w.~-]+)+\/?$/.test(given)
+    ? given.replace(/\/$/, '')
+    : undefined,
+);
+
 export const hostNames = listOf(
   'host names or addresses, separated by commas; *.name for every name below one',
   (given) => {
