@@ -1,7 +1,7 @@
 /**
- * Clears what dead processes left: old spool files, unfinished uploads, and objects that nothing names;
- * and the objects of segments that were superseded long enough ago.
- * An object newer than the database knows is never rubbish: after a restore it is the only copy.
+ * Garbage collection: removes what dead processes left (old spool files, unfinished uploads, objects that
+ * nothing names) and the objects of segments that were superseded long enough ago. It keeps an object
+ * that is newer than the database: after a restore, that object may be the only copy of its rows.
  */
 import { errorCode } from '../../errors/errors.ts';
 import type { Log } from '../../logging/log.ts';
@@ -24,78 +24,127 @@ export interface GarbageCollectionDeps {
   readonly objects: ObjectStore;
   readonly archive: ExportArchiveStore;
   readonly log: Log;
+  /** How old a leftover must be before it is removed; seven days by default. */
   readonly graceMs?: number;
 }
 
-export async function collectGarbage(
-  { objects, archive, log, graceMs = GRACE_MS }: GarbageCollectionDeps,
-  signal: AbortSignal,
-): Promise<{
+/** What one collection did. */
+export interface GarbageCollectionReport {
+  /** Spool files and unfinished uploads that were removed. */
   readonly sweptFiles: number;
   readonly removedObjects: number;
+  /** Unreferenced objects that were kept: newer than the database, or of another mirror. */
   readonly keptObjects: number;
-}> {
-  const before = nowMicros() - BigInt(graceMs) * 1000n;
-  let removedObjects = 0;
-  let keptObjects = 0;
+}
 
-  /** The manifest first: while it lies there, its object is whole. Stays where a publication has come to name it again. */
-  async function removeObject(key: string) {
-    const isRemoved = await archive.removeIfUnreferenced(key, async () => {
-      await objects.remove(manifestKey(key), signal);
-      await objects.remove(key, signal);
-    });
-    if (isRemoved) removedObjects += 1;
-  }
-
-  async function isOurRubbish(key: string) {
-    try {
-      // Newer than the database, or of a run that it has forgotten with a backup: it may be the only copy.
-      return await archive.isPublicationRecorded(
-        await readManifest(objects, manifestKey(key), signal),
-      );
-    } catch (error) {
-      // Never finished: without a manifest nobody may rely on it.
-      if (errorCode(error) === 'OBJECT_MISSING') return true;
-      if (errorCode(error) === 'MANIFEST_INVALID') return false;
-      throw error;
-    }
-  }
-
-  // Those of which this pass has found nothing left over: they were removed as long before it.
+export async function collectGarbage(
+  deps: GarbageCollectionDeps,
+  signal: AbortSignal,
+): Promise<GarbageCollectionReport> {
+  const { objects, archive, log, graceMs = GRACE_MS } = deps;
+  // Rows go first: their objects were removed a grace period ago, and none has come back since.
   await archive.forgetRemoved(graceMs);
-  // Marked before they are removed: what a crash leaves of them is found as unreferenced.
-  for (
-    let keys = await archive.markRetired(graceMs);
-    keys.length > 0;
-    keys = await archive.markRetired(graceMs)
-  ) {
-    signal.throwIfAborted();
-    for (const key of keys) await removeObject(key);
-  }
-  for await (const batch of oldObjects(objects, before, signal)) {
-    const referenced = await archive.referenced(batch);
-    for (const key of batch.filter((one) => !referenced.has(one))) {
-      if (await isOurRubbish(key)) await removeObject(key);
-      // Newer than the database or of another one.
-      else keptObjects += 1;
-    }
-  }
-  /** Spool files and unfinished uploads. */
-  const sweptFiles = await objects.sweep(graceMs, signal);
-  const report = { sweptFiles, removedObjects, keptObjects };
-  if (keptObjects > 0)
+  const retired = await removeRetired(deps, graceMs, signal);
+  const unreferenced = await removeUnreferenced(deps, graceMs, signal);
+  const report = {
+    sweptFiles: await objects.sweep(graceMs, signal),
+    removedObjects: retired + unreferenced.removed,
+    keptObjects: unreferenced.kept,
+  };
+  if (report.keptObjects > 0)
     log.warn(report, 'Objects are newer than the database, or of another one; kept');
-  else log.debug(report, 'Store tidied');
+  else log.debug(report, 'Garbage collected');
   return report;
 }
 
-/** Keys of objects below `ledger/` that are older than that, in batches; a manifest stands for its object. */
-async function* oldObjects(objects: ObjectStore, before: bigint, signal: AbortSignal) {
+/** Removes the objects of superseded segments. @returns how many */
+async function removeRetired(
+  deps: GarbageCollectionDeps,
+  graceMs: number,
+  signal: AbortSignal,
+): Promise<number> {
+  let removed = 0;
+  for (;;) {
+    // Marked before they are removed: what a crash leaves of them is then found as unreferenced.
+    const keys = await deps.archive.markRetired(graceMs);
+    if (keys.length === 0) return removed;
+    for (const key of keys) {
+      signal.throwIfAborted();
+      if (await removeObject(key, deps, signal)) removed += 1;
+    }
+  }
+}
+
+/** Removes old objects that nothing names, if this database knows that it has published them. */
+async function removeUnreferenced(
+  deps: GarbageCollectionDeps,
+  graceMs: number,
+  signal: AbortSignal,
+): Promise<{ readonly removed: number; readonly kept: number }> {
+  const before = nowMicros() - BigInt(graceMs) * 1000n;
+  let removed = 0;
+  let kept = 0;
+  // An object and its manifest may be listed far apart, and in any order: each pair is decided once.
+  const decided = new Set<string>();
+  for await (const batch of oldObjects(deps.objects, before, signal)) {
+    const referenced = await deps.archive.referenced(batch);
+    for (const key of batch) {
+      if (referenced.has(key) || decided.has(key)) continue;
+      decided.add(key);
+      if (!(await isOurGarbage(key, deps, signal))) kept += 1;
+      else if (await removeObject(key, deps, signal)) removed += 1;
+    }
+  }
+  return { removed, kept };
+}
+
+/**
+ * Removes an object and its manifest unless a publication has come to name it again. The manifest goes
+ * first, because a manifest means that its object is whole. The database is asked before each delete
+ * whether the lock on the key is still there.
+ */
+function removeObject(
+  key: string,
+  { objects, archive }: GarbageCollectionDeps,
+  signal: AbortSignal,
+): Promise<boolean> {
+  return archive.removeIfUnreferenced(key, signal, async (right) => {
+    for (const part of [manifestKey(key), key]) {
+      await right.check();
+      await objects.remove(part, right.signal);
+    }
+  });
+}
+
+async function isOurGarbage(
+  key: string,
+  { objects, archive }: GarbageCollectionDeps,
+  signal: AbortSignal,
+): Promise<boolean> {
+  try {
+    const manifest = await readManifest(objects, manifestKey(key), signal);
+    return await archive.isPublicationRecorded(manifest);
+  } catch (error) {
+    // Its publication was never finished: without a manifest nobody may rely on the object.
+    if (errorCode(error) === 'OBJECT_MISSING') return true;
+    if (errorCode(error) === 'MANIFEST_INVALID') return false;
+    throw error;
+  }
+}
+
+/**
+ * Lists keys of objects below `ledger/` that are older than an instant, in batches. A manifest stands for
+ * its object, so a key may come twice.
+ */
+async function* oldObjects(
+  objects: ObjectStore,
+  before: bigint,
+  signal: AbortSignal,
+): AsyncGenerator<readonly string[]> {
   let batch = new Set<string>();
   for await (const { key, modifiedAt } of objects.list('ledger/', signal)) {
     const objectKey = isManifestKey(key) ? objectKeyOf(key) : key;
-    // Others may keep theirs there as well.
+    // Other programs may keep files there as well.
     if (modifiedAt < before && isSegmentKey(objectKey)) batch.add(objectKey);
     if (batch.size < BATCH_KEYS) continue;
     yield [...batch];

@@ -1,4 +1,5 @@
-/** What was published, for those who read it back and those who clear up. */
+/** What was published, for merging and for garbage collection. */
+import { setTimeout as sleep } from 'node:timers/promises';
 import { formatInstant, type Micros, readInstant } from '../../time/time.ts';
 import type { Manifest } from '../../ledger/manifest.ts';
 import type { MergeLimits } from '../merging/plan-merges.ts';
@@ -10,6 +11,19 @@ import { statement } from '../../postgres/statement.ts';
 import { inTransaction } from '../../postgres/transaction.ts';
 
 const RETIRED_AT_ONCE = 500;
+/** How often a transaction that waits for the store shows that its connection is still there. */
+const CHECK_LOCK_EVERY_MS = 2_000;
+
+/** The right to delete an object, for as long as the database holds the lock on its key. */
+export interface RemovalRight {
+  /** Aborts with the work, and when the connection that holds the lock is lost. */
+  readonly signal: AbortSignal;
+  /**
+   * Asks the database whether the lock is still there: to be called before each delete.
+   * @throws the database's error if the lock is lost
+   */
+  check(): Promise<void>;
+}
 
 export class ExportArchiveStore {
   readonly #db: Database;
@@ -18,7 +32,7 @@ export class ExportArchiveStore {
     this.#db = db;
   }
 
-  /** Until when any ledger is closed; undefined where none is. */
+  /** Returns the latest end of all closed ranges; undefined if no range is closed. */
   async closedTo(): Promise<Micros | undefined> {
     const last = statement({ to: 'instant?' })`
       select max(to_time) as "to" from mirror.coverage where not open`;
@@ -26,7 +40,10 @@ export class ExportArchiveStore {
     return to === null ? undefined : readInstant(to);
   }
 
-  /** Ledgers that have two or more small segments with the same row form that end in one month before that instant. */
+  /**
+   * Lists ledgers that have two or more small segments with one row form that end in the same month,
+   * before the limit's instant.
+   */
   async mergeable(
     { before, bytesMax }: MergeLimits,
     ledgersMax: number,
@@ -48,7 +65,7 @@ export class ExportArchiveStore {
   }
 
   /**
-   * Marks superseded segments as removed that have been so for longer than this, some at a time.
+   * Marks segments as removed that have been superseded for longer than this, at most 500 at a time.
    * @returns their object keys, which nothing names any more; empty when all are done
    */
   async markRetired(supersededForMs: number): Promise<readonly string[]> {
@@ -64,7 +81,10 @@ export class ExportArchiveStore {
     return rows.map(({ objectKey }) => objectKey);
   }
 
-  /** Forgets segments whose objects were removed longer ago than this, and whose rows are in no table any more. */
+  /**
+   * Deletes the rows of segments whose objects were removed longer ago than this, and whose entries are in
+   * no table any more.
+   */
   async forgetRemoved(removedForMs: number): Promise<void> {
     const removed = statement()`
       delete from mirror.segments s
@@ -75,9 +95,12 @@ export class ExportArchiveStore {
     await execute(this.#db, 'forget removed segments', removed);
   }
 
-  /** Whether this database has numbered an object's publication, and still knows the run that published it. */
+  /**
+   * Returns whether this database has numbered an object's publication, and still knows the run that
+   * published it. An object for which it returns false may be the only copy of what it holds.
+   */
   async isPublicationRecorded({ warehouseId, seq, runId }: Manifest): Promise<boolean> {
-    // A run may be forgotten by age, while what it published is current; its party's later segments say so.
+    // A run may be forgotten by age while what it published is current: then the party's segments name it.
     const known = statement({ isKnown: 'boolean' })`
       select warehouse_id = ${warehouseId}::uuid and publication_seq >= ${seq} and (
           exists (select from mirror.runs where run_id = ${runId}::uuid)
@@ -90,7 +113,7 @@ export class ExportArchiveStore {
     return isKnown;
   }
 
-  /** Which of these object keys a segment or an open publication names. */
+  /** Returns those of the object keys that a segment or an open publication names. */
   async referenced(
     objectKeys: readonly string[],
     db: Database = this.#db,
@@ -108,31 +131,93 @@ export class ExportArchiveStore {
   }
 
   /**
-   * Runs `remove` where nothing names the object; until it is done, no publication comes to intend it.
-   * @returns whether it ran
+   * Runs `remove` if nothing names the object. No publication can intend the object meanwhile: a lock on
+   * its key is held until `remove` is done. If the lock is lost, the right's signal aborts and its check
+   * throws, because a publication may have come to rely on the object.
+   * @returns whether `remove` ran
    */
   async removeIfUnreferenced(
     objectKey: string,
-    remove: () => Promise<void>,
+    signal: AbortSignal,
+    remove: (right: RemovalRight) => Promise<void>,
   ): Promise<boolean> {
+    const action = `remove ${objectKey}`;
     let failure: { readonly error: unknown } | undefined;
-    const action = `see that nothing names ${objectKey}`;
     const isRemoved = await inTransaction(
       this.#db,
       { action, retries: 0 },
       async (tx) => {
+        // The store may take longer for a delete than a transaction may be idle.
+        const patience = statement()`set local idle_in_transaction_session_timeout = '5min'`;
+        await execute(tx, action, patience);
         await lockEach(tx, 'object', [objectKey]);
-        if ((await this.referenced([objectKey], tx)).size > 0) return false;
+        const referenced = await this.referenced([objectKey], tx);
+        if (referenced.size > 0) return false;
+        await using right = new HeldLock(tx, action, signal);
         try {
-          await remove();
+          await remove(right);
         } catch (error) {
+          // The store's error, which is not to be taken for the database's.
           failure = { error };
         }
         return true;
       },
     );
-    // The store's error, not the database's.
     if (failure !== undefined) throw failure.error;
     return isRemoved;
+  }
+}
+
+/**
+ * Watches the connection of a transaction that holds a lock while the object store is at work. Without
+ * statements Postgres would take the transaction for abandoned, and end it.
+ */
+class HeldLock implements RemovalRight, AsyncDisposable {
+  readonly signal: AbortSignal;
+  readonly #tx: Database;
+  readonly #action: string;
+  readonly #lost = new AbortController();
+  readonly #stopped = new AbortController();
+  readonly #watching: Promise<void>;
+  /** One statement at a time: a connection cannot run two. */
+  #lastCheck: Promise<void> = Promise.resolve();
+
+  constructor(tx: Database, action: string, signal: AbortSignal) {
+    this.#tx = tx;
+    this.#action = action;
+    this.signal = AbortSignal.any([signal, this.#lost.signal]);
+    this.#watching = this.#watch();
+  }
+
+  check(): Promise<void> {
+    this.#lastCheck = this.#lastCheck.then(() => this.#query());
+    // Every caller meets the failure in the promise that it was given.
+    this.#lastCheck.catch(() => undefined);
+    return this.#lastCheck;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#stopped.abort();
+    await this.#watching;
+    await this.#lastCheck.catch(() => undefined);
+  }
+
+  async #query(): Promise<void> {
+    this.signal.throwIfAborted();
+    try {
+      const ping = statement({ isAlive: 'boolean' })`select true as "isAlive"`;
+      await readRow(this.#tx, this.#action, ping);
+    } catch (error) {
+      this.#lost.abort(error);
+      throw error;
+    }
+  }
+
+  async #watch(): Promise<void> {
+    const { signal } = this.#stopped;
+    while (!signal.aborted && !this.signal.aborted) {
+      await sleep(CHECK_LOCK_EVERY_MS, undefined, { signal }).catch(() => undefined);
+      if (!signal.aborted) await this.check().catch(() => undefined);
+    }
   }
 }

@@ -1,6 +1,10 @@
 import { strict as assert } from 'node:assert';
 import { randomUUID } from 'node:crypto';
+import { Readable } from 'node:stream';
 import { describe, expect, test } from 'vitest';
+import { PermanentError } from '../../../src/errors/errors.ts';
+import { isManifestKey, manifestKey } from '../../../src/ledger/object-keys.ts';
+import type { ObjectStore } from '../../../src/storage/object-store.ts';
 import { createLog } from '../../../src/logging/log.ts';
 import { collectGarbage } from '../../../src/exports/publishing/garbage-collection.ts';
 import { encodeManifest, readManifest } from '../../../src/ledger/manifest.ts';
@@ -144,12 +148,14 @@ describe('an object that nothing names, and that is published again at the same 
         failpoint: async (step) => {
           if (step === 'intended')
             wasRemoved.push(
-              await archive.removeIfUnreferenced(key, async () => assert.fail()),
+              await archive.removeIfUnreferenced(key, signal, async () => assert.fail()),
             );
         },
       },
     );
-    wasRemoved.push(await archive.removeIfUnreferenced(key, async () => assert.fail()));
+    wasRemoved.push(
+      await archive.removeIfUnreferenced(key, signal, async () => assert.fail()),
+    );
     expect(wasRemoved).toEqual([false, false]);
     expect(await world.rows()).toEqual(world.source.entries.map(row12).toSorted());
   });
@@ -170,7 +176,7 @@ describe('an object that nothing names, and that is published again at the same 
     const failpoint = async (step: string): Promise<void> => {
       if (step === at)
         removed.push(
-          await archive.removeIfUnreferenced(key, () =>
+          await archive.removeIfUnreferenced(key, signal, () =>
             world.objects.remove(key, signal),
           ),
         );
@@ -180,3 +186,45 @@ describe('an object that nothing names, and that is published again at the same 
     expect(await world.rows()).toEqual(world.source.entries.map(row12).toSorted());
   });
 });
+
+test('collectGarbage decides each object once, however its listing is ordered', async () => {
+  await using world = await World.open(database);
+  await using warehouse = openWarehouse({
+    url: database.url,
+    onIdleError: () => undefined,
+  });
+  const files = Array.from({ length: 300 }, (_, index) =>
+    segmentKeyOf(index.toString(16).padStart(12, '0')),
+  );
+  const foreign = segmentKeyOf('f'.repeat(12));
+  const keys = [...files, foreign].flatMap((key) => [key, manifestKey(key)]);
+  const removed: string[] = [];
+  const objects: ObjectStore = {
+    ...world.objects,
+    // The objects first, then their manifests, as a store without an order may list them.
+    async *list() {
+      for (const key of keys.toSorted(byManifestLast))
+        yield { key, bytes: 1n, modifiedAt: 0n };
+    },
+    read: async (key) => {
+      if (key === manifestKey(foreign)) return Readable.from([Buffer.from('{')]);
+      throw new PermanentError('Cannot read: it is missing', { code: 'OBJECT_MISSING' });
+    },
+    remove: async (key) => void removed.push(key),
+  };
+  const archive = new ExportArchiveStore(warehouse.db);
+  const deps = { objects, archive, log: createLog('silent'), graceMs: NO_GRACE };
+  expect(await collectGarbage(deps, signal)).toMatchObject({
+    removedObjects: files.length,
+    keptObjects: 1,
+  });
+  expect(new Set(removed).size).toBe(removed.length);
+});
+
+function segmentKeyOf(sha: string): string {
+  return `ledger/party=aa/asset=all/20230501T000000Z_20230502T000000Z.${sha}.csv`;
+}
+
+function byManifestLast(one: string, other: string): number {
+  return Number(isManifestKey(one)) - Number(isManifestKey(other));
+}
