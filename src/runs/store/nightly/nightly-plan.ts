@@ -2,8 +2,10 @@
 import { sql } from 'kysely';
 import { NETWORK_PARTY } from '../../../ledger/ids.ts';
 import type { Database } from '../../../postgres/database.ts';
-import { mapDatabaseError } from '../../../postgres/database-error.ts';
-import { readRow, readRows } from '../../../postgres/transaction.ts';
+import { builder } from '../../../postgres/builder.ts';
+import { execute, findRow, readRow } from '../../../postgres/run-statement.ts';
+import { statement, typed } from '../../../postgres/statement.ts';
+import { inTransaction } from '../../../postgres/transaction.ts';
 import { recordScope } from '../../../status/store/completeness.ts';
 
 /** Whom a nightly run is about. */
@@ -124,17 +126,24 @@ export async function planNightly(
 ): Promise<Plan> {
   const { runId, partyIds, exportsMax = null } = request;
   const isDeferred = sql`priority > ${exportsMax}::bigint`;
-  const known = sql<{ plan: Plan | null }>`
+  const recorded = statement({ plan: typed<Plan | null>('json?') })`
     select params->'plan' as plan from mirror.runs where run_id = ${runId}`;
-  const [run] = await readRows(db, 'read the plan of the nightly run', known);
+  const run = await findRow(db, 'read the plan of the nightly run', recorded);
   if (run?.plan) return run.plan;
-  return mapDatabaseError('plan the nightly run', async () => {
-    const plan = await db.transaction().execute(async (tx) => {
-      await sql`select pg_advisory_xact_lock(mirror.lock_key('nightly plan'))`.execute(
-        tx,
-      );
-      await sql`do ${sql.lit(attachStatement(runId))}`.execute(tx);
-      const planning = sql<Plan>`
+  const action = 'plan the nightly run';
+  const plan = await inTransaction(db, { action, retries: 0 }, async (tx) => {
+    const lock = statement({ lock: 'void' })`
+        select pg_advisory_xact_lock(mirror.lock_key('nightly plan')) as lock`;
+    await execute(tx, action, lock);
+    await execute(tx, action, statement()`do ${sql.lit(attachStatement(runId))}`);
+    const planning = statement({
+      parties: 'int',
+      notDue: 'int',
+      asked: 'int',
+      deferred: 'int',
+      deferredNeverAsked: 'int',
+      deferredSince: 'instant?',
+    })`
         with ${dueParties(request)},
         written as (
           insert into mirror.nightly_units (run_id, party_id, priority, is_idle)
@@ -146,16 +155,20 @@ export async function planNightly(
                (select count(*)::int as due, (count(*) filter (where ${isDeferred}))::int as deferred,
                        (count(*) filter (where ${isDeferred} and last_asked_at is null))::int as "deferredNeverAsked",
                        min(last_asked_at) filter (where ${isDeferred}) as "deferredSince" from due) d`;
-      const planned = await readRow(tx, 'plan the nightly run', planning);
-      await sql`update mirror.runs set params = params || ${JSON.stringify({ plan: planned })}::jsonb
-        where run_id = ${runId}`.execute(tx);
-      await recordScope(tx, partyIds);
-      return planned;
-    });
-    // A table that has just been filled has no statistics: plans made without them read all of it for each row.
-    await sql`analyze ${sql.id('mirror', namePartition(runId))}`.execute(db);
-    return plan;
+    const planned = await readRow(tx, action, planning);
+    const params = sql<string>`params || ${JSON.stringify({ plan: planned })}::jsonb`;
+    const record = builder
+      .updateTable('mirror.runs')
+      .set({ params })
+      .where('run_id', '=', runId);
+    await execute(tx, action, record);
+    await recordScope(tx, partyIds);
+    return planned;
   });
+  // A table that has just been filled has no statistics: plans made without them read all of it for each row.
+  const analyze = statement()`analyze ${sql.id('mirror', namePartition(runId))}`;
+  await execute(db, action, analyze);
+  return plan;
 }
 
 /** How many would be due now; who comes first does not matter for that. */
@@ -163,7 +176,7 @@ export function countDue(
   db: Database,
   scope: NightlyScope,
 ): Promise<{ parties: number; due: number }> {
-  const counted = sql<{ parties: number; due: number }>`
+  const counted = statement({ parties: 'int', due: 'int' })`
     with ${consideredParties(scope)}
     select count(*)::int as parties, (count(*) filter (where is_due))::int as due from considered`;
   return readRow(db, 'preview the nightly run', counted);
@@ -173,7 +186,7 @@ export function readLateness(
   db: Database,
   { partyIds, idleNightsMax }: NightlyScope,
 ): Promise<Lateness> {
-  const late = sql<Lateness>`
+  const late = statement({ late: 'int', oldestFrontier: 'instant?' })`
     with ${selectPartyIds(partyIds)}
     select (select count(*) from (${ASKED}) asked join ids using (party_id)
              where last_asked_at < clock_timestamp() - (${idleNightsMax} + 1) * interval '1 day')::int as late,
@@ -187,7 +200,12 @@ export function estimateNightly(
   db: Database,
   partyIds: NightlyScope['partyIds'],
 ): Promise<Estimate> {
-  const estimate = sql<Estimate>`
+  const estimate = statement({
+    parties: 'int',
+    quarantined: 'int',
+    isFirst: 'boolean',
+    secondsPerExport: 'float?',
+  })`
     with ${selectPartyIds(partyIds)}
     select (select count(*) from ids)::int as parties,
       (select count(distinct party_id) from mirror.exports join ids using (party_id)

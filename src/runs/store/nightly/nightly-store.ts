@@ -3,8 +3,9 @@ import { type RawBuilder, sql } from 'kysely';
 import { PermanentError } from '../../../errors/errors.ts';
 import { evidenceJson } from '../../../json/json-value.ts';
 import type { Database } from '../../../postgres/database.ts';
-import { mapDatabaseError } from '../../../postgres/database-error.ts';
-import { readRow, readRows } from '../../../postgres/transaction.ts';
+import { builder } from '../../../postgres/builder.ts';
+import { execute, readRow, readRows } from '../../../postgres/run-statement.ts';
+import { statement, typed } from '../../../postgres/statement.ts';
 
 /** How far a nightly run has come: of its ledgers, how many are in which state. */
 export type NightlyCounts = Readonly<
@@ -30,6 +31,18 @@ interface Summary extends Readonly<Record<string, unknown>> {
   readonly incomplete: number;
 }
 
+const SUMMARY_COLUMNS = {
+  newRows: 'numeric',
+  replacedRows: 'numeric',
+  newBytes: 'numeric',
+  newSegments: 'numeric',
+  suspicious: 'int',
+  incomplete: 'int',
+  failures: typed<readonly object[] | null>('json?'),
+  doubted: typed<readonly object[] | null>('json?'),
+  unaskedParties: typed<readonly string[] | null>('json?'),
+} as const;
+
 const LISTED_MAX = 20;
 /** That it was settled is all that can be said. */
 const UNREADABLE = { verdict: 'incomplete', code: 'EVIDENCE_UNREADABLE' };
@@ -46,7 +59,7 @@ export class NightlyStore {
 
   /** Hands out the next ledgers to queue, marking them; those marked earlier and lost are handed out again by `requeue`. */
   take(runId: string, ledgersMax: number): Promise<readonly DueLedger[]> {
-    const taken = sql<DueLedger>`
+    const taken = statement({ partyId: 'text', isIdle: 'boolean' })`
       with picked as materialized (
         select party_id from mirror.nightly_units where run_id = ${runId} and state = 'due'
         order by priority limit ${ledgersMax} for update skip locked),
@@ -63,17 +76,22 @@ export class NightlyStore {
     runId: string,
     partyIds: readonly string[],
   ): Promise<readonly string[]> {
-    const unsettled = sql<{ partyId: string }>`
+    const unsettled = statement({ partyId: 'text' })`
       select party_id as "partyId" from mirror.nightly_units
-      where run_id = ${runId} and party_id = any(${[...partyIds]}) and state in ('due', 'queued') order by priority`;
+      where run_id = ${runId} and party_id = any(${[...partyIds]})
+        and state in ('due', 'queued') order by priority`;
     const ledgers = await readRows(this.#db, 'read which ledgers are due', unsettled);
     return ledgers.map(({ partyId }) => partyId);
   }
 
   /** After a crash or a flushed queue nobody knows which jobs still exist: queueing one twice is harmless. */
   async requeue(runId: string): Promise<void> {
-    const requeued = sql`update mirror.nightly_units set state = 'due' where run_id = ${runId} and state = 'queued'`;
-    await readRows(this.#db, 'queue ledgers again', requeued);
+    const requeued = builder
+      .updateTable('mirror.nightly_units')
+      .set({ state: 'due' })
+      .where('run_id', '=', runId)
+      .where('state', '=', 'queued');
+    await execute(this.#db, 'queue ledgers again', requeued);
   }
 
   /**
@@ -100,8 +118,7 @@ export class NightlyStore {
       ({ partyId, state, outcome }) =>
         `{"party_id": ${JSON.stringify(partyId)}, "state": "${state}", "outcome": ${evidenceJson(outcome)}}`,
     );
-    await mapDatabaseError('record what became of ledgers', () =>
-      sql`
+    const settlement = statement()`
         with given as materialized (
           select * from jsonb_to_recordset(${`[${given.join(',')}]`}::jsonb) as t(party_id text, state text, outcome jsonb)),
         settled as (
@@ -111,17 +128,15 @@ export class NightlyStore {
           where n.run_id = ${runId} and n.party_id = given.party_id and n.state in ('due', 'queued')
           returning n.party_id, n.state, n.outcome->>'rows' = '0' as is_idle)
         update mirror.exports u set idle_nights = case when settled.is_idle then u.idle_nights + 1 else 0 end
-        from settled where settled.state = 'done' and u.party_id = settled.party_id`.execute(
-        this.#db,
-      ),
-    );
+        from settled where settled.state = 'done' and u.party_id = settled.party_id`;
+    await execute(this.#db, 'record what became of ledgers', settlement);
   }
 
   /** @param asked how many were planned: those that are neither open nor failed are done */
   async counts(runId: string, asked: number): Promise<NightlyCounts> {
     const count = (state: string) =>
       sql`(select count(*) from mirror.nightly_units where run_id = ${runId} and state = ${sql.lit(state)})::int`;
-    const counted = sql<Omit<NightlyCounts, 'done'>>`
+    const counted = statement({ due: 'int', queued: 'int', failed: 'int' })`
       select ${count('due')} as due, ${count('queued')} as queued, ${count('failed')} as failed`;
     const open = await readRow(this.#db, 'count the ledgers of the nightly run', counted);
     return { ...open, done: Math.max(0, asked - open.due - open.queued - open.failed) };
@@ -129,7 +144,7 @@ export class NightlyStore {
 
   /** Whether somebody exports a ledger now. */
   async isExporting(): Promise<boolean> {
-    const inHand = sql<{ has: boolean }>`
+    const inHand = statement({ has: 'boolean' })`
       select exists (select from mirror.exports
         where lease_until > clock_timestamp() and mirror.is_leased(lease_until, lease_holder)) as has`;
     const { has } = await readRow(this.#db, 'look for exports in hand', inHand);
@@ -150,7 +165,7 @@ export class NightlyStore {
              order by priority limit ${LISTED_MAX}) listed)`;
     const named = (outcome: RawBuilder<unknown>) =>
       sql`json_build_object('partyId', party_id, 'outcome', ${outcome})`;
-    const summed = sql<Summary>`
+    const summed = statement(SUMMARY_COLUMNS)`
       with units as not materialized (select * from mirror.nightly_units where run_id = ${runId})
       select ${sum('rows')} as "newRows", ${sum('replacedRows')} as "replacedRows", ${sum('bytes')} as "newBytes",
              ${sum('segments')} as "newSegments", ${count(sql`outcome->>'verdict' = 'suspicious'`)} as suspicious,
@@ -162,6 +177,6 @@ export class NightlyStore {
     const summary = await readRow(this.#db, 'sum up the nightly run', summed);
     return Object.fromEntries(
       Object.entries(summary).filter(([, value]) => value !== null),
-    ) as typeof summary;
+    ) as unknown as Summary;
   }
 }
