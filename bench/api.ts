@@ -81,14 +81,20 @@ async function benchPages(): Promise<void> {
   const walk = (start: string): Walk => {
     let cursor = start;
     return {
-      restart: () => (cursor = start),
-      next: async () => (cursor = await http.readPage(url(cursor))),
+      restart: () => {
+        cursor = start;
+      },
+      next: async () => {
+        cursor = await http.readPage(url(cursor));
+      },
     };
   };
   const bareWalk = (start: number): Walk => {
     let from: unknown = start;
     return {
-      restart: () => (from = start),
+      restart: () => {
+        from = start;
+      },
       next: async () => {
         const { rows } = await client.query<{ pos: string }>(
           `select pos, party_id from mirror.parties where epoch = 1 and pos < $1 order by pos desc limit ${PAGE_ROWS}`,

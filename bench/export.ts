@@ -96,9 +96,8 @@ stack.defer(async () => {
   await once(server, 'exit');
 });
 if (server.stdout === null) throw new Error('no output');
-const { value: url } = await createInterface({ input: server.stdout })
-  [Symbol.asyncIterator]()
-  .next();
+const lines = createInterface({ input: server.stdout })[Symbol.asyncIterator]();
+const { value: url } = await lines.next();
 
 async function exported(
   form: Case['form'],
@@ -117,7 +116,9 @@ async function exported(
     compression,
   ]);
   let output = '';
-  worker.stdout?.setEncoding('utf8').on('data', (text: string) => (output += text));
+  worker.stdout?.setEncoding('utf8').on('data', (text: string) => {
+    output += text;
+  });
   await once(worker, 'close');
   await rm(objects, { recursive: true, force: true });
   return JSON.parse(output) as Export;

@@ -39,15 +39,17 @@ interface Year {
   late: number;
 }
 
+/** The kind of the party at this percentage of all parties. */
+function kindAt(percent: number): (typeof KINDS)[number] {
+  const [first, second, third] = KINDS;
+  if (percent < first.parties) return first;
+  return percent < first.parties + second.parties ? second : third;
+}
+
 function makeParties(): Party[] {
   return Array.from({ length: PARTIES }, (_, index) => {
     const percent = (index * 100) / PARTIES;
-    const kind =
-      percent < KINDS[0].parties
-        ? KINDS[0]
-        : percent < KINDS[0].parties + KINDS[1].parties
-          ? KINDS[1]
-          : KINDS[2];
+    const kind = kindAt(percent);
     return { partyId: `${kind.kind}-${index}`, kind, unknown: [], isAsked: false };
   });
 }

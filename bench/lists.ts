@@ -69,7 +69,9 @@ async function many(): Promise<void> {
     },
   );
   let output = '';
-  child.stdout.setEncoding('utf8').on('data', (text: string) => (output += text));
+  child.stdout.setEncoding('utf8').on('data', (text: string) => {
+    output += text;
+  });
   await once(child, 'close');
   const worker = JSON.parse(output) as {
     rows: number;

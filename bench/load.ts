@@ -41,9 +41,9 @@ interface Worked {
   readonly peakMb: number;
 }
 
-async function seconds(work: () => Promise<unknown>): Promise<number> {
+async function seconds(measured: () => Promise<unknown>): Promise<number> {
   const startMs = performance.now();
-  await work();
+  await measured();
   return (performance.now() - startMs) / 1000;
 }
 
@@ -58,7 +58,9 @@ async function work(stage: 'load' | 'lake' | 'both'): Promise<Worked> {
   const args = [script, stage, connectionString, objectsDir, join(folder, 'scratch')];
   const child = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'inherit'] });
   let output = '';
-  child.stdout.setEncoding('utf8').on('data', (text: string) => (output += text));
+  child.stdout.setEncoding('utf8').on('data', (text: string) => {
+    output += text;
+  });
   await once(child, 'close');
   return JSON.parse(output) as Worked;
 }
@@ -114,7 +116,9 @@ async function duckDbAlone(keys: readonly string[]): Promise<void> {
 }
 
 async function loading(): Promise<void> {
-  const [ours, raw, peaks]: [number[], number[], number[]] = [[], [], []];
+  const ours: number[] = [];
+  const raw: number[] = [];
+  const peaks: number[] = [];
   for (let round = 0; round < ROUNDS; round += 1) {
     await emptyTable();
     const worked = await work('load');
@@ -147,13 +151,12 @@ async function loading(): Promise<void> {
 
 /** What load and lake cost together, beside COPY of canonical rows and DuckDB's Parquet of the same objects. */
 async function parquet(keys: readonly string[]): Promise<void> {
-  const [loads, both, alone, raw]: [number[], number[], number[], number[]] = [
-    [],
-    [],
-    [],
-    [],
-  ];
-  const [cpuRatios, peaks]: [number[], number[]] = [[], []];
+  const loads: number[] = [];
+  const both: number[] = [];
+  const alone: number[] = [];
+  const raw: number[] = [];
+  const cpuRatios: number[] = [];
+  const peaks: number[] = [];
   for (let round = 0; round < ROUNDS; round += 1) {
     await emptyTable();
     const load = await work('load');

@@ -25,7 +25,7 @@ import { startSource } from './world/lists-bench.ts';
 import { givenNumbers, openFolder, say, sayLoad } from './world/scratch-world.ts';
 
 /** `--workers=4`: processes that export; `--latency=20`: milliseconds of each answer; `--exports=16`: at once, over all. */
-const { values: settings } = parseArgs({
+const { values: flags } = parseArgs({
   options: {
     workers: { type: 'string' },
     latency: { type: 'string' },
@@ -33,9 +33,9 @@ const { values: settings } = parseArgs({
   },
   strict: false,
 });
-const WORKERS = Number(settings.workers ?? 1);
-const LATENCY_MS = Number(settings.latency ?? 0);
-const EXPORTS_AT_ONCE = String(settings.exports ?? 4);
+const WORKERS = Number(flags.workers ?? 1);
+const LATENCY_MS = Number(flags.latency ?? 0);
+const EXPORTS_AT_ONCE = String(flags.exports ?? 4);
 const given = givenNumbers();
 const SIZES = given.length > 0 ? given : [300, 1_000];
 const ACTIVE = 20;

@@ -59,7 +59,9 @@ print(f"peak {resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss} code {code
     detached: true,
   });
   let said = '';
-  child.stdout.setEncoding('utf8').on('data', (text: string) => (said += text));
+  child.stdout.setEncoding('utf8').on('data', (text: string) => {
+    said += text;
+  });
   const limit = setTimeout(() => process.kill(-(child.pid ?? 0), 'SIGKILL'), ENDLESS_MS);
   await once(child, 'close');
   clearTimeout(limit);
@@ -200,9 +202,8 @@ if (python !== undefined) {
   const server = spawn(process.execPath, [join(ROOT, 'bench/export/server.ts')], {
     stdio: ['pipe', 'pipe', 'inherit'],
   });
-  const { value: base } = await createInterface({ input: server.stdout })
-    [Symbol.asyncIterator]()
-    .next();
+  const lines = createInterface({ input: server.stdout })[Symbol.asyncIterator]();
+  const { value: base } = await lines.next();
   const url = `${String(base)}/csv/${MEGABYTES}`;
   head(
     `${MEGABYTES} MB of CSV from a static server`,

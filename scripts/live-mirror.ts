@@ -35,7 +35,9 @@ export async function startLiveMirror(scratch: string): Promise<LiveMirror> {
     );
     children.push(sandbox);
     let said = '';
-    sandbox.stdout?.setEncoding('utf8').on('data', (text: string) => (said += text));
+    sandbox.stdout?.setEncoding('utf8').on('data', (text: string) => {
+      said += text;
+    });
     while (!said.includes('"genesis"')) await sleep(100);
     const { url: source } = JSON.parse(said) as { url: string };
     const port = 18_090 + (process.pid % 1_000);

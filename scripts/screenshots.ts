@@ -85,10 +85,12 @@ async function takeAll(url: string, app: App, sandbox: Sandbox): Promise<void> {
 async function firstNight(view: ConsolePage, sandbox: Sandbox): Promise<void> {
   const { page } = view;
   const held = Promise.withResolvers<void>();
-  let asked = 0;
-  sandbox.faults.add(({ route }) =>
-    route === 'export' && (asked += 1) > 90 ? { until: held.promise } : undefined,
-  );
+  let exports = 0;
+  sandbox.faults.add(({ route }) => {
+    if (route !== 'export') return undefined;
+    exports += 1;
+    return exports > 90 ? { until: held.promise } : undefined;
+  });
   await page.getByRole('button', { name: 'Run now' }).click();
   await page.getByRole('dialog').getByRole('button', { name: 'Start' }).click();
   await page

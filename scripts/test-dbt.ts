@@ -186,7 +186,9 @@ function onBoth(name: string, work: (target: Target) => Promise<string>): Step[]
   return [
     {
       name: `${name}: the warehouse`,
-      run: async () => void (onPostgres = await work('postgres')),
+      run: async () => {
+        onPostgres = await work('postgres');
+      },
     },
     {
       name: `${name}: the lake`,

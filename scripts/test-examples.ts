@@ -69,7 +69,9 @@ const sandbox = spawn(
   },
 );
 let said = '';
-sandbox.stdout.setEncoding('utf8').on('data', (text: string) => (said += text));
+sandbox.stdout.setEncoding('utf8').on('data', (text: string) => {
+  said += text;
+});
 while (!said.includes('"genesis"') && sandbox.exitCode === null) await sleep(100);
 const { url } = JSON.parse(said) as { url: string };
 
@@ -95,7 +97,8 @@ function environment(
 async function play(
   codes: readonly number[],
 ): Promise<{ env: Record<string, string>; calls: () => Promise<number> }> {
-  const file = join(scratch, `codes-${(mirrors += 1)}`);
+  mirrors += 1;
+  const file = join(scratch, `codes-${mirrors}`);
   await writeFile(file, `${codes.join('\n')}\n`);
   const calls = async (): Promise<number> =>
     (await readFile(`${file}.calls`, 'utf8')).trim().split('\n').length;

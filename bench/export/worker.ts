@@ -39,10 +39,9 @@ const seen = parseInstant('2023-06-01') ?? 0n;
 const delay = monitorEventLoopDelay({ resolution: 5 });
 delay.enable();
 let peakRss = 0;
-const watch = setInterval(
-  () => (peakRss = Math.max(peakRss, process.memoryUsage.rss())),
-  20,
-);
+const watch = setInterval(() => {
+  peakRss = Math.max(peakRss, process.memoryUsage.rss());
+}, 20);
 const startMs = performance.now();
 const { verdict, bytes, rows } = await exportLedger(
   {

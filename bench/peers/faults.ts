@@ -35,8 +35,10 @@ export async function startFaulty(upstream: URL, fault: Fault): Promise<FaultySo
         response.setHeader(name, value);
     response.statusCode = answer.status;
     if (!isPage || pages < BROKEN_PAGE || fault === 'none') response.end(text);
-    else if (fault === 'a cursor that loops') response.end((looped ??= text));
-    else if (pages > BROKEN_PAGE) response.end(text);
+    else if (fault === 'a cursor that loops') {
+      looped ??= text;
+      response.end(looped);
+    } else if (pages > BROKEN_PAGE) response.end(text);
     else breakOnce(fault, text, response);
   };
   const server = createServer((request, response) => {

@@ -92,9 +92,8 @@ export async function startScript(
   const child = spawn(process.execPath, [path, ...args], {
     stdio: ['pipe', 'pipe', 'inherit'],
   });
-  const { value: url } = await createInterface({ input: child.stdout })
-    [Symbol.asyncIterator]()
-    .next();
+  const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
+  const { value: url } = await lines.next();
   return {
     url: String(url),
     [Symbol.asyncDispose]: async () => {
@@ -116,7 +115,9 @@ export class CountingClient implements Disposable {
   /** @returns bytes of the body */
   async read(url: string): Promise<number> {
     let bytes = 0;
-    await this.#get(url, (chunk) => (bytes += chunk.length));
+    await this.#get(url, (chunk) => {
+      bytes += chunk.length;
+    });
     return bytes;
   }
 

@@ -5,7 +5,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
-import { describe, expect, it, onTestFinished } from 'vitest';
+import { describe, expect, onTestFinished, test } from 'vitest';
 import { buildLake, type LakeDeps } from '../../src/lake/build/build.ts';
 import { commitTable } from '../lake/commit-table.ts';
 import { vacuumLake } from '../../src/lake/overview.ts';
@@ -76,7 +76,7 @@ async function buildOf(
 }
 
 describe.each(READERS)('%s', (engine) => {
-  it('reads every row, digit, time and month, at each version, behind a checkpoint', async () => {
+  test('reads every row, digit, time and month, at each version, behind a checkpoint', async () => {
     const lake = await world();
     await buildOf(lake, 1);
     for (let version = 1; version < 29; version += 1) {
@@ -101,7 +101,7 @@ describe.each(READERS)('%s', (engine) => {
 });
 
 describe.each(LINES)("README's line for %s", (line, engine) => {
-  it('runs on a folder', async () => {
+  test('runs on a folder', async () => {
     const lake = await world();
     await buildOf(lake, 2);
     const env = { README, LAKE: join(lake.folder, 'lake') };
@@ -128,7 +128,9 @@ async function readHeld(
   const options = { env: { ...process.env, ...env } };
   const reader = spawn(python('deltalake') ?? '', [SCRIPT, 'hold', lake.table], options);
   let output = '';
-  reader.stdout.on('data', (text: Buffer) => (output += text.toString()));
+  reader.stdout.on('data', (text: Buffer) => {
+    output += text.toString();
+  });
   await once(reader.stdout, 'data');
   for (const more of [1, 2]) await buildOf(lake, segments + more);
   lake.warehouse.segments = [segmentOf(9)];
@@ -140,13 +142,13 @@ async function readHeld(
 }
 
 describe.runIf(python('deltalake'))('delta-rs', () => {
-  it('reads what it opened, over three builds and a vacuum', async () => {
+  test('reads what it opened, over three builds and a vacuum', async () => {
     const lake = await world();
     await buildOf(lake, 1);
     expect(await readHeld(lake, 1)).toEqual(shownRows([segmentOf(1)]));
   });
 
-  it('compacts and vacuums a table, which the next build goes on from', async () => {
+  test('compacts and vacuums a table, which the next build goes on from', async () => {
     const lake = await world();
     for (const count of [1, 2, 3]) await buildOf(lake, count);
     expect(await ask('deltalake', ['compact', lake.table])).toBe(9);
@@ -166,7 +168,7 @@ describe.runIf(python('deltalake'))('delta-rs', () => {
     });
   });
 
-  it('reads the state before or after, wherever a build is killed', async () => {
+  test('reads the state before or after, wherever a build is killed', async () => {
     const lake = await world();
     await buildOf(lake, 1);
     const before = shownRows([segmentOf(1)]);
@@ -189,7 +191,7 @@ describe.runIf(python('deltalake'))('delta-rs', () => {
     expect(await ask('deltalake', ['deltalake', lake.table])).toEqual(after);
   });
 
-  it('reads every row where two builders without a lock race', async () => {
+  test('reads every row where two builders without a lock race', async () => {
     const lake = await world();
     await buildOf(lake, 1);
     const builders = ['3', '3'].map((count) =>
@@ -206,7 +208,7 @@ describe.runIf(python('deltalake'))('delta-rs', () => {
 describe.runIf(READERS.length > 0 && process.env['ENGINES_S3'] !== 'no')(
   'a lake on Ceph',
   () => {
-    it(
+    test(
       "is read by its engines, by README's lines, and by who opened it three builds and a vacuum ago",
       async () => {
         await using ceph = await startCeph();

@@ -12,7 +12,13 @@ const TIMES = [
   '2023-06-15T12:00:00.000001Z',
 ];
 
-/** Each has rows in three months. */
+/** The first effect has the most digits that a column holds, the fourth is missing. */
+function effectAt(index: number, quantity: string): string {
+  if (index === 0) return `-${LARGEST}`;
+  return index === 3 ? '' : `-${quantity}`;
+}
+
+/** A segment with rows in three months. */
 export function segmentOf(number: number): SegmentRows {
   const rows = TIMES.flatMap((time) =>
     QUANTITIES.map((quantity, index) =>
@@ -22,7 +28,7 @@ export function segmentOf(number: number): SegmentRows {
         account_to_party_id: B,
         vega_time: time,
         quantity,
-        effect: index === 0 ? `-${LARGEST}` : index === 3 ? '' : `-${quantity}`,
+        effect: effectAt(index, quantity),
       }),
     ),
   );

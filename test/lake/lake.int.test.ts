@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Writable } from 'node:stream';
 import { fileURLToPath } from 'node:url';
-import { beforeEach, describe, expect, it, onTestFinished } from 'vitest';
+import { beforeEach, describe, expect, onTestFinished, test } from 'vitest';
 import { buildLake, type LakeDeps } from '../../src/lake/build/build.ts';
 import { LAKE_TABLES, SUMMARY_TABLES } from '../../src/lake/tables/columns.ts';
 import { openLake } from '../../src/lake/query/lake.ts';
@@ -114,8 +114,8 @@ async function keysBelow(prefix: string): Promise<readonly string[]> {
 }
 
 async function load(): Promise<void> {
-  const deps = { repository: new LoadStore(warehouse), objects };
-  expect(await loadAll(deps, signal)).toMatchObject({ verdict: 'complete' });
+  const loading = { repository: new LoadStore(warehouse), objects };
+  expect(await loadAll(loading, signal)).toMatchObject({ verdict: 'complete' });
 }
 
 async function query(sql: string, options: Partial<QueryOptions> = {}): Promise<string> {
@@ -138,7 +138,7 @@ async function rowsOf(sql: string): Promise<readonly Record<string, unknown>[]> 
 }
 
 describe('the lake', () => {
-  it('equals the warehouse, to the last digit', async () => {
+  test('equals the warehouse, to the last digit', async () => {
     await fill();
     const built = await buildLake(deps, signal);
 
@@ -173,7 +173,7 @@ describe('the lake', () => {
     });
   });
 
-  it('appends what is new, in files of its own, and leaves nothing else behind', async () => {
+  test('appends what is new, in files of its own, and leaves nothing else behind', async () => {
     await fill();
     await buildLake(deps, signal);
     expect(await buildLake(deps, signal)).toMatchObject({ version: 1, changed: [] });
@@ -205,7 +205,7 @@ describe('the lake', () => {
     expect(await rowsOf('select count(*) as n from ledger_entries')).toEqual([{ n: 5 }]);
   });
 
-  it('lies in S3 as well: its files are fetched for a query', async () => {
+  test('lies in S3 as well: its files are fetched for a query', async () => {
     await using double = await S3Double.start();
     objects = openDoubleStore(double.endpoint, join(deps.scratchDir, 'spool'));
     onTestFinished(() => objects[Symbol.asyncDispose]());
@@ -222,7 +222,7 @@ describe('the lake', () => {
     expect(tables.map(({ table }) => table)).toEqual(LAKE_TABLES);
   });
 
-  it('has one content for a version where the database decides it, whoever asks at once', async () => {
+  test('has one content for a version where the database decides it, whoever asks at once', async () => {
     const register = new LakeStore(warehouse.pool);
     const table = 'parties';
     const decide = (version: number, content: string, after?: number): Promise<boolean> =>
@@ -251,7 +251,7 @@ describe('the lake', () => {
     expect(await register.decidedCommits('s3://another/p')).toEqual([]);
   });
 
-  it('fetches only the files that a statement can reach, each once', async () => {
+  test('fetches only the files that a statement can reach, each once', async () => {
     await fill();
     await buildLake(deps, signal);
     const fetched: string[] = [];
@@ -298,7 +298,7 @@ describe('the lake', () => {
     expect(await count(entries)).toBe('4');
   });
 
-  it.each([
+  test.each([
     ['a damaged file', 'LAKE_FILE_CORRUPT', (path: string) => writeFile(path, 'PAR1')],
     ['a lost file', 'OBJECT_MISSING', (path: string) => rm(path)],
   ])('is not in order with %s', async (_name, code, damage) => {
@@ -313,7 +313,7 @@ describe('the lake', () => {
 });
 
 describe('queries of the lake', () => {
-  it('say that there is no lake, and answer over an empty one', async () => {
+  test('say that there is no lake, and answer over an empty one', async () => {
     await expect(query('select 1')).rejects.toMatchObject({ code: 'LAKE_MISSING' });
     await buildLake(deps, signal);
     expect(await rowsOf('select * from ledger_entries, parties, checkpoints')).toEqual(
@@ -324,7 +324,7 @@ describe('queries of the lake', () => {
     );
   });
 
-  it('write tables, CSV and JSON exactly', async () => {
+  test('write tables, CSV and JSON exactly', async () => {
     await buildLake(deps, signal);
     const sql = `select 9007199254740993 as big, cast(1 as hugeint) as amount, 0.10 as dec, null as nothing, 'a,"b"' as text,
       timestamptz '2023-05-01 12:00:00.000001+02' as at_time, [1, 2] as list, {'a': 1} as struct, true as yes`;
@@ -347,7 +347,7 @@ describe('queries of the lake', () => {
     );
   });
 
-  it('shorten ids in a table that is wider than the terminal, and nowhere else', async () => {
+  test('shorten ids in a table that is wider than the terminal, and nowhere else', async () => {
     await buildLake(deps, signal);
     const sql = `select '${ASSET}' as id, 'c0ffee' as word, 1 as n`;
     const whole = `${ASSET}  c0ffee  1`;
@@ -359,13 +359,13 @@ describe('queries of the lake', () => {
     expect(await query(sql, { format: 'csv', widthMax: 10 })).toContain(ASSET);
   });
 
-  it('stream a large result at the pace of the reader', async () => {
+  test('stream a large result at the pace of the reader', async () => {
     await buildLake(deps, signal);
     const text = await query('select range as n from range(300000)', { format: 'csv' });
     expect(text.split('\n')).toHaveLength(300_002);
   });
 
-  it.each([
+  test.each([
     ['a file', `select * from read_text('/etc/hostname')`],
     ['another folder', `select * from glob('/etc/*')`],
     ['a database file', `attach '/tmp/x.db'`],
@@ -386,7 +386,7 @@ describe('queries of the lake', () => {
     });
   });
 
-  it('end at their time limit, and when they are told to', async () => {
+  test('end at their time limit, and when they are told to', async () => {
     await buildLake(deps, signal);
     const endless =
       'select sum(a.range * b.range) from range(10000000) a, range(10000000) b';
@@ -402,7 +402,7 @@ describe('queries of the lake', () => {
     ).rejects.toThrow('told to stop');
   });
 
-  it.each(READY_QUESTIONS.map((question) => [question.name, question]))(
+  test.each(READY_QUESTIONS.map((question) => [question.name, question]))(
     'have a ready answer for %s',
     async (_name, question) => {
       await fill();

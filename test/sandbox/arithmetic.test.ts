@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { fc } from '../support/properties.ts';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { parseInstant } from '../../src/time/time.ts';
 import { ACCOUNT_TYPE, type Movement } from '../../src/sandbox/network/ledger.ts';
 import { KIND } from '../../src/sandbox/network/seeded.ts';
@@ -15,7 +15,7 @@ import { openPage, type Listing } from '../../src/sandbox/http/paging.ts';
 import { RELEASES } from '../../src/sandbox/release.ts';
 
 /** Nothing is stored, so everything rests on formulas and their inverses. */
-const network = fc
+const anyNetwork = fc
   .record({
     seed: fc.string(),
     parties: fc.integer({ min: 1, max: 5000 }),
@@ -32,9 +32,9 @@ const network = fc
 const ordinal = fc.integer({ min: 1, max: 3_000_000 });
 
 describe('the blocks of the network', () => {
-  it('are found for every instant', () => {
+  test('are found for every instant', () => {
     fc.assert(
-      fc.property(network, ordinal, ({ chain }, block) => {
+      fc.property(anyNetwork, ordinal, ({ chain }, block) => {
         const time = chain.timeOf(block);
         expect(chain.timeOf(block + 1) > time).toBe(true);
         expect([chain.newestAt(time), chain.newestAt(time - 1n)]).toEqual([
@@ -51,10 +51,10 @@ describe('the blocks of the network', () => {
 });
 
 describe('parties', () => {
-  it('are counted as they arrive, and exactly as many as asked at the end of the history', () => {
+  test('are counted as they arrive, and exactly as many as asked at the end of the history', () => {
     fc.assert(
       fc.property(
-        network,
+        anyNetwork,
         fc.nat({ max: 9000 }),
         ({ parties, settings, ...rest }, index) => {
           const block = parties.arrivalBlock(index);
@@ -69,9 +69,9 @@ describe('parties', () => {
     );
   });
 
-  it('have ids that cannot be forged or confused', () => {
+  test('have ids that cannot be forged or confused', () => {
     fc.assert(
-      fc.property(network, fc.nat(), fc.nat({ max: 63 }), ({ ids }, index, at) => {
+      fc.property(anyNetwork, fc.nat(), fc.nat({ max: 63 }), ({ ids }, index, at) => {
         const id = ids.id(KIND.party, index);
         const forged = `${id.slice(0, at)}${id[at] === '0' ? '1' : '0'}${id.slice(at + 1)}`;
         expect(ids.indexOf(KIND.party, forged)).toBeUndefined();
@@ -84,9 +84,9 @@ describe('parties', () => {
 });
 
 describe('checkpoints', () => {
-  it('are found by their block, ties and all', () => {
+  test('are found by their block, ties and all', () => {
     fc.assert(
-      fc.property(network, fc.nat({ max: 5000 }), ({ checkpoints }, position) => {
+      fc.property(anyNetwork, fc.nat({ max: 5000 }), ({ checkpoints }, position) => {
         const block = checkpoints.row(position).atBlock;
         expect(checkpoints.floor(block)).toBeLessThanOrEqual(position);
         expect(checkpoints.floor(block + 1)).toBeGreaterThan(position);
@@ -97,7 +97,7 @@ describe('checkpoints', () => {
 });
 
 describe('the ledger', () => {
-  it('is the same in whatever windows it is read, many cycles to a block or many blocks to a cycle', () => {
+  test('is the same in whatever windows it is read, many cycles to a block or many blocks to a cycle', () => {
     const busy = fc
       .record({ seed: fc.string(), whaleEntries: fc.constantFrom(1, 50, 900, 30_000) })
       .map((options) =>
@@ -144,7 +144,7 @@ describe('the ledger', () => {
 });
 
 describe('the whole network', () => {
-  it('stays what it was: data of an earlier run keeps its genesis and must not meet another network', () => {
+  test('stays what it was: data of an earlier run keeps its genesis and must not meet another network', () => {
     const options = {
       seed: 'golden',
       parties: 200,
@@ -200,8 +200,8 @@ describe('pages', () => {
     let cursor: string | undefined;
     for (;;) {
       const size = forward ? { first: rows } : { last: rows };
-      const from =
-        cursor === undefined ? {} : forward ? { after: cursor } : { before: cursor };
+      const direction = forward ? { after: cursor } : { before: cursor };
+      const from = cursor === undefined ? {} : direction;
       const page = openPage({ ...size, ...from, newestFirst })(list);
       const shown = page.edges.map(({ node }) => node['id'] ?? node['atBlock'] ?? '');
       if (forward) nodes.push(...shown);
@@ -212,10 +212,10 @@ describe('pages', () => {
     }
   }
 
-  it('of parties show each once, in either order and direction', () => {
+  test('of parties show each once, in either order and direction', () => {
     fc.assert(
       fc.property(
-        network,
+        anyNetwork,
         fc.integer({ min: 2, max: 50 }),
         fc.boolean(),
         fc.boolean(),
@@ -235,9 +235,9 @@ describe('pages', () => {
     );
   });
 
-  it('of checkpoints show each height, where no tie is larger than a page', () => {
+  test('of checkpoints show each height, where no tie is larger than a page', () => {
     fc.assert(
-      fc.property(network, fc.boolean(), fc.boolean(), (net, newest, forward) => {
+      fc.property(anyNetwork, fc.boolean(), fc.boolean(), (net, newest, forward) => {
         const list = openCheckpointList(net, { ...net.head(), block: 4000 });
         const truth = new Set<string>();
         for (let at = list.from; at < list.to; at += 1)
@@ -250,7 +250,7 @@ describe('pages', () => {
 });
 
 describe('times', () => {
-  it.each([
+  test.each([
     ['2023-05-01T10:00:00Z', '2023-05-01 10:00:00+00'],
     ['2023-05-01T10:00:00.12Z', '2023-05-01 10:00:00.12+00'],
     ['2023-05-01T10:00:00.000001Z', '2023-05-01 10:00:00.000001+00'],

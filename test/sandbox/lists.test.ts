@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { startSandbox, type Sandbox } from '../support/sandbox.ts';
 import { ask, page, readList } from './client.ts';
 
@@ -22,7 +22,7 @@ const base64 = (text: string): string => Buffer.from(text).toString('base64');
 const newest = (count: number): string[] => parties.toReversed().slice(0, count);
 
 describe('which page a request gets', () => {
-  it('gives the newest first, `network` before all, where nothing is asked', async () => {
+  test('gives the newest first, `network` before all, where nothing is asked', async () => {
     const reply = await page(sandbox, 'parties');
     expect(reply.ids).toEqual(['network', ...parties.toReversed()]);
     expect(reply).toMatchObject({ next: false, previous: false });
@@ -32,7 +32,7 @@ describe('which page a request gets', () => {
     expect(reply.end).toBe(reply.cursors.at(-1));
   });
 
-  it('gives every row where only an order is asked', async () => {
+  test('gives every row where only an order is asked', async () => {
     await using large = await startSandbox({ parties: 1500, rateLimit: 'none' });
     expect((await page(large, 'parties')).ids).toHaveLength(1000);
     const all = await page(large, 'parties', { 'pagination.newestFirst': 'false' });
@@ -45,7 +45,7 @@ describe('which page a request gets', () => {
     ).toHaveLength(1000);
   });
 
-  it('pages forward and back, in both orders', async () => {
+  test('pages forward and back, in both orders', async () => {
     const first = await page(sandbox, 'parties', { 'pagination.first': '5' });
     expect(first).toMatchObject({
       ids: ['network', ...newest(4)],
@@ -75,7 +75,7 @@ describe('which page a request gets', () => {
     expect(oldest.ids).toEqual(parties.slice(5, 8));
   });
 
-  it('infers the flags of a last page from counts', async () => {
+  test('infers the flags of a last page from counts', async () => {
     const end = await page(sandbox, 'parties', { 'pagination.last': '4' });
     expect(end).toMatchObject({
       ids: parties.slice(0, 4).toReversed(),
@@ -101,7 +101,7 @@ describe('which page a request gets', () => {
     expect(exact).toMatchObject({ ids: end.ids.slice(1), next: false, previous: true });
   });
 
-  it('ignores what does not belong together, forward winning', async () => {
+  test('ignores what does not belong together, forward winning', async () => {
     const three = { 'pagination.first': '3' };
     const some = (await page(sandbox, 'parties', { 'pagination.first': '9' })).end;
     const expected = (await page(sandbox, 'parties', three)).ids;
@@ -123,11 +123,11 @@ describe('which page a request gets', () => {
     );
   });
 
-  it('ends a readList at one row a page, because nothing compares with the time of `network`', async () => {
+  test('ends a readList at one row a page, because nothing compares with the time of `network`', async () => {
     expect(await readList(sandbox, 'parties', 1, true)).toEqual(['network']);
   });
 
-  it('promises a page that is empty where only `network` is left, oldest first', async () => {
+  test('promises a page that is empty where only `network` is left, oldest first', async () => {
     const query = { 'pagination.first': `${COUNT}`, 'pagination.newestFirst': 'false' };
     const first = await page(sandbox, 'parties', query);
     expect(first).toMatchObject({ ids: parties, next: true });
@@ -138,7 +138,7 @@ describe('which page a request gets', () => {
     expect(second).toMatchObject({ ids: [], next: false, previous: true });
   });
 
-  it('is empty oldest first behind a cursor beyond the newest party, even of `network`', async () => {
+  test('is empty oldest first behind a cursor beyond the newest party, even of `network`', async () => {
     const beyond = base64(`{"ID":"ff","TxHash":"01","VegaTime":"2023-05-01T05:00:00Z"}`);
     const query = { 'pagination.newestFirst': 'false', 'pagination.after': beyond };
     expect(await page(sandbox, 'parties', query)).toMatchObject({
@@ -148,7 +148,7 @@ describe('which page a request gets', () => {
     });
   });
 
-  it('drops the first row where a cursor is empty or its row is gone', async () => {
+  test('drops the first row where a cursor is empty or its row is gone', async () => {
     const far = base64(`{"ID":"ff","TxHash":"01","VegaTime":"9999-12-31T00:00:00Z"}`);
     expect(
       await page(sandbox, 'parties', {
@@ -180,7 +180,7 @@ describe('which page a request gets', () => {
     expect(reply.ids).toEqual(later.slice(1, 4).map((party) => party.id));
   });
 
-  it('reads parameters in either spelling and ignores those it does not know', async () => {
+  test('reads parameters in either spelling and ignores those it does not know', async () => {
     const reply = await ask(
       sandbox,
       '/api/v2/parties?pagination.first=2&pagination.newest_first=f&pagination.limit=1&x[y]=1',
@@ -190,7 +190,7 @@ describe('which page a request gets', () => {
     ).toEqual([{ id: parties[0] }, { id: parties[1] }]);
   });
 
-  it('filters by party, whatever page is asked', async () => {
+  test('filters by party, whatever page is asked', async () => {
     for (const id of [parties[7]!, parties[7]!.toUpperCase()]) {
       const reply = await page(sandbox, 'parties', {
         partyId: id,
@@ -205,7 +205,7 @@ describe('which page a request gets', () => {
     expect((await page(sandbox, 'parties', { partyId: '' })).ids).toHaveLength(COUNT + 1);
   });
 
-  it('indents where it is asked to be pretty', async () => {
+  test('indents where it is asked to be pretty', async () => {
     const reply = await ask(sandbox, '/api/v2/parties?pagination.first=2&pretty');
     expect(reply.body).toMatch(/^\{\n {1}"parties": \{\n {2}"edges": \[\n/);
   });
@@ -225,7 +225,7 @@ describe('errors of the lists', () => {
   const small = 'pagination limit must be greater than 0';
   const undecoded =
     'failed to decode after cursor: failed to decode cursor: illegal base64 data at input byte';
-  it.each([
+  test.each([
     [
       'pagination.first=2&pagination.after=e30%3D&pagination.before=e30%3D',
       invalid(both),
@@ -275,7 +275,7 @@ describe('errors of the lists', () => {
     parties: [50001, 'failed to get parties'],
     checkpoints: [290001, 'failed to get checkpoints'],
   } as const;
-  it.each([
+  test.each([
     ['parties', 'pagination.first=2147483647'],
     ['checkpoints', 'pagination.last=2147483647'],
     ['parties', `pagination.after=${encodeURIComponent(base64('no json'))}`],
@@ -300,7 +300,7 @@ describe('errors of the lists', () => {
     });
   });
 
-  it('answers 400 to what is no id and 404 to an id nobody has', async () => {
+  test('answers 400 to what is no id and 404 to an id nobody has', async () => {
     expect(await ask(sandbox, '/api/v2/parties?partyId=bad')).toMatchObject({
       status: 400,
       body: `{"code":3,"message":"InvalidArgument error",${detail(50001, 'failed to get parties', "decoding 'bad': not a valid hex id (or well known exception)")}`,
@@ -316,7 +316,7 @@ describe('errors of the lists', () => {
     ]);
   });
 
-  it('has JSON and gRPC headers where a handler failed, and no block headers where the gateway did', async () => {
+  test('has JSON and gRPC headers where a handler failed, and no block headers where the gateway did', async () => {
     const handler = await ask(sandbox, '/api/v2/parties?pagination.first=0');
     expect(
       handler.headers
@@ -329,7 +329,7 @@ describe('errors of the lists', () => {
     expect(gatewayed.headers.map(([name]) => name)).not.toContain('X-Block-Height');
   });
 
-  it('knows three paths and one method', async () => {
+  test('knows three paths and one method', async () => {
     for (const path of ['/', '/api/v2/parties/', '/api/v2/party']) {
       expect(await ask(sandbox, path)).toMatchObject({
         status: 404,
@@ -346,7 +346,7 @@ describe('errors of the lists', () => {
     ]);
   });
 
-  it('refuses a page that is too large for it', async () => {
+  test('refuses a page that is too large for it', async () => {
     await using large = await startSandbox({ parties: 70_000 });
     const reply = await ask(large, '/api/v2/parties?pagination.newestFirst=true');
     expect(reply.status).toBe(429);
@@ -361,7 +361,7 @@ describe('errors of the lists', () => {
 });
 
 describe('checkpoints', () => {
-  it('lists several rows of one height, some the same', () => {
+  test('lists several rows of one height, some the same', () => {
     const rows = [...sandbox.truth.checkpoints()].map(
       (row) => `${row.atBlock} ${row.hash}`,
     );
@@ -372,7 +372,7 @@ describe('checkpoints', () => {
     expect(new Set(rows).size).toBeLessThan(rows.length);
   });
 
-  it.each([true, false])(
+  test.each([true, false])(
     'ends at the truth, whole, where no page border cuts a height (newest first: %s)',
     async (newestFirst) => {
       const truth = [...sandbox.truth.checkpoints()].map(
@@ -384,7 +384,7 @@ describe('checkpoints', () => {
     },
   );
 
-  it('turns round for ever in a height with more rows than a page', async () => {
+  test('turns round for ever in a height with more rows than a page', async () => {
     await using tied = await startSandbox({
       parties: 2,
       tieRows: [9],
@@ -400,7 +400,7 @@ describe('checkpoints', () => {
     });
   });
 
-  it('forgets whole days, and then drops a row behind a cursor that is gone', async () => {
+  test('forgets whole days, and then drops a row behind a cursor that is gone', async () => {
     const day = 86_400_000;
     await using short = await startSandbox({
       parties: 2,
@@ -424,7 +424,7 @@ describe('checkpoints', () => {
 });
 
 describe('reading a list to its end', () => {
-  it.each([2, 3, 7, 10, 100])(
+  test.each([2, 3, 7, 10, 100])(
     'reach every party at %i a page, both ways',
     async (rowsMax) => {
       const forward = await readList(sandbox, 'parties', rowsMax, true);
@@ -434,22 +434,17 @@ describe('reading a list to its end', () => {
     },
   );
 
-  it('gives rows ordered by time and id, several parties in one block included', () => {
+  test('gives rows ordered by time and id, several parties in one block included', () => {
     const rows = [...sandbox.truth.parties()];
-    const sorted = rows.toSorted((a, b) =>
-      a.firstSeen === b.firstSeen
-        ? a.id < b.id
-          ? -1
-          : 1
-        : a.firstSeen < b.firstSeen
-          ? -1
-          : 1,
-    );
+    const sorted = rows.toSorted((a, b) => {
+      if (a.firstSeen !== b.firstSeen) return a.firstSeen < b.firstSeen ? -1 : 1;
+      return a.id < b.id ? -1 : 1;
+    });
     expect(rows).toEqual(sorted);
     expect(new Set(rows.map((row) => row.firstSeen)).size).toBeLessThan(rows.length);
   });
 
-  it('pages through a million parties at any depth', async () => {
+  test('pages through a million parties at any depth', async () => {
     await using million = await startSandbox({ parties: 1_000_000, rateLimit: 'none' });
     const deep = [...million.truth.parties().drop(3000).take(4)];
     expect(million.truth.partyCount()).toBe(1_000_000);

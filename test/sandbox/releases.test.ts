@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { parseInstant } from '../../src/time/time.ts';
 import type { SandboxOptions } from '../support/sandbox.ts';
 import { startSandbox, type Sandbox } from '../support/sandbox.ts';
@@ -47,7 +47,7 @@ const millis = (row: string): number =>
   Date.parse(`${row.slice(0, 19).replace(' ', 'T')}Z`);
 
 describe.each(['0.71.6', '0.73'] as const)('release %s', (release) => {
-  it('sends both sides in 13 columns, as its truth says', async () => {
+  test('sends both sides in 13 columns, as its truth says', async () => {
     await using sandbox = await network({ release });
     const { body } = await ask(sandbox, exportOf(whaleOf(sandbox)));
     expect(body.split('\n')[0]).toBe(HEADER_13);
@@ -58,7 +58,7 @@ describe.each(['0.71.6', '0.73'] as const)('release %s', (release) => {
     expect(all.some((row) => !isIncoming(row, whaleOf(sandbox)))).toBe(true);
   });
 
-  it('says with its effect what an entry does to the party', async () => {
+  test('says with its effect what an entry does to the party', async () => {
     await using sandbox = await network({ release });
     const party = whaleOf(sandbox);
     for (const row of await rows(sandbox)) {
@@ -68,7 +68,7 @@ describe.each(['0.71.6', '0.73'] as const)('release %s', (release) => {
     }
   });
 
-  it('comes in the order of time', async () => {
+  test('comes in the order of time', async () => {
     await using sandbox = await network({ release });
     const times = (await rows(sandbox)).map((row) => parseInstant(row.split(',')[0]!)!);
     expect(times).toEqual(times.toSorted((a, b) => Number(a - b)));
@@ -76,7 +76,7 @@ describe.each(['0.71.6', '0.73'] as const)('release %s', (release) => {
 });
 
 describe('release 0.71.6 filters wrongly', () => {
-  it('lets everything that comes in pass the bounds and the asset', async () => {
+  test('lets everything that comes in pass the bounds and the asset', async () => {
     await using sandbox = await network({ release: '0.71.6' });
     const party = whaleOf(sandbox);
     const [assetId] = sandbox.truth.assetIds();
@@ -90,7 +90,7 @@ describe('release 0.71.6 filters wrongly', () => {
     expect((await rows(sandbox, query)).toSorted()).toEqual(expected.toSorted());
   });
 
-  it('lets nothing that goes out pass a start and an end', async () => {
+  test('lets nothing that goes out pass a start and an end', async () => {
     await using sandbox = await network({ release: '0.71.6' });
     const party = whaleOf(sandbox);
     const query = {
@@ -104,7 +104,7 @@ describe('release 0.71.6 filters wrongly', () => {
     );
   });
 
-  it.each(['connection', 'crash'] as const)(
+  test.each(['connection', 'crash'] as const)(
     'dies of an end without a start: %s',
     async (onFatalQuestion) => {
       await using sandbox = await network({ release: '0.71.6', onFatalQuestion });
@@ -121,7 +121,7 @@ describe('release 0.71.6 filters wrongly', () => {
 });
 
 describe('release 0.73 filters by a time that it does not send', () => {
-  it('so that an entry can appear in the second after its own', async () => {
+  test('so that an entry can appear in the second after its own', async () => {
     await using sandbox = await network({ release: '0.73' });
     const truth = [...sandbox.truth.rows(whaleOf(sandbox))];
     const pieces: string[] = [];
@@ -148,7 +148,7 @@ describe('release 0.73 filters by a time that it does not send', () => {
     expect(strays).toBeGreaterThan(0);
   });
 
-  it('but filters correctly by the asset', async () => {
+  test('but filters correctly by the asset', async () => {
     await using sandbox = await network({ release: '0.73' });
     const parts: string[] = [];
     for (const assetId of sandbox.truth.assetIds()) {

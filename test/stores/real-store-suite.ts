@@ -35,10 +35,8 @@ export function describeRealStore(
     describeRefusals(running);
     describeMishaps(running);
     describeOutages(running);
-    describeLake(
-      running,
-      KILLS_BEFORE_EACH ? 1 : capabilities.put === 'honoured' ? 3 : 5,
-    );
+    const writesBetweenKills = capabilities.put === 'honoured' ? 3 : 5;
+    describeLake(running, KILLS_BEFORE_EACH ? 1 : writesBetweenKills);
     describeNights(running);
   });
 }

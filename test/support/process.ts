@@ -41,7 +41,9 @@ export class Child implements AsyncDisposable {
     this.#process.stderr?.setEncoding('utf8').on('data', (text: string) => {
       this.#stderr = (this.#stderr + text).slice(-OUTPUT_CHARS_MAX);
     });
-    this.#process.once('error', (error) => (this.#stderr += `${error.message}\n`));
+    this.#process.once('error', (error) => {
+      this.#stderr += `${error.message}\n`;
+    });
     this.#closed = once(this.#process, 'close').catch(() => undefined);
   }
 
@@ -97,7 +99,9 @@ export class Child implements AsyncDisposable {
   async end(signal?: NodeJS.Signals, timeoutMs = CHILD_MAX_MS): Promise<Exit> {
     if (signal !== undefined) this.#process.kill(signal);
     let isClosed = false;
-    void this.#closed.then(() => (isClosed = true));
+    void this.#closed.finally(() => {
+      isClosed = true;
+    });
     await waitFor(() => isClosed, { timeoutMs, what: `end of child ${this.pid}` });
     return { code: this.#process.exitCode, signal: this.#process.signalCode };
   }

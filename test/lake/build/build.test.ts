@@ -1,6 +1,6 @@
 import { readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { buildLake } from '../../../src/lake/build/build.ts';
 import { SMALL_FILES_MAX } from '../../../src/lake/build/build-entries.ts';
 import { describeLake } from '../../../src/lake/overview.ts';
@@ -21,7 +21,7 @@ import {
 } from './built.ts';
 
 describe('a build of the lake', () => {
-  it('appends new segments and leaves every file that is there', async () => {
+  test('appends new segments and leaves every file that is there', async () => {
     const world = await built(segment(1, 50));
     const before = await parquetOf(world);
     world.warehouse.segments = [segment(1, 50), segment(2, 3)];
@@ -35,21 +35,24 @@ describe('a build of the lake', () => {
     expect(await world.rows('select count(*) from ledger_entries')).toEqual([['53']]);
   });
 
-  it.each([5, 15])('takes a row of %s million bytes beside others', async (millions) => {
-    const long = entry({
-      party_id: A,
-      account_from_party_id: A,
-      account_from_market_id: 'm'.repeat(millions * 1e6),
-    });
-    const world = await built({ segmentId: 1n, rows: [...segment(1, 300).rows, long] });
-    expect(
-      await world.rows(
-        'select count(*), max(length(account_from_market_id)) from ledger_entries',
-      ),
-    ).toEqual([['301', String(millions * 1e6)]]);
-  });
+  test.each([5, 15])(
+    'takes a row of %s million bytes beside others',
+    async (millions) => {
+      const long = entry({
+        party_id: A,
+        account_from_party_id: A,
+        account_from_market_id: 'm'.repeat(millions * 1e6),
+      });
+      const world = await built({ segmentId: 1n, rows: [...segment(1, 300).rows, long] });
+      expect(
+        await world.rows(
+          'select count(*), max(length(account_from_market_id)) from ledger_entries',
+        ),
+      ).toEqual([['301', String(millions * 1e6)]]);
+    },
+  );
 
-  it('replaces open segments without writing a closed row again', async () => {
+  test('replaces open segments without writing a closed row again', async () => {
     const world = await built(segment(1, 20), segment(2, 5, true));
     world.warehouse.segments = [segment(1, 20), segment(3, 2), segment(4, 1, true)];
 
@@ -69,7 +72,7 @@ describe('a build of the lake', () => {
     });
   });
 
-  it('takes a segment that is gone out of the file that holds it', async () => {
+  test('takes a segment that is gone out of the file that holds it', async () => {
     const world = await built(segment(1, 4), segment(2, 5), segment(3, 6));
     world.warehouse.segments = [segment(1, 4), segment(3, 6)];
     await buildLake(world.deps, signal);
@@ -87,7 +90,7 @@ describe('a build of the lake', () => {
     });
   });
 
-  it('puts small files together when they are many, without a change of rows', async () => {
+  test('puts small files together when they are many, without a change of rows', async () => {
     const world = await built(segment(1));
     for (let night = 2; night <= SMALL_FILES_MAX + 1; night += 1) {
       world.warehouse.segments = Array.from({ length: night }, (_, index) =>
@@ -115,7 +118,7 @@ describe('a build of the lake', () => {
     });
   });
 
-  it('carries its application and number, and keeps amounts out of statistics', async () => {
+  test('carries its application and number, and keeps amounts out of statistics', async () => {
     const world = await built(segment(1));
     const actions = await logged(world, 0);
     expect(actions.flatMap(({ txn }) => txn ?? [])).toMatchObject([
@@ -131,7 +134,7 @@ describe('a build of the lake', () => {
     );
   });
 
-  it('writes a checkpoint every thirty commits, which reads as the commits do', async () => {
+  test('writes a checkpoint every thirty commits, which reads as the commits do', async () => {
     const world = await built(segment(1));
     const { objects } = world.deps;
     for (let version = 1; version < 29; version += 1) {
@@ -161,7 +164,7 @@ describe('a build of the lake', () => {
     });
   });
 
-  it('says each day which rows count, by what other parties cover', async () => {
+  test('says each day which rows count, by what other parties cover', async () => {
     const world = await lakeWorld();
     const received = entry({
       party_id: B,
@@ -186,7 +189,7 @@ describe('a build of the lake', () => {
     expect(await parquetOf(world)).toHaveLength(1);
   });
 
-  it('stops where another writer has committed meanwhile, and goes on from there the next time', async () => {
+  test('stops where another writer has committed meanwhile, and goes on from there the next time', async () => {
     const world = await built(segment(1));
     world.warehouse.segments = [segment(1), segment(2)];
     const { objects } = world.deps;
@@ -223,7 +226,7 @@ describe('a build of the lake', () => {
     });
   });
 
-  it('writes everything anew, in the same tables, for a database that does not know them', async () => {
+  test('writes everything anew, in the same tables, for a database that does not know them', async () => {
     const world = await built(segment(1, 3));
     world.warehouse.forget();
     world.warehouse.segments = [segment(1, 2)];
@@ -236,7 +239,7 @@ describe('a build of the lake', () => {
     });
   });
 
-  it('adds columns that an older table lacks', async () => {
+  test('adds columns that an older table lacks', async () => {
     const world = await built(segment(1));
     const path = join(world.folder, ENTRIES, '_delta_log', `${'0'.repeat(20)}.json`);
     const text = await readFile(path, 'utf8');

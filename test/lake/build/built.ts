@@ -4,10 +4,12 @@ import { join } from 'node:path';
 import { buildLake, type LakeDeps } from '../../../src/lake/build/build.ts';
 import { verifyLake } from '../../../src/lake/verify/verify-lake.ts';
 import { entry, type SegmentRows } from '../entries-double.ts';
+import { hexId, NEVER_ABORTED } from '../../support/samples.ts';
 import { lakeWorld, type LakeWorld } from '../lake-world.ts';
 
-export const signal = new AbortController().signal;
-export const [A, B] = ['aa'.repeat(32), 'bb'.repeat(32)];
+export const signal = NEVER_ABORTED;
+export const A = hexId('aa');
+export const B = hexId('bb');
 export const ENTRIES = 'lake/ledger_entries';
 
 export function segment(segmentId: number, count = 1, isOpen = false): SegmentRows {

@@ -1,7 +1,7 @@
 /** Commits in a store that lets two writers put one: the database decides. */
 import { mkdir, readdir, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { buildLake, type LakeDeps } from '../../../src/lake/build/build.ts';
 import { restoreLake } from '../../../src/lake/overview.ts';
 import { verifyLake } from '../../../src/lake/verify/verify-lake.ts';
@@ -59,7 +59,7 @@ async function expectOne(
 }
 
 describe('a store that lets two writers put one commit', () => {
-  it('holds a lake, whose commits the database decides, and each build says so', async () => {
+  test('holds a lake, whose commits the database decides, and each build says so', async () => {
     const world = await lakeWorld();
     const deps = careless(world, () => undefined);
     for (const count of [1, 2]) {
@@ -73,7 +73,7 @@ describe('a store that lets two writers put one commit', () => {
     expect(await world.rows('select count(*) from ledger_entries')).toEqual([['1']]);
   });
 
-  it('keeps every row of a builder that was frozen before its commit while another built', async () => {
+  test('keeps every row of a builder that was frozen before its commit while another built', async () => {
     const world = await lakeWorld();
     const isReached = Promise.withResolvers<void>();
     const isFree = Promise.withResolvers<void>();
@@ -99,7 +99,7 @@ describe('a store that lets two writers put one commit', () => {
     await expectOne(world, deps, 2);
   });
 
-  it('refuses the second of two builders that were both told to be alone', async () => {
+  test('refuses the second of two builders that were both told to be alone', async () => {
     const world = await lakeWorld();
     const deps = careless(world, () => undefined);
     world.warehouse.segments = [segment(1), segment(2)];
@@ -114,7 +114,7 @@ describe('a store that lets two writers put one commit', () => {
     await expectOne(world, deps, 2);
   });
 
-  it('gets the commit that a killed builder had decided, and nothing twice', async () => {
+  test('gets the commit that a killed builder had decided, and nothing twice', async () => {
     const world = await lakeWorld();
     world.warehouse.segments = [segment(1)];
     const killed = careless(world, (key) => {

@@ -1,6 +1,6 @@
 import { readdir, readFile, rm, utimes, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { buildLake } from '../../../src/lake/build/build.ts';
 import { describeLake, restoreLake, vacuumLake } from '../../../src/lake/overview.ts';
 import { LAKE_TABLES } from '../../../src/lake/tables/columns.ts';
@@ -10,7 +10,7 @@ import { type LakeWorld } from '../lake-world.ts';
 import { A, built, codes, ENTRIES, parquetOf, segment, signal } from './built.ts';
 
 describe('a lake that exists', () => {
-  it('keeps what a version names for the retention, and removes it then', async () => {
+  test('keeps what a version names for the retention, and removes it then', async () => {
     const world = await built(segment(1, 2, true));
     const [old = ''] = await parquetOf(world);
     world.warehouse.segments = [segment(2, 3, true)];
@@ -32,7 +32,7 @@ describe('a lake that exists', () => {
     expect(await codes(world.deps, true)).toEqual([]);
   });
 
-  it('keeps the commits below a checkpoint that cannot be read, however old it is', async () => {
+  test('keeps the commits below a checkpoint that cannot be read, however old it is', async () => {
     const world = await built(segment(1, 2));
     world.warehouse.segments = [segment(1, 2), segment(2, 3)];
     await buildLake(world.deps, signal);
@@ -48,7 +48,7 @@ describe('a lake that exists', () => {
     expect(await world.rows('select count(*) from ledger_entries')).toEqual([['5']]);
   });
 
-  it('keeps them also where a later checkpoint, which is too young to stand for them, can be read', async () => {
+  test('keeps them also where a later checkpoint, which is too young to stand for them, can be read', async () => {
     const world = await built(segment(1, 2));
     world.warehouse.segments = [segment(1, 2), segment(2, 3)];
     await buildLake(world.deps, signal);
@@ -68,7 +68,7 @@ describe('a lake that exists', () => {
     expect(await world.rows('select count(*) from ledger_entries')).toEqual([['5']]);
   });
 
-  it('has no hint to a checkpoint that goes: a killed build left the hint at it', async () => {
+  test('has no hint to a checkpoint that goes: a killed build left the hint at it', async () => {
     const world = await built(segment(1, 2));
     const log = join(world.folder, ENTRIES, '_delta_log');
     await checkpointTable(world.deps, ENTRIES, signal);
@@ -90,7 +90,7 @@ describe('a lake that exists', () => {
     expect(await codes(world.deps)).toEqual([]);
   });
 
-  it('is unchanged after a restore until the next load', async () => {
+  test('is unchanged after a restore until the next load', async () => {
     const world = await built(segment(1, 2));
     world.warehouse.segments = [segment(1, 2), segment(2, 3)];
     await buildLake(world.deps, signal);
@@ -108,7 +108,7 @@ describe('a lake that exists', () => {
     );
   });
 
-  it.each([
+  test.each([
     [
       'deleted',
       'LAKE_MISSING',
@@ -151,7 +151,7 @@ describe('a lake that exists', () => {
     expect(await codes(world.deps)).toContain(code);
   });
 
-  it('is read by a nightly run as far as it is new, and one in so many of its other files', async () => {
+  test('is read by a nightly run as far as it is new, and one in so many of its other files', async () => {
     const world = await built(segment(1, 2));
     const nightly = (parts: number): ReturnType<typeof verifyLake> =>
       verifyLake(world.deps, { deep: false, parts }, signal);
@@ -184,7 +184,7 @@ describe('a lake that exists', () => {
     ]);
   });
 
-  it.each([
+  test.each([
     ['other rows than were loaded', 'LAKE_DIFFERS', [segment(1, 9)]],
     ['nothing of what was loaded', undefined, [segment(7)]],
   ] as const)(
@@ -201,7 +201,7 @@ describe('a lake that exists', () => {
     },
   );
 
-  it('is refused as a fault where it is of another mirror', async () => {
+  test('is refused as a fault where it is of another mirror', async () => {
     const world = await built(segment(1, 2));
     world.warehouse.mirrorId = '00000000-0000-4000-8000-000000000002';
     await expect(buildLake(world.deps, signal)).rejects.toMatchObject({
@@ -209,7 +209,7 @@ describe('a lake that exists', () => {
     });
   });
 
-  it('is a fault and brought up to date where it is of an older backup', async () => {
+  test('is a fault and brought up to date where it is of an older backup', async () => {
     const world = await built(segment(1, 2));
     world.warehouse.segments = [segment(1, 2), segment(2, 2)];
     await buildLake(world.deps, signal);
@@ -224,7 +224,7 @@ describe('a lake that exists', () => {
     expect(await world.rows('select count(*) from ledger_entries')).toEqual([['4']]);
   });
 
-  it('is refused by name where another writer raised it', async () => {
+  test('is refused by name where another writer raised it', async () => {
     const world = await built(segment(1, 2));
     const protocol = {
       minReaderVersion: 3,
@@ -244,7 +244,7 @@ describe('a lake that exists', () => {
     });
   });
 
-  it('names no file outside of its tables', async () => {
+  test('names no file outside of its tables', async () => {
     const world = await built(segment(1, 2));
     for (const path of [
       '../../../etc/passwd',
@@ -269,7 +269,7 @@ describe('a lake that exists', () => {
     expect(await codes(world.deps)).toEqual([]);
   });
 
-  it('mends a broken checkpoint, which the commits make needless', async () => {
+  test('mends a broken checkpoint, which the commits make needless', async () => {
     const world = await built(segment(1));
     const log = join(world.folder, ENTRIES, '_delta_log');
     await writeFile(
@@ -296,7 +296,7 @@ describe('a lake that exists', () => {
     expect(await readdir(log)).toEqual(['00000000000000000000.json']);
   });
 
-  it('mends a broken checkpoint above its last commit at the first look', async () => {
+  test('mends a broken checkpoint above its last commit at the first look', async () => {
     const world = await built(segment(1));
     const log = join(world.folder, ENTRIES, '_delta_log');
     await writeFile(

@@ -2,7 +2,7 @@
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { describe, expect, it, onTestFinished } from 'vitest';
+import { describe, expect, onTestFinished, test } from 'vitest';
 import { buildLake } from '../../../src/lake/build/build.ts';
 import { verifyLake } from '../../../src/lake/verify/verify-lake.ts';
 import { openDoubleStore, S3Double } from '../../support/stores/s3-double.ts';
@@ -16,7 +16,7 @@ function segment(segmentId: number): SegmentRows {
 }
 
 describe('a build on S3', () => {
-  it('lists the lake once and reads each commit once', async () => {
+  test('lists the lake once and reads each commit once', async () => {
     await using double = await S3Double.start();
     const scratchDir = await mkdtemp(join(tmpdir(), 'ledger-mirror-requests-'));
     onTestFinished(() => rm(scratchDir, { recursive: true, force: true }));

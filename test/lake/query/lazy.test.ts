@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises';
-import { expect, it } from 'vitest';
+import { expect, test } from 'vitest';
 
-it('the query engine is not loaded by a process that only loads, exports or serves', async () => {
+test('the query engine is not loaded by a process that only loads, exports or serves', async () => {
   await import('../../../src/app/stages.ts');
   expect(await readFile('/proc/self/maps', 'utf8')).not.toContain('duckdb');
   await import('../../../src/lake/query/query.ts');

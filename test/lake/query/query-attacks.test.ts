@@ -3,7 +3,7 @@ import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'no
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Writable } from 'node:stream';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { UsageError } from '../../../src/errors/errors.ts';
 import { type Engine, openDuckDb } from '../../../src/lake/local/duckdb.ts';
 import { type QueryFormat, runQuery } from '../../../src/lake/query/query.ts';
@@ -37,7 +37,7 @@ async function run(sql: string, format: QueryFormat = 'table'): Promise<string> 
 }
 
 describe('a query', () => {
-  it.each([
+  test.each([
     `explain analyze copy (select 1) to '${target}' (format csv)`,
     `explain analyze copy (select 1) to (list_filter(['${target}'], lambda x: true)[1]) (format csv, use_tmp_file false)`,
     `explain analyze copy held to '${kept}' (format csv)`,
@@ -76,7 +76,7 @@ describe('a query', () => {
     expect(await run('select * from held', 'csv')).toBe('party_id\nx\n');
   });
 
-  it.each([
+  test.each([
     'select * from held',
     'from held',
     'with x as (select 1 as a) select * from x',
@@ -94,7 +94,7 @@ describe('a query', () => {
 });
 
 describe('the engine of a query, as it is configured', () => {
-  it('touches no file that it was not given, also while it prepares what is then refused', async () => {
+  test('touches no file that it was not given, also while it prepares what is then refused', async () => {
     await using confined = await openDuckDb(spill);
     await confined.connection.run('set enable_external_access = false');
     await confined.connection.run('set lock_configuration = true');
@@ -120,20 +120,20 @@ describe('the engine of a query, as it is configured', () => {
 });
 
 describe('a result on a terminal', () => {
-  it('carries no escape of what was mirrored, in values or in names', async () => {
+  test('carries no escape of what was mirrored, in values or in names', async () => {
     const escape = '\u001b]0;PWNED\u0007\u001b[2J\u009b31m\u202e\u2066';
     const table = await run(
       `select '${escape}' as "name${escape}", 'plain é 表' as other`,
     );
     expect(table).toContain('PWNED');
     expect(table).toContain('plain é 表');
-    // oxlint-disable-next-line no-control-regex -- they are what is looked for
     expect(table).not.toMatch(
+      // oxlint-disable-next-line no-control-regex -- control characters are what this test looks for
       /[\u0000-\u0009\u000b-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069]/,
     );
   });
 
-  it('is whole in formats for programs', async () => {
+  test('is whole in formats for programs', async () => {
     const escape = '\u001b]0;PWNED\u0007';
     expect(await run(`select '${escape}' as text`, 'csv')).toBe(`text\n${escape}\n`);
   });

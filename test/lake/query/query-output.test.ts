@@ -2,17 +2,20 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Writable } from 'node:stream';
-import { expect, it, onTestFinished } from 'vitest';
+import { expect, onTestFinished, test } from 'vitest';
 import { openDuckDb } from '../../../src/lake/local/duckdb.ts';
 import { runQuery } from '../../../src/lake/query/query.ts';
 
-it('in JSON, what is neither a list nor a struct is as the engine writes it, nested or not', async () => {
+test('in JSON, what is neither a list nor a struct is as the engine writes it, nested or not', async () => {
   const spill = await mkdtemp(join(tmpdir(), 'ledger-mirror output '));
   onTestFinished(() => rm(spill, { recursive: true }));
   await using engine = await openDuckDb(spill);
   const chunks: Buffer[] = [];
   const output = new Writable({
-    write: (chunk: Buffer, _, done) => (chunks.push(chunk), done()),
+    write: (chunk: Buffer, _, done) => {
+      chunks.push(chunk);
+      done();
+    },
   });
   await runQuery(
     engine,
@@ -37,7 +40,7 @@ it('in JSON, what is neither a list nor a struct is as the engine writes it, nes
   });
 });
 
-it.each(['table', 'csv', 'ndjson', 'json', 'parquet'] as const)(
+test.each(['table', 'csv', 'ndjson', 'json', 'parquet'] as const)(
   'an answer in %s that fails on the way is an error, not a shorter answer',
   async (format) => {
     const spill = await mkdtemp(join(tmpdir(), 'ledger-mirror output '));
@@ -61,13 +64,16 @@ it.each(['table', 'csv', 'ndjson', 'json', 'parquet'] as const)(
   },
 );
 
-it('a plan is shown in a table as DuckDB draws it, line by line', async () => {
+test('a plan is shown in a table as DuckDB draws it, line by line', async () => {
   const spill = await mkdtemp(join(tmpdir(), 'ledger-mirror output '));
   onTestFinished(() => rm(spill, { recursive: true }));
   await using engine = await openDuckDb(spill);
   const chunks: Buffer[] = [];
   const output = new Writable({
-    write: (chunk: Buffer, _, done) => (chunks.push(chunk), done()),
+    write: (chunk: Buffer, _, done) => {
+      chunks.push(chunk);
+      done();
+    },
   });
   const sql = `explain select '\u001b[31m' as escaped, count(*) from range(5)`;
   await runQuery(

@@ -2,7 +2,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Writable } from 'node:stream';
-import { beforeAll, describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, test } from 'vitest';
 import { buildLake, type LakeDeps } from '../../../src/lake/build/build.ts';
 import { type Lake, openLake } from '../../../src/lake/query/lake.ts';
 import { publishSnapshot, readSnapshot } from '../../../src/lake/snapshot.ts';
@@ -189,7 +189,7 @@ describe('ready questions', () => {
     return () => rm(folder, { recursive: true, force: true });
   });
 
-  it.each(
+  test.each(
     READY_QUESTIONS.filter(({ name }) => name in PLAIN).map((question) => [
       question.name,
       question,
@@ -226,7 +226,7 @@ describe('ready questions', () => {
     },
   );
 
-  it('rest on summaries that a deep check compares with their entries', async () => {
+  test('rest on summaries that a deep check compares with their entries', async () => {
     expect(await verifyLake(deps, { deep: true }, signal)).toMatchObject({
       problems: [],
       segmentsBehind: 0,
@@ -250,7 +250,7 @@ describe('ready questions', () => {
     });
   });
 
-  it('do not show what one side cannot tell as if it were known', async () => {
+  test('do not show what one side cannot tell as if it were known', async () => {
     const world = await lakeWorld();
     const [sent = '', received = ''] = PARTIES;
     world.warehouse.segments = [
@@ -284,7 +284,7 @@ describe('ready questions', () => {
     ]);
   });
 
-  it('read each entry once from `entries`, however a statement names it, and fetch no entries for a column of that name', async () => {
+  test('read each entry once from `entries`, however a statement names it, and fetch no entries for a column of that name', async () => {
     const world = await lakeWorld();
     const [sent = '', received = ''] = PARTIES;
     const sides = { account_from_party_id: sent, account_to_party_id: received };
@@ -315,7 +315,7 @@ describe('ready questions', () => {
     });
   });
 
-  it('take the beginning of an id, and refuse one that fits none or several', async () => {
+  test('take the beginning of an id, and refuse one that fits none or several', async () => {
     const world = await lakeWorld();
     const [one = '', other = ''] = PARTIES;
     const rows = [one, other].map((id) =>
@@ -349,7 +349,7 @@ describe('ready questions', () => {
     await expect(complete({ asset: 'none' })).rejects.toThrow('there is no asset "none"');
   });
 
-  it('are answered under the names that Postgres has, its schema included', async () => {
+  test('are answered under the names that Postgres has, its schema included', async () => {
     await using lake = await openLake(deps, signal);
     const ask = async (sql: string): Promise<unknown> =>
       (await answer(lake, sql, {}))['rows'];
@@ -362,7 +362,7 @@ describe('ready questions', () => {
     );
   });
 
-  it.each(LAKE_TABLES)(
+  test.each(LAKE_TABLES)(
     'see of %s the columns that are listed with their meaning',
     async (table) => {
       await using lake = await openLake(deps, signal);
@@ -375,21 +375,21 @@ describe('ready questions', () => {
     },
   );
 
-  it('refuse an id in SQL that was cut off, which stands in no row', () => {
+  test('refuse an id in SQL that was cut off, which stands in no row', () => {
     expect(() =>
       refuseCutIds(`select 1 from parties where party_id = '3498d7ac…0033'`),
     ).toThrow(`'3498d7ac…0033' is the beginning of an id`);
     expect(() => refuseCutIds(`select 'more …' as text`)).not.toThrow();
   });
 
-  it('refuse a time that is none', () => {
+  test('refuse a time that is none', () => {
     const [question] = READY_QUESTIONS;
     expect(() => inquiry(question!, { since: 'yesterday' })).toThrow(
       '--since: "yesterday" is not accepted',
     );
   });
 
-  it('refuse a range that ends before it begins', () => {
+  test('refuse a range that ends before it begins', () => {
     const [question] = READY_QUESTIONS;
     expect(() =>
       inquiry(question!, { since: '2026-02-01', until: '2026-01-01' }),
@@ -400,7 +400,7 @@ describe('ready questions', () => {
 });
 
 describe('the cadence of checkpoints', () => {
-  it.each([
+  test.each([
     ['ends the widest gap at the first block of several', [5, 15, 17, 27, 28], 15],
     ['has no widest gap where all are alike', [5, 10, 15, 20], null],
     ['has no widest gap with one checkpoint', [5], null],
@@ -412,7 +412,7 @@ describe('the cadence of checkpoints', () => {
       `create table checkpoints as from (values ${rows}) as t(epoch, at_block)`,
     );
     const { sql } = inquiry(readyQuestion('cadence')!);
-    for (let asked = 0; asked < 20; asked += 1) {
+    for (let round = 0; round < 20; round += 1) {
       const [row] = (await engine.connection.runAndReadAll(sql)).getRowObjects();
       expect(row?.['widest_gap_ends_at']).toBe(endsAt);
     }

@@ -1,10 +1,10 @@
 import { readFile } from 'node:fs/promises';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { LAKE_TABLES } from '../../../src/lake/tables/columns.ts';
 import { SHAPES } from '../../../src/lake/tables/tables.ts';
 
 describe('the data dictionary', () => {
-  it('names exactly the columns, types and comments that the tables of the lake carry', async () => {
+  test('names exactly the columns, types and comments that the tables of the lake carry', async () => {
     const page = await readFile(
       new URL('../../../docs/data-dictionary.md', import.meta.url),
       'utf8',
