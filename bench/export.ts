@@ -96,8 +96,8 @@ stack.defer(async () => {
   await once(server, 'exit');
 });
 if (server.stdout === null) throw new Error('no output');
-const lines = createInterface({ input: server.stdout })[Symbol.asyncIterator]();
-const { value: url } = await lines.next();
+const address = createInterface({ input: server.stdout })[Symbol.asyncIterator]();
+const { value: url } = await address.next();
 
 async function exported(
   form: Case['form'],
