@@ -9,12 +9,9 @@ import { MetricsRegistry } from '../../src/observability/metrics.ts';
 import { openStatusSource } from '../../src/app/base.ts';
 import { readConfig } from '../../src/config/environment.ts';
 import type { LakeQueries } from '../../src/api/console/lake-queries.ts';
-import type {
-  ApiDeps,
-  ConsoleParts,
-  StatusStore,
-  Upkeep,
-} from '../../src/api/http/ports.ts';
+import type { ConsoleParts, Upkeep } from '../../src/api/console/ports.ts';
+import type { StatusStore } from '../../src/api/mirror/ports.ts';
+import type { ApiDeps } from '../../src/api/server/ports.ts';
 import type { MirrorFacts } from '../../src/status/mirror-facts.ts';
 import type { JobDeps } from '../../src/runs/job.ts';
 import { freshDatabase } from '../support/database.ts';

@@ -4,7 +4,8 @@ import { z } from 'zod';
 import { sharedLoad } from '../../concurrency/shared-load.ts';
 import { exportKey } from '../../runs/progress.ts';
 import { followEvents, goneSignal } from '../kit/events.ts';
-import type { ApiDeps, Upkeep } from '../http/ports.ts';
+import type { Upkeep } from './ports.ts';
+import type { ConsoleDeps } from './ports.ts';
 import { BY_ID, openRoutes } from '../kit/routes.ts';
 import type { Attention, MirrorStatus } from '../../status/status-summary.ts';
 import { FILE, FILE_TYPES, QUESTION } from './lake-queries.ts';
@@ -23,7 +24,7 @@ const QUARANTINED_QUESTION = z.strictObject({ limit: z.int().min(1).max(1_000) }
 /** Adds the routes. What a statement to the lake may do is decided where it runs: it reads the lake and nothing else. */
 export function addConsoleData(
   server: FastifyInstance,
-  { rows, console: parts }: ApiDeps,
+  { rows, console: parts }: ConsoleDeps,
 ): void {
   const { lake } = parts;
   const add = openRoutes(server);
@@ -77,7 +78,7 @@ export function addConsoleData(
 /** Adds `/console/events`: one snapshot of what moves for all who look, sent to each whenever it changed. */
 export function addConsoleFeed(
   server: FastifyInstance,
-  { rows, console: parts, jobs: { progress } }: ApiDeps,
+  { rows, console: parts, jobs: { progress } }: ConsoleDeps,
   status: () => Promise<MirrorStatus>,
 ): void {
   const { everyMs = EVERY_MS } = parts;

@@ -20,7 +20,7 @@ import type { JobDeps } from '../../runs/job.ts';
 import { RUN, type RunDocument } from '../../runs/run-schema.ts';
 import type { Run } from '../../runs/store/run-store.ts';
 import { followEvents } from '../kit/events.ts';
-import type { ApiDeps } from '../http/ports.ts';
+import type { MirrorDeps } from './ports.ts';
 import {
   BY_ID,
   openRoutes,
@@ -154,7 +154,7 @@ async function submit(
 }
 
 /** Adds the routes. */
-export function addExports(server: FastifyInstance, deps: ApiDeps): void {
+export function addExports(server: FastifyInstance, deps: MirrorDeps): void {
   const { jobs, status } = deps;
   const find = async (id: string): Promise<RunDocument> => {
     const run = await status.run(id);

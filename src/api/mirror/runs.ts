@@ -8,7 +8,8 @@ import { describeRun, isOver } from '../../runs/run-document.ts';
 import { RUN_KINDS, type RunDocument } from '../../runs/run-schema.ts';
 import type { NewRun } from '../../runs/store/run-store.ts';
 import { followChanges, followEvents, goneSignal, limitOpen } from '../kit/events.ts';
-import { type ApiDeps, MIRROR_STATUS } from '../http/ports.ts';
+import { MIRROR_STATUS } from './status-schema.ts';
+import type { MirrorDeps } from './ports.ts';
 import {
   BY_ID,
   openRoutes,
@@ -99,7 +100,7 @@ type OrderKey = Readonly<Record<'name' | 'hash', string>>;
 async function startRun(
   order: RunOrder,
   key: OrderKey | undefined,
-  { jobs, isAttended }: ApiDeps,
+  { jobs, isAttended }: MirrorDeps,
 ) {
   const startOne = async (wanted: NewRun, ownKey: OrderKey | undefined) => {
     const isExclusive = order.onConflict === 'fail';
@@ -168,7 +169,7 @@ function keyOf(
 /** Adds the routes. @returns the shared reading of the status */
 export function addRuns(
   server: FastifyInstance,
-  deps: ApiDeps,
+  deps: MirrorDeps,
 ): () => Promise<MirrorStatus> {
   const { jobs, status: store } = deps;
   nameSchemas(server, { RunOrder: RUN_ORDER, Status: MIRROR_STATUS });

@@ -9,7 +9,7 @@ import { sharedLoad } from '../../concurrency/shared-load.ts';
 import { addMirrorMetrics } from '../../observability/mirror-metrics.ts';
 import { isAnswered, type Probe } from '../../observability/metrics.ts';
 import type { MirrorStatus } from '../../status/status-summary.ts';
-import type { ApiDeps } from '../http/ports.ts';
+import type { ApiDeps } from './ports.ts';
 import { openRoutes } from '../kit/routes.ts';
 
 /** Anybody may ask, so asking often must cost nothing. */

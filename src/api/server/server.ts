@@ -18,7 +18,7 @@ import { addLedgerExport } from '../source-api/ledger-export.ts';
 import { addLists } from '../source-api/lists.ts';
 import { addRuns } from '../mirror/runs.ts';
 import { addOpenApi } from './openapi.ts';
-import type { ApiDeps } from '../http/ports.ts';
+import type { ApiDeps } from './ports.ts';
 import { addExports } from '../mirror/exports.ts';
 import { withoutSecrets } from '../../json/json-value.ts';
 import { sendJson, StatusError } from '../kit/status-error.ts';

@@ -10,7 +10,7 @@ import { formatInstant, type Micros, SECOND_MICROS } from '../../time/time.ts';
 import type { LedgerRange } from '../../ledger/ledger-range.ts';
 import { weightOf } from '../kit/compression.ts';
 import { goneSignal, limitOpen } from '../kit/events.ts';
-import type { ApiDeps } from '../http/ports.ts';
+import type { SourceApiDeps } from './ports.ts';
 import { readQuery } from '../kit/query-text.ts';
 import { openRoutes } from '../kit/routes.ts';
 import { DETAIL, sendJson, StatusError } from '../kit/status-error.ts';
@@ -48,7 +48,7 @@ const mayOpen = limitOpen(OPEN_EXPORTS_MAX);
 export async function openLedger(
   reply: FastifyReply,
   question: LedgerRange,
-  { jobs, log }: Pick<ApiDeps, 'jobs' | 'log'>,
+  { jobs, log }: SourceApiDeps,
 ): Promise<Readable> {
   if (!mayOpen(reply))
     throw new StatusError('resourceExhausted', 'client reached max subscription allowed');
@@ -68,7 +68,7 @@ export async function openLedger(
 }
 
 /** Adds the route. */
-export function addLedgerExport(server: FastifyInstance, deps: ApiDeps): void {
+export function addLedgerExport(server: FastifyInstance, deps: SourceApiDeps): void {
   openRoutes(server, 'service')(
     'GET /api/v2/ledgerentry/export',
     {

@@ -1,7 +1,7 @@
 /** The read API and console over this mirror, listening. */
 import { statfs } from 'node:fs/promises';
 import { addQueueBoard } from '../../api/console/queue-board.ts';
-import type { ConsoleParts, Upkeep } from '../../api/http/ports.ts';
+import type { ConsoleParts, Upkeep } from '../../api/console/ports.ts';
 import { buildServer, listen, type Listening } from '../../api/server/server.ts';
 import { shownSettings } from '../../config/secrets.ts';
 import { sharedLoad } from '../../concurrency/shared-load.ts';

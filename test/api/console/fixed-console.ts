@@ -1,7 +1,7 @@
 /** A console over facts that a test sets and changes, for states that a real mirror seldom shows. */
 import type { LiveFacts } from '../../../src/api/console/store/work-statements.ts';
 import { listen } from '../../../src/api/server/server.ts';
-import type { ConsoleParts } from '../../../src/api/http/ports.ts';
+import type { ConsoleParts } from '../../../src/api/console/ports.ts';
 import type { PlainRow } from '../../../src/postgres/rows.ts';
 import type { MirrorFacts } from '../../../src/status/mirror-facts.ts';
 import type { RunDocument } from '../../../src/runs/run-schema.ts';

@@ -11,7 +11,7 @@ import {
   quiet,
   wholeFacts,
 } from './fixed-console.ts';
-import type { Upkeep } from '../../../src/api/http/ports.ts';
+import type { Upkeep } from '../../../src/api/console/ports.ts';
 import { StatusError } from '../../../src/api/kit/status-error.ts';
 import { CALM, EMPTY_FACTS, NO_LAKE } from '../mirror.ts';
 

@@ -1,6 +1,6 @@
 /** A mirror that stands still: eleven weeks old, all of it made up and the same every time. For pictures of the console. */
 import { createHash } from 'node:crypto';
-import type { ConsoleParts } from '../../../src/api/http/ports.ts';
+import type { ConsoleParts } from '../../../src/api/console/ports.ts';
 import type { LakeQueries } from '../../../src/api/console/lake-queries.ts';
 import type { RunDocument } from '../../../src/runs/run-schema.ts';
 import { LAKE_TABLES } from '../../../src/lake/tables/columns.ts';

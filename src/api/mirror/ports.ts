@@ -1,0 +1,20 @@
+/** What the routes below `/mirror` need from the rest of the mirror. */
+import type { Log } from '../../logging/log.ts';
+import type { JobDeps } from '../../runs/job.ts';
+import type { RunReader } from '../../runs/store/run-reader.ts';
+import type { FactsReader } from '../../status/mirror-facts.ts';
+
+/** What the read API and the console read of the mirror's state. */
+export interface StatusStore extends FactsReader, RunReader {}
+
+export interface MirrorDeps {
+  /** Orders runs, and reads ledgers for downloads. */
+  readonly jobs: JobDeps;
+  /**
+   * Whether a process is running that works jobs.
+   * @param sourceUrl if given, only processes of this source count
+   */
+  readonly isAttended: (sourceUrl: string | undefined) => Promise<boolean>;
+  readonly status: StatusStore;
+  readonly log: Log;
+}

@@ -1,0 +1,9 @@
+/** What the source's own interface needs from the rest of the mirror. */
+import type { Log } from '../../logging/log.ts';
+import type { JobDeps } from '../../runs/job.ts';
+
+export interface SourceApiDeps {
+  /** Reads ledgers. */
+  readonly jobs: JobDeps;
+  readonly log: Log;
+}
