@@ -41,7 +41,10 @@ export class ExportRun {
   #coverage: Target['coverage'] | undefined;
   /** Brought no rows, and is written as the export ends. */
   #unwritten: Publication | undefined;
-  #isIntended = false;
+  /**
+   * The spool belongs to an intent, and must stay. True at first: an earlier attempt may have left one.
+   */
+  #isIntended = true;
   #fruitless = 0;
   #segments = 0;
 
@@ -84,6 +87,7 @@ export class ExportRun {
     await failpoint('claimed');
     for (const { segments } of await recover(this.#context))
       this.#adopted.push(...segments.map(({ manifest }) => manifest.objectKey));
+    this.#isIntended = false;
     const coverage =
       this.#adopted.length > 0 ? await repository.coverage(scope) : lease.coverage;
     this.#coverage = coverage;
