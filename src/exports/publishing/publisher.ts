@@ -1,11 +1,16 @@
 /**
- * Publishing exactly once: intent, object, manifest, COMMIT, in this order. Only the COMMIT counts:
- * readers go by the tables. What a crash leaves in between is finished or given up by the next lease.
+ * Publishing exactly once: intent, object, manifest, COMMIT, in this order. Only the COMMIT counts, because
+ * readers go by the tables. The next owner of the lease finishes or drops what a crash leaves in between.
  */
 import { access, unlink } from 'node:fs/promises';
 import { pipeline } from 'node:stream';
 import { ByteCounter } from '../../files/byte-counter.ts';
-import { errorCode, FencedError, RetryableError } from '../../errors/errors.ts';
+import {
+  errorCode,
+  FencedError,
+  PermanentError,
+  RetryableError,
+} from '../../errors/errors.ts';
 import { nowMicros } from '../../time/time.ts';
 import type { Layout } from '../../ledger/header.ts';
 import {
@@ -25,10 +30,11 @@ import type { ObjectStore } from '../../storage/object-store.ts';
 import type { KeptLease } from '../../concurrency/lease.ts';
 import type { Spooled, SpoolOptions } from '../download/range-spool.ts';
 import type { NewCoverage } from '../../catalog/coverage-rows.ts';
-import type { ExportRepository } from '../store/export-repository.ts';
+import type { ExportRepository, PublicationNumber } from '../store/export-repository.ts';
 import type { ExportLease } from '../../catalog/leases.ts';
 import type { Publication } from '../../catalog/publications.ts';
 
+/** The steps of an export, in order; tests end the process at each of them. */
 export type Step =
   | 'claimed'
   | 'asked'
@@ -38,27 +44,31 @@ export type Step =
   | 'manifest'
   | 'committed';
 
-export interface PublishDeps extends Pick<SpoolOptions, 'compression'> {
+/** What a process publishes with. */
+export interface PublishDeps {
   readonly repository: ExportRepository;
   readonly objects: ObjectStore;
-  /** Called at each step, where tests kill the process. */
+  readonly compression: Compression;
+  /** Called at each step. */
   readonly failpoint?: ((step: Step) => Promise<void> | void) | undefined;
 }
 
 /** What the holder of a lease publishes with. */
-export interface PublishContext
-  extends SpoolOptions, Pick<PublishDeps, 'repository' | 'objects'> {
+export interface PublishContext extends SpoolOptions {
+  readonly repository: ExportRepository;
+  readonly objects: ObjectStore;
   readonly lease: ExportLease;
   /** @throws FencedError | RetryableError `LEASE_LOST` */
   readonly checkLease: () => void;
+  /** Called at each step. @throws as `checkLease` */
   readonly failpoint: (step: Step) => Promise<void>;
-  /** Aborts with the work, and where the lease is lost. */
+  /** Aborts with the work, and when the lease is lost. */
   readonly signal: AbortSignal;
 }
 
 export function publishContext(
   lease: ExportLease,
-  held: KeptLease,
+  kept: KeptLease,
   deps: PublishDeps,
   signal: AbortSignal,
 ): PublishContext {
@@ -69,11 +79,11 @@ export function publishContext(
     repository,
     objects,
     compression,
-    checkLease: held.check,
-    signal: AbortSignal.any([signal, held.signal]),
-    failpoint: async (step: Step): Promise<void> => {
+    checkLease: kept.check,
+    signal: AbortSignal.any([signal, kept.signal]),
+    failpoint: async (step) => {
       await deps.failpoint?.(step);
-      held.check();
+      kept.check();
     },
     spoolFile: async () => {
       files += 1;
@@ -84,43 +94,49 @@ export function publishContext(
 }
 
 /**
- * Removes the publication's spool files at the end.
- * Intended before the store is asked anything: what is spooled and whole outlasts a store that is away.
- * @returns what was published: objects that lay there already keep the bytes they have
+ * Publishes a plan, and removes its spool files in the end. The intent is recorded before the store is
+ * used: an answer that is spooled whole then outlasts a store that is away.
+ * @returns what was published; objects that were there already keep the bytes that they have
  */
 export async function publish(
   planned: Publication,
   context: PublishContext,
 ): Promise<Publication> {
   const { lease, repository, objects, failpoint } = context;
-  // Without objects there is nothing that a crash could leave half done.
+  // A crash cannot leave a publication without objects half done, so it needs no intent.
   if (planned.segments.length > 0) await repository.intend(lease, planned);
   await failpoint('intended');
   const publication = await finish(planned, context);
-  // A leftover is cleared by the export's next lease.
-  for (const { spoolName } of publication.segments)
-    await unlink(await objects.spoolPath(spoolName)).catch(() => undefined);
+  for (const { spoolName } of publication.segments) {
+    const path = await objects.spoolPath(spoolName);
+    // The next lease of the export clears a file that stays.
+    await unlink(path).catch(() => undefined);
+  }
   return publication;
 }
 
-/** Objects first, each with its manifest behind it: a manifest means that the object is whole. */
+/**
+ * Writes each object and then its manifest, and commits. The order matters: a manifest means that its
+ * object is whole.
+ */
 async function finish(
   planned: Publication,
   context: PublishContext,
 ): Promise<Publication> {
   const { lease, repository, objects, failpoint, signal } = context;
-  const segments: Publication['segments'][number][] = [];
-  for (const { spoolName, manifest } of planned.segments) {
-    const existing = await existingObject(manifest, context);
+  const segments: PlannedSegment[] = [];
+  for (const { spoolName, manifest: plannedManifest } of planned.segments) {
+    const existing = await existingObject(plannedManifest, context);
+    const manifest = existing ?? plannedManifest;
     if (existing === undefined) {
       const path = await objects.spoolPath(spoolName);
       const facts = { bytes: manifest.objectBytes, sha256: manifest.objectSha256 };
       await objects.publishFile(manifest.objectKey, path, facts, signal);
     }
     await failpoint('object');
-    await publishManifest(existing ?? manifest, context);
+    await publishManifest(manifest, context);
     await failpoint('manifest');
-    segments.push({ spoolName, manifest: existing ?? manifest });
+    segments.push({ spoolName, manifest });
   }
   signal.throwIfAborted();
   const publication = { ...planned, segments };
@@ -129,18 +145,73 @@ async function finish(
   return publication;
 }
 
+/** A segment of a publication: its spool file and its manifest. */
+type PlannedSegment = Publication['segments'][number];
+
 /**
- * A key names the plain CSV, but one CSV can be compressed to different bytes (another version of the library, other
- * windows). Where an object with the same content lies there already, it is taken as it is. One that does not hold what
- * its key names is removed, with its manifest.
- * @returns the manifest with the sums of what is stored, or undefined where nothing good lies under its key
+ * Looks for an object with the same content under the manifest's key. The key names the plain CSV, but
+ * another version of the library, or other windows, compress one CSV to other bytes: an object with the
+ * same content is taken as it is. One with other content is removed, with its manifest.
+ * @returns the manifest with the sums of what is stored; undefined if there is no usable object
+ * @throws the store's error if the object cannot be read and its manifest does not vouch for it
  */
-async function existingObject(manifest: Manifest, { objects, signal }: PublishContext) {
-  const { objectKey, compression } = manifest;
+async function existingObject(
+  manifest: Manifest,
+  context: PublishContext,
+): Promise<Manifest | undefined> {
+  const { objects, signal } = context;
+  const { objectKey } = manifest;
   const head = await objects.head(objectKey, signal);
   if (head === undefined) return undefined;
   if (head.sha256 === manifest.objectSha256 && head.bytes === manifest.objectBytes)
     return manifest;
+  const sums = await readSums(manifest, head, context);
+  if (sums.plainSha256 === manifest.sha256)
+    return { ...manifest, objectBytes: sums.bytes, objectSha256: sums.sha256 };
+  // It does not hold what its key names, so nobody can use it.
+  await objects.remove(manifestKey(objectKey), signal);
+  await objects.remove(objectKey, signal);
+  return undefined;
+}
+
+/** The sums of a stored object. */
+interface StoredSums {
+  /** Size and SHA-256 of the object as it is stored. */
+  readonly bytes: bigint;
+  readonly sha256: string;
+  /** SHA-256 of the plain CSV. */
+  readonly plainSha256: string;
+}
+
+/** What the store says of an object without reading it. */
+interface StoredHead {
+  readonly bytes: bigint;
+  readonly sha256: string | undefined;
+}
+
+/**
+ * Sums an object by reading it. An object that the store has moved to an archive tier, or does not let us
+ * read, is not damaged: then the sums are those of its manifest, if that describes the stored object.
+ */
+async function readSums(
+  manifest: Manifest,
+  head: StoredHead,
+  context: PublishContext,
+): Promise<StoredSums> {
+  try {
+    return await sumObject(manifest, context);
+  } catch (error) {
+    if (errorCode(error) !== 'OBJECT_STORE_REFUSED') throw error;
+    const vouched = await vouchedSums(manifest, head, context);
+    if (vouched === undefined) throw error;
+    return vouched;
+  }
+}
+
+async function sumObject(
+  { objectKey, compression }: Manifest,
+  { objects, signal }: PublishContext,
+): Promise<StoredSums> {
   const stored = new ByteCounter();
   const plain = new ByteCounter();
   const bytes = pipeline(
@@ -151,44 +222,81 @@ async function existingObject(manifest: Manifest, { objects, signal }: PublishCo
   try {
     for await (const chunk of plainStream(bytes, compression)) plain.add(chunk as Buffer);
   } catch (error) {
-    // A damaged archive is other content, too; what the store said is the store's affair.
+    // A damaged archive has other content, as its sums show. Any other error is the store's.
     if (!isArchiveDamage(error)) throw error;
   }
-  if (plain.sha256() === manifest.sha256) {
-    return { ...manifest, objectBytes: stored.bytes, objectSha256: stored.sha256() };
-  }
-  // Its key names its content: it is damaged, and nobody can use it.
-  await objects.remove(manifestKey(objectKey), signal);
-  await objects.remove(objectKey, signal);
-  return undefined;
+  return { ...stored.facts(), plainSha256: plain.sha256() };
 }
 
-/** Of an object that was superseded and comes back, the newer one: by it a rebuild tells what holds. */
+/** @returns the sums in the stored manifest; undefined unless they describe the stored object */
+async function vouchedSums(
+  { objectKey }: Manifest,
+  head: StoredHead,
+  { objects, signal }: PublishContext,
+): Promise<StoredSums | undefined> {
+  try {
+    const found = await readManifest(objects, manifestKey(objectKey), signal);
+    const isOfObject =
+      found.objectKey === objectKey &&
+      found.objectBytes === head.bytes &&
+      (head.sha256 === undefined || head.sha256 === found.objectSha256);
+    if (!isOfObject) return undefined;
+    return {
+      bytes: found.objectBytes,
+      sha256: found.objectSha256,
+      plainSha256: found.sha256,
+    };
+  } catch (error) {
+    if (error instanceof PermanentError) return undefined;
+    throw error;
+  }
+}
+
+/**
+ * Writes a manifest. When a superseded object comes back, its newest manifest stays: a rebuild decides by
+ * it which segments are current.
+ */
 async function publishManifest(
   manifest: Manifest,
   { lease, objects, signal }: PublishContext,
-) {
+): Promise<void> {
   const key = manifestKey(manifest.objectKey);
-  const write = () =>
-    objects.publishBytes(key, encodeManifest(manifest), signal, spoolPrefix(lease));
+  const content = encodeManifest(manifest);
+  const write = (): Promise<void> =>
+    objects.publishBytes(key, content, signal, spoolPrefix(lease));
   try {
     await write();
   } catch (error) {
     if (errorCode(error) !== 'OBJECT_CONFLICT') throw error;
-    const found = await readManifest(objects, key, signal);
-    const isSame =
-      found.objectSha256 === manifest.objectSha256 && found.to === manifest.to;
-    if (isSame && found.publishedAt >= manifest.publishedAt) return;
-    // It tells of an object that was lost, or of an earlier time.
+    if (await isNewestManifest(manifest, key, objects, signal)) return;
+    // The stored manifest describes an object that was lost, or an earlier publication.
     await objects.remove(key, signal);
     await write();
   }
 }
 
+/** Whether the stored manifest describes the same object, and is not older than ours. */
+async function isNewestManifest(
+  ours: Manifest,
+  key: string,
+  objects: ObjectStore,
+  signal: AbortSignal,
+): Promise<boolean> {
+  try {
+    const stored = await readManifest(objects, key, signal);
+    const isSame = stored.objectSha256 === ours.objectSha256 && stored.to === ours.to;
+    return isSame && stored.publishedAt >= ours.publishedAt;
+  } catch (error) {
+    if (errorCode(error) === 'MANIFEST_INVALID') return false;
+    throw error;
+  }
+}
+
 /**
- * Finishes what dead workers of this scope intended, where every object is there or still in the spool;
- * gives the rest up. Clears the export's spool.
+ * Finishes what dead workers of this scope intended, if every object is in the store or still in the
+ * spool, and drops the rest. Clears the export's spool.
  * @returns the publications that were finished, without the source
+ * @throws what the store or the database refused; then the spool and the intent stay
  */
 export async function recover(context: PublishContext): Promise<readonly Publication[]> {
   const { lease, repository } = context;
@@ -202,23 +310,35 @@ export async function recover(context: PublishContext): Promise<readonly Publica
   return adopted;
 }
 
-/** @returns undefined where what was intended is not at hand, or can never be true: then it is planned anew */
-async function finishOrRefuse(publication: Publication, context: PublishContext) {
+/**
+ * @returns undefined if the spooled files are gone or the plan can never become true; the caller then
+ *   drops it, and the range is planned again
+ */
+async function finishOrRefuse(
+  publication: Publication,
+  context: PublishContext,
+): Promise<Publication | undefined> {
   try {
-    return (await isAtHand(publication, context))
-      ? await finish(publication, context)
-      : undefined;
+    if (!(await isAtHand(publication, context))) return undefined;
+    return await finish(publication, context);
   } catch (error) {
     context.signal.throwIfAborted();
-    // Another owner settles it; what cannot be reached now may be reached later.
-    const mayPass =
-      error instanceof RetryableError && errorCode(error) !== 'COVERAGE_CHANGED';
-    if (mayPass || error instanceof FencedError) throw error;
+    if (error instanceof FencedError || mayPass(error)) throw error;
     return undefined;
   }
 }
 
-/** Every object of it is still spooled, or lies in the store. */
+/**
+ * Whether a failure says nothing against the publication. A store that refuses now, with expired
+ * credentials or without a right, accepts the spooled object once somebody has mended that.
+ */
+function mayPass(error: unknown): boolean {
+  const code = errorCode(error);
+  if (code.startsWith('OBJECT_STORE_')) return true;
+  return error instanceof RetryableError && code !== 'COVERAGE_CHANGED';
+}
+
+/** Whether every object of a publication is still spooled, or in the store. */
 async function isAtHand(
   { segments }: Publication,
   { objects, signal }: PublishContext,
@@ -229,29 +349,41 @@ async function isAtHand(
       () => true,
       () => false,
     );
-    if (!isSpooled && (await objects.head(manifest.objectKey, signal)) === undefined)
-      return false;
+    if (isSpooled) continue;
+    const head = await objects.head(manifest.objectKey, signal);
+    if (head === undefined) return false;
   }
   return true;
 }
 
-/** Every spool file of a scope begins with this, so that its next owner finds what a dead one left. */
+/** Every spool file of a scope begins with this, so that the next owner finds what a dead one left. */
 function spoolPrefix({ exportId }: ExportLease): string {
   return `export-${exportId}.`;
 }
 
-export function clearSpool({ objects, lease }: PublishContext): Promise<unknown> {
-  return objects.clearSpool(spoolPrefix(lease));
+/** Removes all spool files of the export. */
+export async function clearSpool({ objects, lease }: PublishContext): Promise<void> {
+  await objects.clearSpool(spoolPrefix(lease));
 }
 
-/** Of rows that were read from the store. */
-export const NONE_LEFT_OUT = { party: 0n, asset: 0n, range: 0n } as const;
+/** Rows that an answer had outside the party, the asset or the range. */
+export type LeftOut = Manifest['leftOut'];
 
+/** For rows that are copied from published segments: nothing is filtered. */
+export const NONE_LEFT_OUT: LeftOut = { party: 0n, asset: 0n, range: 0n };
+
+/** The rows of a new range, in the spool. */
+export interface WrittenRows {
+  readonly spooled: Spooled;
+  /** The header that the rows came with. */
+  readonly layout: Layout;
+  readonly leftOut: LeftOut;
+}
+
+/** A range that a publication adds to the coverage. */
 export interface NewRange extends Omit<NewCoverage, 'objectKey'> {
-  /** Rows that were spooled, and where they come from; absent: nothing lies in the range. */
-  readonly written?:
-    | (Pick<Manifest, 'leftOut'> & Readonly<{ spooled: Spooled; layout: Layout }>)
-    | undefined;
+  /** undefined: the range has no entries. */
+  readonly written?: WrittenRows | undefined;
 }
 
 /** What the manifests of one publication have in common. */
@@ -267,39 +399,55 @@ export interface ManifestFacts {
   readonly release: ReleaseShown | undefined;
 }
 
+/** The objects of a publication, and the coverage that comes with them. */
+type NamedRanges = Pick<Publication, 'segments' | 'coverage'>;
+
 /**
- * Numbers the publication, where there is an object: only manifests name the number.
- * @param facts what its manifests have in common
+ * Names the objects of new ranges and makes their manifests. Numbers the publication only if there is an
+ * object: nothing but manifests holds the number.
  */
 export async function nameObjects(
   ranges: readonly NewRange[],
   facts: ManifestFacts,
   repository: Pick<ExportRepository, 'nextSeq'>,
-): Promise<Pick<Publication, 'segments' | 'coverage'>> {
+): Promise<NamedRanges> {
   if (ranges.every(({ written }) => written === undefined))
     return { segments: [], coverage: [...ranges] };
-  const numbered = { version: 1 as const, ...facts, ...(await repository.nextSeq()) };
-  const segments: Publication['segments'] = [];
+  const number = await repository.nextSeq();
+  const segments: PlannedSegment[] = [];
   const coverage = ranges.map(({ written, ...range }) => {
     if (written === undefined) return range;
-    const { assetId, from, to, open, tail } = range;
-    const place = { assetId, from, to, open };
-    const { leftOut, layout, spooled } = written;
-    const { name: spoolName, path: _path, rows, ...sums } = spooled;
-    const manifest: Manifest = {
-      ...numbered,
-      ...sums,
-      ...place,
-      objectKey: segmentKey({ ...facts, ...place, sha256: sums.sha256 }),
-      sides: layout.sides,
-      columns: [...layout.columns],
-      rows: BigInt(rows),
-      leftOut,
-      publishedAt: nowMicros(),
-      tail: tail ?? undefined,
-    };
-    segments.push({ spoolName, manifest });
+    const manifest = manifestOf(range, written, facts, number);
+    segments.push({ spoolName: written.spooled.name, manifest });
     return { ...range, objectKey: manifest.objectKey };
   });
   return { segments, coverage };
+}
+
+function manifestOf(
+  range: Omit<NewRange, 'written'>,
+  { spooled, layout, leftOut }: WrittenRows,
+  facts: ManifestFacts,
+  number: PublicationNumber,
+): Manifest {
+  const { assetId, from, to, open, tail } = range;
+  const { name: _name, path: _path, rows, ...sums } = spooled;
+  const { sha256 } = sums;
+  return {
+    version: 1,
+    ...facts,
+    ...number,
+    ...sums,
+    assetId,
+    from,
+    to,
+    open,
+    objectKey: segmentKey({ ...facts, assetId, from, to, sha256 }),
+    sides: layout.sides,
+    columns: [...layout.columns],
+    rows: BigInt(rows),
+    leftOut,
+    publishedAt: nowMicros(),
+    tail: tail ?? undefined,
+  };
 }
