@@ -1,4 +1,4 @@
-/** Rows of a segment as COPY input (text format) in the warehouse's types, with the sums of their values. */
+/** Turns a segment's rows into COPY input (text format) and sums their values by month. */
 import {
   canonicalText,
   type CanonicalRow,
@@ -18,7 +18,7 @@ import { readSegment } from './segment-reader.ts';
 import type { MonthLines, RowSink } from './store/copy-sink.ts';
 import type { SegmentRecord } from '../catalog/segment-records.ts';
 
-/** Each month of a segment costs a partition; a century of them is no ledger. */
+/** Each month of a segment needs a partition. A ledger does not span a century. */
 const MONTHS_MAX = 1200;
 const NULL = '\\N';
 const PARTY_PLACES = ENTRY_COLUMNS.flatMap((name, place) =>
@@ -31,12 +31,32 @@ const ESCAPES: Readonly<Record<string, string>> = {
   '\r': '\\r',
 };
 
-/** What the loader found while it read a segment. */
-export type LoadedSums = ReturnType<ReturnType<typeof gatherRows>['sums']>;
+/** The sum of one month of a segment. */
+export interface MonthSum {
+  /** `2023-05` */
+  readonly month: string;
+  readonly rows: number;
+  /** The additive digest of the rows' canonical values, as 64 hex digits. */
+  readonly valuesDigest: string;
+}
+
+/** What the loader computed while it read a segment. */
+export interface LoadedSums {
+  /** The additive digest of all rows' canonical values, as 64 hex digits. */
+  readonly valuesDigest: string;
+  readonly months: readonly MonthSum[];
+  readonly rows: bigint;
+  /**
+   * How many rows have an `effect` that contradicts their quantity and accounts. They are loaded as the
+   * source sent them.
+   */
+  readonly effectsContradicted: bigint;
+}
 
 /**
  * Reads a segment and sends its rows to the sink, piece by piece.
- * @throws SegmentFault `BAD_VALUE`, `BAD_ROW` or `TOO_MANY_MONTHS` with the row's number, and what `readSegment` throws
+ * @throws SegmentFault `BAD_VALUE`, `BAD_ROW` or `TOO_MANY_MONTHS` with the row's number, and what
+ *   `readSegment` throws
  */
 export async function copySegment(
   objects: ObjectStore,
@@ -44,108 +64,127 @@ export async function copySegment(
   sink: RowSink,
   signal: AbortSignal,
 ): Promise<LoadedSums> {
-  const rows = gatherRows(segment);
-  for await (const _ of readSegment(objects, segment, rows.begin, signal)) {
+  const rows = new RowGatherer(segment);
+  const begin = (layout: Layout): RowVisitor => rows.begin(layout);
+  for await (const _ of readSegment(objects, segment, begin, signal)) {
     const months = rows.take();
     if (months.length > 0) await sink.write(months);
   }
   return rows.sums();
 }
 
-/** Gathers rows between two `take` calls: of each month, one chunk of COPY input. */
-function gatherRows(segment: SegmentRecord) {
-  const { partyId, objectKey } = segment;
-  const months = new Map<string, { readonly sum: RowDigest; lines: string }>();
-  let rowNumber = 0n;
-  let effectsContradicted = 0n;
+interface GatheredMonth {
+  readonly sum: RowDigest;
+  /** COPY input that `take` has not returned yet. */
+  lines: string;
+}
 
-  function rowError(code: string, state: string, cause?: unknown) {
-    const meta = { key: objectKey, row: rowNumber.toString() };
-    return new PermanentError(`Cannot load row ${rowNumber} of ${objectKey}: ${state}`, {
-      code,
-      meta,
-      cause,
-    });
+/** Gathers the rows of a segment as COPY input, by month, until the next call of `take`. */
+class RowGatherer {
+  readonly #segment: SegmentRecord;
+  readonly #months = new Map<string, GatheredMonth>();
+  #rowNumber = 0n;
+  #effectsContradicted = 0n;
+
+  constructor(segment: SegmentRecord) {
+    this.#segment = segment;
   }
 
-  function read(readRow: ReturnType<typeof openRowReader>, fields: RowFields) {
-    try {
-      return readRow(fields);
-    } catch (error) {
-      if (error instanceof PermanentError)
-        throw rowError(error.code, error.message, error);
-      throw error;
+  /** Returns the visitor that gathers the rows of this layout. */
+  begin(layout: Layout): RowVisitor {
+    const fields = new RowFields();
+    const readRow = openRowReader(layout);
+    const columns = layout.columns.length;
+    const hasEffect = layout.index.effect !== undefined;
+    return (buffer, start, end) => {
+      this.#rowNumber += 1n;
+      const count = fields.scan(buffer, start, end);
+      if (count !== columns) {
+        throw this.#rowError('BAD_ROW', `it has ${count} fields, the header ${columns}`);
+      }
+      this.#add(this.#read(readRow, fields), hasEffect);
+    };
+  }
+
+  /** Returns what was gathered since the last call, one chunk a month; empty if there was no row. */
+  take(): readonly MonthLines[] {
+    const taken: MonthLines[] = [];
+    for (const [month, gathered] of this.#months) {
+      if (gathered.lines === '') continue;
+      taken.push({ month, lines: Buffer.from(gathered.lines) });
+      gathered.lines = '';
+    }
+    return taken;
+  }
+
+  sums(): LoadedSums {
+    const months = [...this.#months].map(([month, { sum }]) => ({
+      month,
+      rows: sum.rows,
+      valuesDigest: sum.hex(),
+    }));
+    return {
+      valuesDigest: addDigests(months.map(({ valuesDigest }) => valuesDigest)),
+      months,
+      rows: BigInt(months.reduce((total, { rows }) => total + rows, 0)),
+      effectsContradicted: this.#effectsContradicted,
+    };
+  }
+
+  #add(row: CanonicalRow, hasEffect: boolean): void {
+    const month = this.#monthOf(row);
+    month.sum.add(hashText(canonicalText(row.values, row.extra)));
+    month.lines += copyLine(this.#segment, row);
+    if (hasEffect && row.effect !== effectOn(this.#segment.partyId, row.values)) {
+      this.#effectsContradicted += 1n;
     }
   }
 
-  function beginMonth(month: string) {
-    if (months.size >= MONTHS_MAX)
-      throw rowError(
-        'TOO_MANY_MONTHS',
-        `the segment's rows fall in more than ${MONTHS_MAX} months`,
-      );
+  #monthOf(row: CanonicalRow): GatheredMonth {
+    const name = monthOf(row.values);
+    const existing = this.#months.get(name);
+    if (existing !== undefined) return existing;
+    if (this.#months.size >= MONTHS_MAX) {
+      const state = `the segment's rows fall in more than ${MONTHS_MAX} months`;
+      throw this.#rowError('TOO_MANY_MONTHS', state);
+    }
     const begun = { sum: new RowDigest(), lines: '' };
-    months.set(month, begun);
+    this.#months.set(name, begun);
     return begun;
   }
 
-  return {
-    begin: (layout: Layout): RowVisitor => {
-      const fields = new RowFields();
-      const readRow = openRowReader(layout);
-      const wanted = layout.columns.length;
-      const hasEffect = layout.index.effect !== undefined;
-      return (buffer, start, end) => {
-        rowNumber += 1n;
-        const count = fields.scan(buffer, start, end);
-        if (count !== wanted)
-          throw rowError('BAD_ROW', `it has ${count} fields, the header ${wanted}`);
-        const row = read(readRow, fields);
-        const name = monthOf(row.values);
-        const month = months.get(name) ?? beginMonth(name);
-        month.sum.add(hashText(canonicalText(row.values, row.extra)));
-        month.lines += copyLine(segment, row);
-        if (hasEffect && row.effect !== effectOn(partyId, row.values))
-          effectsContradicted += 1n;
-      };
-    },
-    /** What was gathered; empty where there was no row. */
-    take: (): readonly MonthLines[] => {
-      const filled = [...months].filter(([, { lines }]) => lines !== '');
-      return filled.map(([month, of]) => {
-        const lines = Buffer.from(of.lines);
-        of.lines = '';
-        return { month, lines };
-      });
-    },
-    sums: () => {
-      const ofMonths = [...months].map(([month, { sum }]) => ({
-        month,
-        rows: sum.rows,
-        valuesDigest: sum.hex(),
-      }));
-      return {
-        valuesDigest: addDigests(ofMonths.map((of) => of.valuesDigest)),
-        /** `2023-05` */
-        months: ofMonths,
-        rows: BigInt(ofMonths.reduce((sum, { rows }) => sum + rows, 0)),
-        /** Rows whose `effect` is not what their quantity and accounts say; they are loaded as they were sent. */
-        effectsContradicted,
-      };
-    },
-  };
+  #read(readRow: (fields: RowFields) => CanonicalRow, fields: RowFields): CanonicalRow {
+    try {
+      return readRow(fields);
+    } catch (error) {
+      if (!(error instanceof PermanentError)) throw error;
+      throw this.#rowError(error.code, error.message, error);
+    }
+  }
+
+  #rowError(code: string, state: string, cause?: unknown): PermanentError {
+    const { objectKey } = this.#segment;
+    const message = `Cannot load row ${this.#rowNumber} of ${objectKey}: ${state}`;
+    const meta = { key: objectKey, row: this.#rowNumber.toString() };
+    return new PermanentError(message, { code, meta, cause });
+  }
 }
 
-/** Most values need no escape: their patterns admit nothing that COPY reads. Parties and unknown columns do. */
+/**
+ * Most values need no escape, because their patterns admit no character that COPY interprets. Parties and
+ * columns that nobody knew do.
+ */
 function copyLine(segment: SegmentRecord, row: CanonicalRow): string {
   const extra =
     row.extra.length === 0
       ? NULL
       : escapeText(JSON.stringify(Object.fromEntries(row.extra)));
-  let line = `${escapeText(segment.partyId)}\t${segment.segmentId}\t${extra}\t${row.effect === '' ? NULL : row.effect}`;
+  const effect = row.effect === '' ? NULL : row.effect;
   const isPlain = PARTY_PLACES.every((place) => !row.values[place]?.includes('\\'));
   const values = isPlain ? row.values : row.values.map(escapeText);
-  for (const value of values) line += value === '' ? '\t\\N' : `\t${value}`;
+
+  let line = `${escapeText(segment.partyId)}\t${segment.segmentId}\t${extra}\t${effect}`;
+  for (const value of values) line += value === '' ? `\t${NULL}` : `\t${value}`;
   return `${line}\n`;
 }
 

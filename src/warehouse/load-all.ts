@@ -1,4 +1,4 @@
-/** Brings published segments into the warehouse: of one party, or of every party that has something waiting. */
+/** Loads published segments into the warehouse: those of one party, or of every party with something to load. */
 import {
   errorCode,
   errorLine,
@@ -9,18 +9,16 @@ import { type Verdict, worst } from '../errors/verdict.ts';
 import type { ObjectStore } from '../storage/object-store.ts';
 import { copySegment } from './copy-rows.ts';
 import { planReplacements, type Replacement } from './load-plan.ts';
-import type { Problem } from './ports.ts';
 import { SegmentFault } from './segment-reader.ts';
-import type { LoadStore } from './store/load-store.ts';
-import type { SegmentRecord } from '../catalog/segment-records.ts';
+import type { LoadStore, WriteSegment } from './store/load-store.ts';
 
 const CONCURRENCY = 2;
 const PAGE_ROWS = 200;
-/** Kept of each kind of trouble, for the run's evidence; all of them are counted. */
-const KEPT_MAX = 100;
-/** Segments may change during a load, which then plans again: so often at most. */
+/** How many failures of each kind the evidence lists. All of them are counted. */
+const LISTED_MAX = 100;
+/** Segments may change during a load, which then plans again; this is how often. */
 const PLANS_MAX = 20;
-/** A bit may flip on the way: an object counts as damaged after so many readings. */
+/** A bit may flip on the way, so an object counts as damaged only after this many readings. */
 const READINGS_MAX = 2;
 
 export interface LoadDeps {
@@ -28,54 +26,101 @@ export interface LoadDeps {
   readonly objects: ObjectStore;
 }
 
-type PartyLoad = Readonly<Sums> & { readonly quarantined: readonly FaultySegment[] };
-type FaultySegment = Pick<SegmentRecord, 'segmentId' | 'objectKey'> &
-  Omit<Problem, 'subject'>;
+/** A segment that could not be loaded. */
+export interface FaultySegment {
+  readonly segmentId: bigint;
+  readonly objectKey: string;
+  readonly code: string;
+  readonly message: string;
+}
+
+/** A party whose load failed for a reason that is not in one of its segments. */
+export interface FailedParty {
+  readonly partyId: string;
+  readonly code: string;
+  readonly message: string;
+}
+
+/** What was loaded, of one party or of all. */
+export interface LoadSums {
+  readonly segments: number;
+  readonly rows: bigint;
+  /** Rows of superseded segments that left. */
+  readonly removedRows: bigint;
+  /**
+   * Loaded rows whose `effect` contradicts their quantity and accounts. The evidence of their segments
+   * counts them as well.
+   */
+  readonly effectsContradicted: bigint;
+  /** Segments that wait, because what they replace also waits for a segment that is quarantined. */
+  readonly heldBack: number;
+}
+
+/** What was loaded of one party. */
+export interface PartyLoad extends LoadSums {
+  readonly quarantined: readonly FaultySegment[];
+}
+
+/** What a whole load did. */
+export interface LoadReport extends LoadSums {
+  readonly verdict: Verdict;
+  readonly parties: number;
+  readonly quarantined: readonly FaultySegment[];
+  readonly quarantinedCount: number;
+  readonly failed: readonly FailedParty[];
+  readonly failedCount: number;
+}
+
+const NOTHING_LOADED: LoadSums = {
+  segments: 0,
+  rows: 0n,
+  removedRows: 0n,
+  effectsContradicted: 0n,
+  heldBack: 0,
+};
 
 /**
- * A party that fails does not stop the others; a warehouse or store that cannot be reached does.
- * @returns `incomplete` where a segment was quarantined or a party's load failed; `suspicious` where what was loaded
- *   contradicts itself
+ * Loads every party that has something to load. A party whose load fails does not stop the others; a
+ * warehouse or store that cannot be reached does.
+ * @returns the verdict `incomplete` if a segment was quarantined or the load of a party failed,
+ *   `suspicious` if what was loaded contradicts itself
  * @throws UnreachableError
  */
 export async function loadAll(
   deps: LoadDeps,
   signal: AbortSignal,
   onParty: (load: PartyLoad) => void = () => undefined,
-): Promise<Readonly<Totals> & { readonly verdict: Verdict }> {
-  const totals = noTotals();
+): Promise<LoadReport> {
+  const totals = new LoadTotals();
   const stop = new AbortController();
   const either = AbortSignal.any([signal, stop.signal]);
-  const parties = partiesInTurn(deps, either);
-  const work = async (): Promise<void> => {
+  // One generator is shared: calls of `next` queue up, so each party is handed out once.
+  const parties = listPartiesToLoad(deps, either);
+
+  async function loadParties(): Promise<void> {
     for await (const partyId of parties) {
       try {
         const load = await loadParty(partyId, deps, either);
-        add(totals, load);
-        totals.parties += 1;
-        totals.quarantinedCount += load.quarantined.length;
-        totals.quarantined.push(
-          ...load.quarantined.slice(0, KEPT_MAX - totals.quarantined.length),
-        );
+        totals.add(load);
         onParty(load);
       } catch (error) {
         if (either.aborted || error instanceof UnreachableError) throw error;
-        totals.failedCount += 1;
-        const failure = { partyId, code: errorCode(error), message: errorLine(error) };
-        if (totals.failed.length < KEPT_MAX) totals.failed.push(failure);
+        totals.addFailure(partyId, error);
       }
     }
-  };
-  const lane = (): Promise<void> => work().catch((error: unknown) => stop.abort(error));
-  await Promise.all(Array.from({ length: CONCURRENCY }, lane));
+  }
+
+  const loaders = Array.from({ length: CONCURRENCY }, () =>
+    loadParties().catch((error: unknown) => stop.abort(error)),
+  );
+  await Promise.all(loaders);
   signal.throwIfAborted();
-  // The first error stops the other lane, and what that one then meets is not the reason.
+  // The first error stops the other loader, whose own error is then only a consequence.
   if (stop.signal.aborted) throw stop.signal.reason;
-  return { verdict: judge(totals), ...totals };
+  return totals.report();
 }
 
-/** One generator shared by the lanes: calls of `next` queue up, so each party is handed out once. */
-async function* partiesInTurn(
+async function* listPartiesToLoad(
   deps: LoadDeps,
   signal: AbortSignal,
 ): AsyncGenerator<string> {
@@ -89,116 +134,136 @@ async function* partiesInTurn(
   }
 }
 
-function nothingLoaded() {
+/** Sums up the loads of parties. */
+class LoadTotals {
+  #sums = NOTHING_LOADED;
+  #parties = 0;
+  #quarantinedCount = 0;
+  readonly #quarantined: FaultySegment[] = [];
+  #failedCount = 0;
+  readonly #failed: FailedParty[] = [];
+
+  add({ quarantined, ...sums }: PartyLoad): void {
+    this.#sums = addSums(this.#sums, sums);
+    this.#parties += 1;
+    this.#quarantinedCount += quarantined.length;
+    const room = LISTED_MAX - this.#quarantined.length;
+    this.#quarantined.push(...quarantined.slice(0, room));
+  }
+
+  addFailure(partyId: string, error: unknown): void {
+    this.#failedCount += 1;
+    if (this.#failed.length >= LISTED_MAX) return;
+    this.#failed.push({ partyId, code: errorCode(error), message: errorLine(error) });
+  }
+
+  report(): LoadReport {
+    const { heldBack, effectsContradicted } = this.#sums;
+    const missing = this.#quarantinedCount + this.#failedCount + heldBack;
+    return {
+      verdict: worst([
+        missing === 0 ? 'complete' : 'incomplete',
+        effectsContradicted === 0n ? 'complete' : 'suspicious',
+      ]),
+      parties: this.#parties,
+      ...this.#sums,
+      quarantined: this.#quarantined,
+      quarantinedCount: this.#quarantinedCount,
+      failedCount: this.#failedCount,
+      failed: this.#failed,
+    };
+  }
+}
+
+function addSums(a: LoadSums, b: LoadSums): LoadSums {
   return {
-    segments: 0,
-    rows: 0n,
-    removedRows: 0n,
-    /** Loaded rows whose `effect` contradicts their quantity and accounts; the evidence of their segments has them too. */
-    effectsContradicted: 0n,
-    /** Segments that wait because what they replace waits for one that is quarantined. */
-    heldBack: 0,
+    segments: a.segments + b.segments,
+    rows: a.rows + b.rows,
+    removedRows: a.removedRows + b.removedRows,
+    effectsContradicted: a.effectsContradicted + b.effectsContradicted,
+    heldBack: a.heldBack + b.heldBack,
   };
-}
-type Sums = ReturnType<typeof nothingLoaded>;
-
-function noTotals() {
-  return {
-    parties: 0,
-    ...nothingLoaded(),
-    quarantined: [] as FaultySegment[],
-    quarantinedCount: 0,
-    failedCount: 0,
-    failed: [] as {
-      readonly partyId: string;
-      readonly code: string;
-      readonly message: string;
-    }[],
-  };
-}
-type Totals = ReturnType<typeof noTotals>;
-
-function add(sums: Sums, more: Sums): void {
-  sums.segments += more.segments;
-  sums.rows += more.rows;
-  sums.removedRows += more.removedRows;
-  sums.effectsContradicted += more.effectsContradicted;
-  sums.heldBack += more.heldBack;
-}
-
-function judge({
-  quarantinedCount,
-  failedCount,
-  heldBack,
-  effectsContradicted,
-}: Totals): Verdict {
-  return worst([
-    quarantinedCount + failedCount + heldBack === 0 ? 'complete' : 'incomplete',
-    effectsContradicted === 0n ? 'complete' : 'suspicious',
-  ]);
 }
 
 /**
- * Loads every current segment that is not loaded, and removes rows of superseded ones in the transaction
- * that brings their replacement. Segments that cannot be read are quarantined with their reason, and tried
- * again by the next load; the others go on. Doing it again, or twice at once, changes nothing.
- * @throws RetryableError where the warehouse or the store failed; what was committed stays
+ * Loads every current segment of a party that is not loaded, and removes the rows of superseded ones in
+ * the transaction that brings their replacement. A segment that cannot be read is quarantined with its
+ * reason, and the next load tries it again; the other segments go on. Repeating the load, or running it
+ * twice at once, changes nothing.
+ * @throws RetryableError if the warehouse or the store failed; what was committed stays
  */
 export async function loadParty(
   partyId: string,
   deps: LoadDeps,
   signal: AbortSignal,
 ): Promise<PartyLoad> {
-  const { repository, objects } = deps;
-  const sums = nothingLoaded();
+  const { repository } = deps;
   const quarantined: FaultySegment[] = [];
-
-  /** @returns undefined where the manifest has changed meanwhile. @throws SegmentFault */
-  async function replaceOne(replacement: Replacement, readingsLeft = READINGS_MAX) {
-    const replaced = { ...nothingLoaded(), segments: replacement.load.length };
-    const copy: Parameters<LoadStore['replace']>[2] = async (segment, sink) => {
-      const loaded = await copySegment(objects, segment, sink, signal);
-      replaced.rows += loaded.rows;
-      replaced.effectsContradicted += loaded.effectsContradicted;
-      return loaded;
-    };
-    try {
-      const removedRows = await repository.replace(partyId, replacement, copy, signal);
-      return removedRows === undefined ? undefined : { ...replaced, removedRows };
-    } catch (error) {
-      const isRead = error instanceof SegmentFault && error.code !== 'OBJECT_MISSING';
-      if (!isRead || readingsLeft === 1) throw error;
-      return replaceOne(replacement, readingsLeft - 1);
-    }
-  }
+  const faulty = new Set<bigint>();
+  let sums = NOTHING_LOADED;
 
   for (let plan = 0; plan < PLANS_MAX; plan += 1) {
     signal.throwIfAborted();
     const { pending, stale } = await repository.toLoad(partyId);
-    const faulty = new Set(quarantined.map(({ segmentId }) => segmentId));
-    const work = planReplacements(pending, stale, faulty);
-    if (work.length === 0) {
-      const heldBack = pending.filter(({ segmentId }) => !faulty.has(segmentId)).length;
-      return { ...sums, heldBack, quarantined };
+    const replacements = planReplacements(pending, stale, faulty);
+    if (replacements.length === 0) {
+      const waiting = pending.filter(({ segmentId }) => !faulty.has(segmentId));
+      return { ...sums, heldBack: waiting.length, quarantined };
     }
-    for (const replacement of work) {
+
+    for (const replacement of replacements) {
       signal.throwIfAborted();
       try {
-        const replaced = await replaceOne(replacement);
-        // The manifest moved on: it is planned again with what it says now.
+        const replaced = await replaceSegments(partyId, replacement, deps, signal);
+        // The manifest table has changed, so the rest is planned again.
         if (replaced === undefined) break;
-        add(sums, replaced);
+        sums = addSums(sums, replaced);
       } catch (error) {
         if (!(error instanceof SegmentFault)) throw error;
         const { code, message } = error;
         const { segmentId, objectKey } = error.segment;
         await repository.quarantine(segmentId, { code, message });
+        faulty.add(segmentId);
         quarantined.push({ code, message, segmentId, objectKey });
       }
     }
   }
+
   throw new PermanentError(
-    `Cannot load ${partyId}: its segments changed ${PLANS_MAX} times meanwhile; load it when its exports have ended`,
+    `Cannot load ${partyId}: its segments changed ${PLANS_MAX} times during the load; ` +
+      'load it when its exports have ended',
     { code: 'LOAD_UNSETTLED', meta: { partyId } },
   );
+}
+
+/**
+ * Carries out one replacement. An object that reads as damaged is read once more.
+ * @returns undefined if the manifest table has changed since the plan was made
+ * @throws SegmentFault
+ */
+async function replaceSegments(
+  partyId: string,
+  replacement: Replacement,
+  { repository, objects }: LoadDeps,
+  signal: AbortSignal,
+): Promise<LoadSums | undefined> {
+  for (let reading = 1; ; reading += 1) {
+    let rows = 0n;
+    let effectsContradicted = 0n;
+    const write: WriteSegment = async (segment, sink) => {
+      const loaded = await copySegment(objects, segment, sink, signal);
+      rows += loaded.rows;
+      effectsContradicted += loaded.effectsContradicted;
+      return loaded;
+    };
+    try {
+      const removedRows = await repository.replace(partyId, replacement, write, signal);
+      if (removedRows === undefined) return undefined;
+      const segments = replacement.load.length;
+      return { ...NOTHING_LOADED, segments, rows, removedRows, effectsContradicted };
+    } catch (error) {
+      const isDamaged = error instanceof SegmentFault && error.code !== 'OBJECT_MISSING';
+      if (!isDamaged || reading === READINGS_MAX) throw error;
+    }
+  }
 }

@@ -1,14 +1,22 @@
 /**
- * Which segments must change place together. A superseded segment's rows leave in the transaction that
- * brings what stands in for them; segments that replace nothing go alone, so that a long first load can
- * be resumed segment by segment.
+ * Decides which segments must change place in one transaction. The rows of a superseded segment leave in
+ * the transaction that brings the rows of its replacement. Segments that replace nothing are loaded one by
+ * one, so that a long first load can be resumed segment by segment.
  */
 import type { SegmentRecord } from '../catalog/segment-records.ts';
 
 /** A superseded segment whose rows are still in the warehouse. */
-export type StaleSegment = Pick<SegmentRecord, 'segmentId' | 'assetId' | 'from' | 'to'>;
+export interface StaleSegment {
+  readonly segmentId: bigint;
+  /** null: every asset. */
+  readonly assetId: string | null;
+  /** RFC 3339. */
+  readonly from: string;
+  /** RFC 3339, exclusive. */
+  readonly to: string;
+}
 
-/** Segments that must change place in one transaction, so that nobody sees a range twice or not at all. */
+/** Segments that change place in one transaction, so that no reader sees a range twice or not at all. */
 export interface Replacement {
   readonly load: readonly SegmentRecord[];
   readonly remove: readonly StaleSegment[];
@@ -16,65 +24,75 @@ export interface Replacement {
 
 /**
  * Groups `pending` and `stale` into replacements such that no stale row shares an instant and an asset
- * with a pending segment of another replacement. A group with a segment of `faulty` is left out whole:
- * the rows that it would replace stay until everything that stands in for them can be loaded.
+ * with a pending segment of another replacement. A group that contains a segment of `faulty` is left out
+ * whole: the rows that it would remove stay until every segment that replaces them can be loaded.
  */
 export function planReplacements(
   pending: readonly SegmentRecord[],
   stale: readonly StaleSegment[],
   faulty: ReadonlySet<bigint>,
 ): readonly Replacement[] {
-  const groups: { load: SegmentRecord[]; remove: StaleSegment[] }[] = pending.map(
-    (segment) => ({
-      load: [segment],
-      remove: [],
-    }),
-  );
+  let groups: readonly Replacement[] = pending.map((segment) => ({
+    load: [segment],
+    remove: [],
+  }));
   for (const old of stale) {
     const touched = groups.filter((group) =>
       group.load.some((segment) => doRangesOverlap(old, segment)),
     );
-    const joined = {
+    const joined: Replacement = {
       load: touched.flatMap((group) => group.load),
       remove: [old, ...touched.flatMap((group) => group.remove)],
     };
-    for (const group of touched) groups.splice(groups.indexOf(group), 1);
-    groups.push(joined);
+    groups = [...groups.filter((group) => !touched.includes(group)), joined];
   }
+
   return groups
     .filter((group) => !group.load.some((segment) => faulty.has(segment.segmentId)))
     .toSorted((a, b) => (findStart(a) < findStart(b) ? -1 : 1));
 }
 
-/** RFC 3339, which sorts as it is. */
+/** Returns the earliest start of a replacement as RFC 3339 text, which sorts by time. */
 function findStart({ load, remove }: Replacement): string {
-  return [...load, ...remove].map(({ from }) => from).reduce((a, b) => (a < b ? a : b));
+  const starts = [...load, ...remove].map(({ from }) => from);
+  return starts.reduce((earliest, start) => (start < earliest ? start : earliest));
 }
 
 interface AssetRange<Instant> {
-  /** None: every asset. */
+  /** null or absent: every asset. */
   readonly assetId?: string | null | undefined;
   readonly from: Instant;
+  /** Exclusive. */
   readonly to: Instant;
 }
 
+/** A range of a ledger as one export received it. */
+export interface RangeClaim extends AssetRange<bigint> {
+  /** When the source was asked for the range, in microseconds. */
+  readonly at: bigint;
+}
+
 /**
- * Where ranges overlap, the newest holds, and of the others nothing: what it does not cover is asked for again.
- * @param ranges `at`: when the source was asked for it
+ * Keeps the newest of ranges that overlap, whole, and drops the others, whole. The part of a dropped range
+ * that no kept range covers is requested from the source again.
  */
-export function chooseNewest<Claim extends AssetRange<bigint> & { readonly at: bigint }>(
+export function chooseNewest<Claim extends RangeClaim>(
   ranges: readonly Claim[],
-): { readonly held: readonly Claim[]; readonly gone: readonly Claim[] } {
-  const [held, gone]: [Claim[], Claim[]] = [[], []];
-  for (const range of ranges.toSorted((a, b) => Number(b.at - a.at)))
-    (held.some((newer) => doRangesOverlap(range, newer)) ? gone : held).push(range);
-  return { held, gone };
+): { readonly kept: readonly Claim[]; readonly dropped: readonly Claim[] } {
+  const kept: Claim[] = [];
+  const dropped: Claim[] = [];
+  const newestFirst = ranges.toSorted((a, b) => Number(b.at - a.at));
+  for (const range of newestFirst) {
+    const isReplaced = kept.some((newer) => doRangesOverlap(range, newer));
+    (isReplaced ? dropped : kept).push(range);
+  }
+  return { kept, dropped };
 }
 
 function doRangesOverlap<Instant extends bigint | string>(
   a: AssetRange<Instant>,
   b: AssetRange<Instant>,
-) {
-  const isOfBoth = !a.assetId || !b.assetId || a.assetId === b.assetId;
-  return isOfBoth && a.from < b.to && b.from < a.to;
+): boolean {
+  const shareAsset = !a.assetId || !b.assetId || a.assetId === b.assetId;
+  return shareAsset && a.from < b.to && b.from < a.to;
 }

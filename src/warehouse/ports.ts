@@ -1,25 +1,35 @@
-/** What verifying needs from the lake. */
+/** What verification reports, and what it needs from the lake. */
 
-/** Something recorded that does not agree with what is there. */
+/** A record that does not agree with what is stored. */
 export interface Problem {
-  /** Stable, for example `OBJECT_CORRUPT`. */
+  /** A stable identity, for example `OBJECT_CORRUPT`. */
   readonly code: string;
   /** The object, table or file concerned. */
   readonly subject: string;
   readonly message: string;
 }
 
+/** Why a segment cannot be used. */
+export interface Reason {
+  readonly code: string;
+  readonly message: string;
+}
+
+/** What a check of the lake found. */
 export interface LakeFindings {
   readonly files: number;
-  /** How many of them were read; of the others it is known that they are there. */
+  /** How many of the files were read. The others are only known to exist. */
   readonly filesRead: number;
   readonly rows: bigint;
-  /** Loaded or unloaded since the last build: no fault, the next build brings them. */
+  /**
+   * Segments that were loaded or unloaded after the last build. They are not a problem: the next
+   * build adds or removes them.
+   */
   readonly segmentsBehind: number;
   readonly problems: readonly Problem[];
 }
 
-/** The lake's own check; it lies with the lake. */
+/** Checks the lake. The lake's own module implements it. */
 export type LakeCheck = (
   options: LakeCheckOptions,
   signal: AbortSignal,
@@ -28,6 +38,6 @@ export type LakeCheck = (
 export interface LakeCheckOptions {
   /** Also sums the values of every row. */
   readonly deep: boolean;
-  /** Reads the files that were never proven, and of the others one in so many; all of them by default. */
+  /** Reads the files that were never proven and one in `parts` of the others; absent: all files. */
   readonly parts?: number;
 }

@@ -1,6 +1,6 @@
 /**
- * Reads a published object and proves it while reading: the object's bytes, the plain bytes, the rows
- * and their digest are what the manifest table says, or the read fails at its end.
+ * Reads a published object and proves it during the reading: the stored bytes, the plain bytes, the rows
+ * and their digest are what the manifest table records, or the reading fails at its end.
  */
 import { pipeline, type Readable } from 'node:stream';
 import { ByteCounter } from '../files/byte-counter.ts';
@@ -18,12 +18,12 @@ import type { ObjectStore } from '../storage/object-store.ts';
 import type { SegmentRecord } from '../catalog/segment-records.ts';
 
 /**
- * What the consumer makes of a piece stays small enough to die young: of larger texts, V8 collects none
- * before they are hundreds of megabytes.
+ * Consumers build strings from a piece. Small pieces keep these strings in the young generation: V8
+ * collects larger ones only when they amount to hundreds of megabytes.
  */
 const PIECE_BYTES = 32 * 2 ** 10;
 
-/** A segment's own fault, told apart from the warehouse's and the store's. */
+/** A fault of one segment, as opposed to a fault of the warehouse or of the store. */
 export class SegmentFault extends PermanentError {
   readonly segment: SegmentRecord;
 
@@ -34,11 +34,13 @@ export class SegmentFault extends PermanentError {
 }
 
 /**
- * Yields after each piece of plain bytes, when its rows were visited: the consumer's pace is the pace
- * of reading. Ends normally only where everything agrees with the record.
- * @param begin called once, before the first row; what it returns gets each, valid during the call only
- * @throws SegmentFault `OBJECT_CORRUPT` naming what differs, `OBJECT_MISSING`, or what the header or a row says
- * @throws RetryableError where the store broke
+ * Yields after each piece of plain bytes, when the rows of the piece have been visited: the consumer sets
+ * the pace of the reading. The generator ends normally only if everything agrees with the record.
+ * @param begin is called once, before the first row. The visitor that it returns gets every row; a row's
+ *   buffer is valid only during the call
+ * @throws SegmentFault `OBJECT_CORRUPT` naming what differs, `OBJECT_MISSING`, or the code of a header or
+ *   row that cannot be read
+ * @throws RetryableError if the store failed
  */
 export async function* readSegment(
   objects: ObjectStore,
@@ -46,77 +48,97 @@ export async function* readSegment(
   begin: (layout: Layout) => RowVisitor,
   signal: AbortSignal,
 ): AsyncGenerator<void> {
+  const key = segment.objectKey;
   const stored = new ByteCounter();
   const plain = new ByteCounter();
   const digest = new RowDigest();
-  const key = segment.objectKey;
-  const corrupt = (what: string, found: string | bigint, recorded: string | bigint) => {
-    const state = `its ${what} is ${found}, recorded is ${recorded}; restore it from a backup, or export the range again`;
-    const meta = { key, what, found: `${found}`, recorded: `${recorded}` };
-    const message = `Cannot use the object ${key}: ${state}`;
-    return new SegmentFault(segment, message, { code: 'OBJECT_CORRUPT', meta });
-  };
+
   let visit: RowVisitor | undefined;
   const splitter = new RowSplitter((buffer, start, end, next) => {
-    if (visit === undefined) visit = begin(readHeader(buffer.subarray(start, end)));
-    else {
-      digest.add(hashRow(buffer, start, end));
-      visit(buffer, start, end, next);
+    if (visit === undefined) {
+      visit = begin(readHeader(buffer.subarray(start, end)));
+      return;
     }
+    digest.add(hashRow(buffer, start, end));
+    visit(buffer, start, end, next);
   });
+
   let bytes: Readable | undefined;
   try {
     const source = await objects.read(key, signal);
-    // The callback does nothing: an error destroys the last stream, whose reader meets it.
+    // The callback is empty because an error destroys the last stream, and its reader throws it.
     const counted = pipeline(source, stored.through(), () => undefined);
     bytes = plainStream(counted, compressionOf(key));
     for await (const chunk of bytes as AsyncIterable<Buffer>) {
       signal.throwIfAborted();
       plain.add(chunk);
-      // Sooner than at the end: a damaged archive could unpack for ever.
-      if (plain.bytes > segment.bytes) throw corrupt('bytes', plain.bytes, segment.bytes);
+      // A damaged archive could unpack for ever, so the size is compared before the end.
+      if (plain.bytes > segment.bytes) {
+        throw corruptObject(segment, 'bytes', plain.bytes, segment.bytes);
+      }
       for (let start = 0; start < chunk.length; start += PIECE_BYTES) {
         splitter.push(chunk.subarray(start, start + PIECE_BYTES));
         yield;
       }
     }
-    for (const [what, found, recorded] of [
+
+    const lastLine = splitter.rest().length === 0 ? 'ended' : 'cut off';
+    const comparisons = [
       ['object_bytes', stored.bytes, segment.objectBytes],
       ['object_sha256', stored.sha256(), segment.objectSha256],
       ['bytes', plain.bytes, segment.bytes],
       ['sha256', plain.sha256(), segment.sha256],
-      ['last line', splitter.rest().length === 0 ? 'ended' : 'cut off', 'ended'],
+      ['last line', lastLine, 'ended'],
       ['rows', BigInt(digest.rows), segment.rows],
       ['digest', digest.hex(), segment.digest],
-    ] as const)
-      if (found !== recorded) throw corrupt(what, found, recorded);
+    ] as const;
+    for (const [what, found, recorded] of comparisons) {
+      if (found !== recorded) throw corruptObject(segment, what, found, recorded);
+    }
   } catch (error) {
     signal.throwIfAborted();
-    throw readingError(segment, error);
+    throw classifyReadingError(segment, error);
   } finally {
     bytes?.destroy();
   }
 }
 
-/** Errors of the archive are the object's fault and stay; the rest is the store's, and may pass. */
-function readingError(segment: SegmentRecord, error: unknown): Error {
+function corruptObject(
+  segment: SegmentRecord,
+  what: string,
+  found: string | bigint,
+  recorded: string | bigint,
+): SegmentFault {
+  const key = segment.objectKey;
+  const state = `its ${what} is ${found}, recorded is ${recorded}`;
+  const advice = 'restore it from a backup, or export the range again';
+  return new SegmentFault(segment, `Cannot use the object ${key}: ${state}; ${advice}`, {
+    code: 'OBJECT_CORRUPT',
+    meta: { key, what, found: `${found}`, recorded: `${recorded}` },
+  });
+}
+
+/** A damaged archive is the object's own fault and stays. Everything else is the store's and may pass. */
+function classifyReadingError(segment: SegmentRecord, error: unknown): Error {
   if (error instanceof RetryableError || error instanceof SegmentFault) return error;
   if (error instanceof PermanentError) {
     const { message, code, meta } = error;
     return new SegmentFault(segment, message, { code, meta, cause: error });
   }
+
   const code = errorCode(error);
-  const isArchive =
-    isArchiveDamage(error) || code === 'ERR_TRAILING_JUNK_AFTER_STREAM_END';
   const message = `Cannot read the object ${segment.objectKey}: ${code}`;
   const details = { cause: error, meta: { key: segment.objectKey } };
-  return isArchive
-    ? new SegmentFault(segment, `${message}; it is damaged`, {
-        ...details,
-        code: 'OBJECT_CORRUPT',
-      })
-    : new RetryableError(`${message}; it is tried again`, {
-        ...details,
-        code: 'OBJECT_READ_BROKE',
-      });
+  const isDamaged =
+    isArchiveDamage(error) || code === 'ERR_TRAILING_JUNK_AFTER_STREAM_END';
+  if (isDamaged) {
+    return new SegmentFault(segment, `${message}; it is damaged`, {
+      ...details,
+      code: 'OBJECT_CORRUPT',
+    });
+  }
+  return new RetryableError(`${message}; it is tried again`, {
+    ...details,
+    code: 'OBJECT_READ_BROKE',
+  });
 }

@@ -1,32 +1,40 @@
 /**
- * Proves what is recorded: every published object and every loaded row agrees with its sums. What was
- * never fetched is told, not failed.
+ * Proves what is recorded: every published object and every loaded row agrees with its sums. What was never
+ * fetched is listed, and does not fail the verification.
  */
 import { errorCode, errorLine, PermanentError } from '../errors/errors.ts';
 import { formatInstant } from '../time/time.ts';
 import { type Manifest, readManifest } from '../ledger/manifest.ts';
 import { manifestKey } from '../ledger/object-keys.ts';
 import type { ObjectStore } from '../storage/object-store.ts';
-import type { LakeCheck, LakeCheckOptions, Problem } from './ports.ts';
+import type { LakeCheck, LakeCheckOptions, Problem, Reason } from './ports.ts';
 import { readSegment } from './segment-reader.ts';
 import type { SegmentRecord } from '../catalog/segment-records.ts';
 import type { NeverFetched, VerifyStore } from './store/verify-store.ts';
 
 const PAGE_SEGMENTS = 100;
-const PROBLEMS_KEPT_MAX = 100;
-/** Each nightly run proves one in so many of what was proven before: everything within four weeks. */
+/** How many problems a report lists. All of them are counted. */
+const LISTED_MAX = 100;
+/**
+ * A nightly run proves one in so many of the segments that were proven before: everything is proven again
+ * within four weeks.
+ */
 const NIGHTLY_PARTS = 28;
 
 export interface VerifyDeps {
   readonly repository: VerifyStore;
   readonly objects: ObjectStore;
+  /** Absent: the lake is not checked. */
   readonly lake?: LakeCheck;
 }
 
 export interface VerifyOptions {
-  /** `nightly`: what was published or loaded since its last proof, and a share of the rest; otherwise everything. */
+  /**
+   * `nightly`: what was published or loaded since its last proof, and a share of the rest. `whole` is the
+   * default.
+   */
   readonly scope?: 'nightly' | 'whole';
-  /** Recompute the values' sums of the rows in the warehouse and the lake. */
+  /** Recomputes the sums of the values of the rows in the warehouse and the lake. */
   readonly deep?: boolean;
   readonly onProgress?: (checked: VerifyCounts) => void;
 }
@@ -35,182 +43,219 @@ export interface VerifyReport {
   readonly verdict: 'complete' | 'failed';
   readonly deep: boolean;
   readonly scope: 'nightly' | 'whole';
-  /** Each current segment was proven since then; null where one never was. RFC 3339. */
+  /** Every current segment was proven since then; null if one never was. RFC 3339. */
   readonly provenSince: string | null;
-  /** Objects of this mirror that no segment names: left by a crash, or published after a backup that was restored. */
+  /**
+   * Objects of this mirror that no segment names: a crash left them, or they were published after a backup
+   * that was restored.
+   */
   readonly objectsNotRecorded: number;
   readonly checked: VerifyCounts;
   readonly problemCount: number;
   readonly problems: readonly Problem[];
   readonly neverFetched: NeverFetched;
 }
-export type VerifyCounts = Readonly<ReturnType<typeof nothingChecked>>;
 
-/** @throws RetryableError where the warehouse or the store could not be asked: then nothing is proven */
+/** What was checked so far. */
+export interface VerifyCounts {
+  readonly segments: number;
+  readonly objectBytes: bigint;
+  readonly loadedSegments: number;
+  readonly warehouseRows: bigint;
+  readonly lakeFiles: number;
+  readonly lakeFilesRead: number;
+  readonly lakeRows: bigint;
+  /** Segments that the next build of the lake adds or removes. */
+  readonly lakeSegmentsBehind: number;
+}
+
+const NOTHING_CHECKED: VerifyCounts = {
+  segments: 0,
+  objectBytes: 0n,
+  loadedSegments: 0,
+  warehouseRows: 0n,
+  lakeFiles: 0,
+  lakeFilesRead: 0,
+  lakeRows: 0n,
+  lakeSegmentsBehind: 0,
+};
+
+/** @throws RetryableError if the warehouse or the store could not be read: then nothing is proven */
 export async function verify(
   deps: VerifyDeps,
   signal: AbortSignal,
   { scope = 'whole', deep = false, onProgress }: VerifyOptions = {},
 ): Promise<VerifyReport> {
-  const { repository } = deps;
-  const isFull = scope === 'whole';
-  const parts = isFull ? 1 : NIGHTLY_PARTS;
-  const { found, add, checkSegments, checkLake } = openVerification(
-    deps,
-    signal,
-    onProgress,
-  );
-  await checkSegments(await repository.segmentsToProve(parts), deep);
-  const store = isFull ? await repository.checkStore(deps.objects, signal) : undefined;
-  add([
-    ...(store?.problems ?? []),
-    ...(await repository.inconsistencies(signal, isFull)),
-  ]);
-  await checkLake({ deep, parts });
+  const { repository, objects } = deps;
+  const isWhole = scope === 'whole';
+  const parts = isWhole ? 1 : NIGHTLY_PARTS;
+  const verification = new Verification(deps, signal, onProgress);
+  await verification.checkSegments(await repository.segmentsToProve(parts), deep);
+  const store = isWhole ? await repository.checkStore(objects, signal) : undefined;
+  verification.add(store?.problems ?? []);
+  verification.add(await repository.inconsistencies(signal, isWhole));
+  await verification.checkLake({ deep, parts });
+
+  const { checked, problems, problemCount } = verification;
   return {
-    verdict: found.problemCount === 0 ? 'complete' : 'failed',
+    verdict: problemCount === 0 ? 'complete' : 'failed',
     deep,
     scope,
     provenSince: await repository.oldestProof(),
     objectsNotRecorded: store?.notRecorded ?? 0,
-    ...found,
+    checked,
+    problemCount,
+    problems,
     neverFetched: await repository.neverFetched(),
   };
 }
 
-function nothingChecked() {
-  return {
-    segments: 0,
-    objectBytes: 0n,
-    loadedSegments: 0,
-    warehouseRows: 0n,
-    lakeFiles: 0,
-    lakeFilesRead: 0,
-    lakeRows: 0n,
-    /** Segments that the next build of the lake brings or takes away. */
-    lakeSegmentsBehind: 0,
-  };
-}
+/** One verification: what it has checked so far, and the problems that it found. */
+class Verification {
+  readonly #deps: VerifyDeps;
+  readonly #signal: AbortSignal;
+  readonly #onProgress: VerifyOptions['onProgress'];
+  #checked = NOTHING_CHECKED;
+  #problemCount = 0;
+  readonly #problems: Problem[] = [];
 
-function openVerification(
-  deps: VerifyDeps,
-  signal: AbortSignal,
-  onProgress: VerifyOptions['onProgress'],
-) {
-  const { repository, objects, lake } = deps;
-  const checked = nothingChecked();
-  const problems: Problem[] = [];
-  const found = { checked, problemCount: 0, problems };
-  /** Of the page in hand: something of them does not agree. */
-  const suspects = new Set<bigint>();
-
-  function add(more: readonly Problem[]) {
-    found.problemCount += more.length;
-    problems.push(...more.slice(0, PROBLEMS_KEPT_MAX - problems.length));
+  constructor(
+    deps: VerifyDeps,
+    signal: AbortSignal,
+    onProgress: VerifyOptions['onProgress'],
+  ) {
+    this.#deps = deps;
+    this.#signal = signal;
+    this.#onProgress = onProgress;
   }
 
-  /** Exports and loads go on meanwhile: what was replaced since it was listed is no problem. */
-  async function addIfCurrent(segment: SegmentRecord, reason: Omit<Problem, 'subject'>) {
-    const [now] = await repository.segmentsById([segment.segmentId]);
-    suspects.add(segment.segmentId);
-    if (now === undefined || (segment.isLoaded && !now.isLoaded)) return;
-    add([{ ...reason, subject: segment.objectKey }]);
+  get checked(): VerifyCounts {
+    return this.#checked;
   }
 
-  async function checkObject(segment: SegmentRecord) {
-    const read = async () => {
-      const reading = readSegment(objects, segment, () => () => undefined, signal);
-      while ((await reading.next()).done !== true);
-    };
+  get problemCount(): number {
+    return this.#problemCount;
+  }
+
+  get problems(): readonly Problem[] {
+    return this.#problems;
+  }
+
+  add(problems: readonly Problem[]): void {
+    this.#problemCount += problems.length;
+    this.#problems.push(...problems.slice(0, LISTED_MAX - this.#problems.length));
+  }
+
+  async checkSegments(segmentIds: readonly bigint[], isDeep: boolean): Promise<void> {
+    const { repository } = this.#deps;
+    for (let start = 0; start < segmentIds.length; start += PAGE_SEGMENTS) {
+      const ids = segmentIds.slice(start, start + PAGE_SEGMENTS);
+      await this.#checkPage(await repository.segmentsById(ids), isDeep);
+    }
+  }
+
+  async #checkPage(page: readonly SegmentRecord[], isDeep: boolean): Promise<void> {
+    const { repository } = this.#deps;
+    const doubtful = new Set<bigint>();
+    for (const segment of page) {
+      this.#signal.throwIfAborted();
+      const fault = await this.#findObjectFault(segment);
+      if (fault !== undefined) {
+        doubtful.add(segment.segmentId);
+        await this.#addIfCurrent(segment, fault);
+        await repository.distrust(segment.segmentId, fault);
+      }
+      this.#count({ segments: 1, objectBytes: segment.objectBytes });
+      this.#onProgress?.(this.#checked);
+    }
+
+    const loaded = page.filter((segment) => segment.isLoaded);
+    const rows = await repository.checkRows(loaded, isDeep, this.#signal);
+    for (const { segment, rows: warehouseRows, difference } of rows) {
+      this.#count({ loadedSegments: 1, warehouseRows });
+      if (difference === undefined) continue;
+      doubtful.add(segment.segmentId);
+      await this.#addIfCurrent(segment, difference);
+    }
+
+    const ids = page.map(({ segmentId }) => segmentId);
+    await repository.noteProven(ids.filter((id) => !doubtful.has(id)));
+  }
+
+  /** Exports and loads go on during a verification: what was replaced since it was listed is not a problem. */
+  async #addIfCurrent(segment: SegmentRecord, reason: Reason): Promise<void> {
+    const [now] = await this.#deps.repository.segmentsById([segment.segmentId]);
+    if (now === undefined) return;
+    if (segment.isLoaded && !now.isLoaded) return;
+    this.add([{ ...reason, subject: segment.objectKey }]);
+  }
+
+  /** @returns undefined if the object and its manifest are what the database records */
+  async #findObjectFault(segment: SegmentRecord): Promise<Reason | undefined> {
+    const { objects } = this.#deps;
     try {
-      // A bit that flipped on the way is not in the object.
-      await read().catch((error: unknown) => {
-        if (!(error instanceof PermanentError) || error.code === 'OBJECT_MISSING')
-          throw error;
-        return read();
-      });
-      const manifest = await readManifest(
-        objects,
-        manifestKey(segment.objectKey),
-        signal,
-      );
-      refuseOther(manifest, segment);
+      await this.#proveObject(segment);
+      const key = manifestKey(segment.objectKey);
+      const manifest = await readManifest(objects, key, this.#signal);
+      refuseOtherManifest(manifest, segment);
+      return undefined;
     } catch (error) {
       if (!(error instanceof PermanentError)) throw error;
-      const reason = { code: errorCode(error), message: errorLine(error) };
-      await addIfCurrent(segment, reason);
-      await repository.distrust(segment.segmentId, reason);
+      return { code: errorCode(error), message: errorLine(error) };
     }
   }
 
-  async function checkSegments(ids: readonly bigint[], isDeep: boolean) {
-    for (let start = 0; start < ids.length; start += PAGE_SEGMENTS) {
-      const page = await repository.segmentsById(ids.slice(start, start + PAGE_SEGMENTS));
-      suspects.clear();
-      for (const segment of page) {
-        signal.throwIfAborted();
-        await checkObject(segment);
-        checked.segments += 1;
-        checked.objectBytes += segment.objectBytes;
-        onProgress?.(checked);
-      }
-      const loaded = page.filter((segment) => segment.isLoaded);
-      for (const { segment, rows, difference } of await repository.checkRows(
-        loaded,
-        isDeep,
-        signal,
-      )) {
-        checked.loadedSegments += 1;
-        checked.warehouseRows += rows;
-        if (difference) await addIfCurrent(segment, difference);
-      }
-      const read = page.map(({ segmentId }) => segmentId);
-      await repository.noteProven(read.filter((id) => !suspects.has(id)));
+  async #proveObject(segment: SegmentRecord): Promise<void> {
+    try {
+      await this.#readWhole(segment);
+    } catch (error) {
+      // A bit that flipped on the way is not in the object, so what reads as damaged is read again.
+      const isDamaged =
+        error instanceof PermanentError && error.code !== 'OBJECT_MISSING';
+      if (!isDamaged) throw error;
+      await this.#readWhole(segment);
     }
   }
 
-  async function checkLake(options: LakeCheckOptions) {
-    const told = await lake?.(options, signal);
-    if (told === undefined) return;
-    const {
-      files: lakeFiles,
-      filesRead: lakeFilesRead,
-      rows: lakeRows,
-      segmentsBehind,
-    } = told;
-    Object.assign(checked, {
-      lakeFiles,
-      lakeFilesRead,
-      lakeRows,
-      lakeSegmentsBehind: segmentsBehind,
-    });
-    onProgress?.(checked);
-    add(told.problems);
+  async #readWhole(segment: SegmentRecord): Promise<void> {
+    const visitNothing = () => () => undefined;
+    const { objects } = this.#deps;
+    const reading = readSegment(objects, segment, visitNothing, this.#signal);
+    for await (const _ of reading);
   }
 
-  return { found, add, checkSegments, checkLake };
+  async checkLake(options: LakeCheckOptions): Promise<void> {
+    const findings = await this.#deps.lake?.(options, this.#signal);
+    if (findings === undefined) return;
+    this.#checked = {
+      ...this.#checked,
+      lakeFiles: findings.files,
+      lakeFilesRead: findings.filesRead,
+      lakeRows: findings.rows,
+      lakeSegmentsBehind: findings.segmentsBehind,
+    };
+    this.#onProgress?.(this.#checked);
+    this.add(findings.problems);
+  }
+
+  #count({
+    segments = 0,
+    objectBytes = 0n,
+    loadedSegments = 0,
+    warehouseRows = 0n,
+  }: Partial<VerifyCounts>): void {
+    const checked = this.#checked;
+    this.#checked = {
+      ...checked,
+      segments: checked.segments + segments,
+      objectBytes: checked.objectBytes + objectBytes,
+      loadedSegments: checked.loadedSegments + loadedSegments,
+      warehouseRows: checked.warehouseRows + warehouseRows,
+    };
+  }
 }
 
-function refuseOther(manifest: Manifest, segment: SegmentRecord): void {
-  const key = manifestKey(segment.objectKey);
-  const told = {
-    ...manifest,
-    from: formatInstant(manifest.from),
-    to: formatInstant(manifest.to),
-  };
-  const differing = SAME_IN_MANIFEST.filter(
-    (name) => String(segment[name]) !== String(told[name]),
-  );
-  if (differing.length === 0) return;
-  throw new PermanentError(
-    `The manifest ${key} and mirror.segments differ in ${differing.join(', ')}`,
-    {
-      code: 'MANIFEST_DIFFERS',
-      meta: { key, differing },
-    },
-  );
-}
-
+/** What a manifest and its segment's row record alike. */
 const SAME_IN_MANIFEST = [
   'objectKey',
   'partyId',
@@ -225,3 +270,20 @@ const SAME_IN_MANIFEST = [
   'objectSha256',
   'digest',
 ] as const satisfies readonly (keyof SegmentRecord & keyof Manifest)[];
+
+/** @throws PermanentError `MANIFEST_DIFFERS` */
+function refuseOtherManifest(manifest: Manifest, segment: SegmentRecord): void {
+  const key = manifestKey(segment.objectKey);
+  const described = {
+    ...manifest,
+    from: formatInstant(manifest.from),
+    to: formatInstant(manifest.to),
+  };
+  const differing = SAME_IN_MANIFEST.filter(
+    (name) => String(segment[name]) !== String(described[name]),
+  );
+  if (differing.length === 0) return;
+  const message = `The manifest ${key} and mirror.segments differ in ${differing.join(', ')}`;
+  const meta = { key, differing };
+  throw new PermanentError(message, { code: 'MANIFEST_DIFFERS', meta });
+}

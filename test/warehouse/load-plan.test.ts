@@ -3,6 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { formatInstant, SECOND_MICROS } from '../../src/time/time.ts';
 import {
   chooseNewest,
+  type RangeClaim,
   planReplacements,
   type StaleSegment,
 } from '../../src/warehouse/load-plan.ts';
@@ -102,8 +103,7 @@ describe('chooseNewest', () => {
     }),
     { maxLength: 12 },
   );
-  type Claim = Parameters<typeof chooseNewest>[0][number];
-  const doOverlap = (a: Claim, b: Claim): boolean =>
+  const doOverlap = (a: RangeClaim, b: RangeClaim): boolean =>
     a.from < b.to &&
     b.from < a.to &&
     (!a.assetId || !b.assetId || a.assetId === b.assetId);
@@ -111,14 +111,14 @@ describe('chooseNewest', () => {
   it('holds no instant twice, and gives a range up only for one that is as new or newer', () => {
     fc.assert(
       fc.property(claims, (given) => {
-        const { held, gone } = chooseNewest(given);
-        expect(new Set([...held, ...gone])).toEqual(new Set(given));
-        for (const [index, one] of held.entries())
-          expect(held.slice(index + 1).some((other) => doOverlap(one, other))).toBe(
+        const { kept, dropped } = chooseNewest(given);
+        expect(new Set([...kept, ...dropped])).toEqual(new Set(given));
+        for (const [index, one] of kept.entries())
+          expect(kept.slice(index + 1).some((other) => doOverlap(one, other))).toBe(
             false,
           );
-        for (const one of gone)
-          expect(held.some((newer) => newer.at >= one.at && doOverlap(one, newer))).toBe(
+        for (const one of dropped)
+          expect(kept.some((newer) => newer.at >= one.at && doOverlap(one, newer))).toBe(
             true,
           );
       }),
@@ -130,8 +130,8 @@ describe('chooseNewest', () => {
     const open = { at: 1n, from: 100n, to: 105n };
     const later = { at: 3n, from: 100n, to: 200n };
     expect(chooseNewest([closed, open, later])).toEqual({
-      held: [later, closed],
-      gone: [open],
+      kept: [later, closed],
+      dropped: [open],
     });
   });
 });

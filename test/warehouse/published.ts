@@ -41,7 +41,8 @@ export function row12(entry: Entry): string {
 
 export function row13(entry: Entry, exportedFor: string): string {
   const { from, to, quantity } = { ...FILLED, ...entry };
-  const effect = from === to ? '0' : to === exportedFor ? `${quantity}` : `-${quantity}`;
+  const sign = to === exportedFor ? '' : '-';
+  const effect = from === to ? '0' : `${sign}${quantity}`;
   return writeRow13({ ...FILLED, ...entry }, effect);
 }
 
@@ -98,11 +99,12 @@ export async function publish(
     NEVER,
   );
   await rm(path);
+  seq += 1n;
   const manifest = encodeManifest({
     version: 1,
     objectKey: key,
     warehouseId: WAREHOUSE_ID,
-    seq: (seq += 1n),
+    seq,
     source: 'http://localhost:3008/',
     partyId: segment.party,
     assetId: null,

@@ -326,8 +326,8 @@ describe('rebuildIfEmpty', () => {
     await publishBoth();
     await emptyLedgers(database.pool);
     await setWarehouseId(database.pool, '00000000-0000-4000-8000-000000000009');
-    const deps = { db: warehouse.db, objects };
-    expect(await adoptUnknownManifests(deps, signal)).toBeUndefined();
+    const catalog = { db: warehouse.db, objects };
+    expect(await adoptUnknownManifests(catalog, signal)).toBeUndefined();
   });
 
   it('goes on past a manifest that it cannot use', async () => {

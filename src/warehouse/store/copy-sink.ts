@@ -1,6 +1,6 @@
 /**
- * Rows into mirror.ledger_entries by COPY, at the pace of the database; and its monthly partitions, made when the
- * first row of a month arrives.
+ * Writes rows into mirror.ledger_entries by COPY, at the pace of the database, and makes a monthly
+ * partition when the first row of a month arrives.
  */
 import { once } from 'node:events';
 import type { Pool, PoolClient } from 'pg';
@@ -10,95 +10,116 @@ import { LINE_COLUMNS } from '../../ledger/canonical.ts';
 import { databaseError, mapDatabaseError } from '../../postgres/database-error.ts';
 
 const ACTION = 'load segments';
+const COPY_STATEMENT = `copy mirror.ledger_entries (${LINE_COLUMNS.join(', ')}) from stdin`;
 /** How long the database may take to accept a chunk. */
 const ACCEPT_TIMEOUT_MS = 120_000;
 const MONTH = /^\d{4}-(?:0[1-9]|1[0-2])$/;
 const LOCK_TIMEOUT_MS = 30_000;
 
-/** Where a segment's rows go; a write that resolves makes room for the next. */
+/** Takes the rows of a segment. A write that resolves has made room for the next one. */
 export interface RowSink {
   write(months: readonly MonthLines[]): Promise<void>;
   /** Resolves when the database has taken every row so far. */
   finish(): Promise<void>;
 }
 
-/** Whole lines of COPY input in text format, of one month (`2023-05`), whose partition must exist before they are sent. */
+/** Whole lines of COPY input in text format, all of one month. */
 export interface MonthLines {
+  /** `2023-05`. Its partition must exist before the lines are sent. */
   readonly month: string;
   readonly lines: Buffer;
 }
 
-/**
- * A COPY sees only the partitions that existed when it began. So a chunk with rows of a new month ends
- * the COPY in hand, has the partition made, and begins another one in the same transaction.
- */
+/** Opens a sink in the transaction of `client`. Partitions are made through `pool`, outside of it. */
 export function openCopySink(
   pool: Pool,
   client: PoolClient,
   signal: AbortSignal,
 ): RowSink {
-  const known = new Set<string>();
-  let open: CopyStreamQuery | undefined;
-  let failure: Error | undefined;
+  return new CopySink(pool, client, signal);
+}
 
-  function begin() {
-    open = client.query(
-      copyFrom(`copy mirror.ledger_entries (${LINE_COLUMNS.join(', ')}) from stdin`),
-    );
-    // `once` hears errors only while it waits.
-    return open.on('error', (error) => (failure ??= error));
+/**
+ * A COPY sees only the partitions that existed when it began. A chunk with rows of a new month therefore
+ * ends the current COPY, makes the partition, and begins another COPY in the same transaction.
+ */
+class CopySink implements RowSink {
+  readonly #pool: Pool;
+  readonly #client: PoolClient;
+  readonly #signal: AbortSignal;
+  /** Months whose partition the current COPY sees. */
+  readonly #ready = new Set<string>();
+  #copy: CopyStreamQuery | undefined;
+  #failure: Error | undefined;
+
+  constructor(pool: Pool, client: PoolClient, signal: AbortSignal) {
+    this.#pool = pool;
+    this.#client = client;
+    this.#signal = signal;
   }
 
-  /** After an error the stream has no connection and takes no more rows. */
-  function refuseAfterFailure() {
-    if (failure !== undefined) throw databaseError(ACTION, failure);
+  async write(months: readonly MonthLines[]): Promise<void> {
+    const missing = months
+      .map(({ month }) => month)
+      .filter((month) => !this.#ready.has(month));
+    if (missing.length > 0) {
+      await this.finish();
+      await ensurePartitions(this.#pool, missing);
+      for (const month of missing) this.#ready.add(month);
+    }
+
+    this.#throwFailure();
+    const copy = this.#copy ?? this.#begin();
+    for (const { lines } of months) {
+      if (!copy.write(lines)) await this.#waitUntil('drain', copy);
+      this.#throwFailure();
+    }
   }
 
-  async function waitUntil(event: 'drain' | 'finish', copy: CopyStreamQuery) {
-    const tooLong = AbortSignal.timeout(ACCEPT_TIMEOUT_MS);
+  async finish(): Promise<void> {
+    const copy = this.#copy;
+    this.#copy = undefined;
+    if (copy === undefined) return;
+    this.#throwFailure();
+    copy.end();
+    await this.#waitUntil('finish', copy);
+  }
+
+  #begin(): CopyStreamQuery {
+    const copy = this.#client.query(copyFrom(COPY_STATEMENT));
+    // `once` notices errors only while it waits.
+    copy.on('error', (error) => {
+      this.#failure ??= error;
+    });
+    this.#copy = copy;
+    return copy;
+  }
+
+  /** After an error the stream has lost its connection and takes no more rows. */
+  #throwFailure(): void {
+    if (this.#failure !== undefined) throw databaseError(ACTION, this.#failure);
+  }
+
+  async #waitUntil(event: 'drain' | 'finish', copy: CopyStreamQuery): Promise<void> {
+    const timeout = AbortSignal.timeout(ACCEPT_TIMEOUT_MS);
     try {
-      await once(copy, event, { signal: AbortSignal.any([signal, tooLong]) });
+      await once(copy, event, { signal: AbortSignal.any([this.#signal, timeout]) });
     } catch (error) {
-      signal.throwIfAborted();
-      if (!tooLong.aborted) throw databaseError(ACTION, error);
+      this.#signal.throwIfAborted();
+      if (!timeout.aborted) throw databaseError(ACTION, error);
+      const seconds = ACCEPT_TIMEOUT_MS / 1000;
       throw new UnreachableError(
-        `Cannot ${ACTION}: the database took no rows for ${ACCEPT_TIMEOUT_MS / 1000} s; look for locks and a full disk`,
+        `Cannot ${ACTION}: the database took no rows for ${seconds} s; ` +
+          'look for locks and a full disk',
         { code: 'DATABASE_STALLED', cause: error },
       );
     }
   }
-
-  async function finish() {
-    const copy = open;
-    open = undefined;
-    if (copy === undefined) return;
-    refuseAfterFailure();
-    copy.end();
-    await waitUntil('finish', copy);
-  }
-
-  return {
-    finish,
-    async write(months) {
-      const fresh = months.map(({ month }) => month).filter((month) => !known.has(month));
-      if (fresh.length > 0) {
-        await finish();
-        await ensurePartitions(pool, fresh);
-        for (const month of fresh) known.add(month);
-      }
-      refuseAfterFailure();
-      const copy = open ?? begin();
-      for (const { lines } of months) {
-        if (!copy.write(lines)) await waitUntil('drain', copy);
-        refuseAfterFailure();
-      }
-    },
-  };
 }
 
 /**
- * Makes the partition of each month where it is missing; safe to be called by many at once. It is attached, not
- * created in place: that lock lets loads and readers of other months go on.
+ * Makes the partitions that are missing; several callers may do so at once. A partition is attached and
+ * not created in place, because the lock of `attach` lets loads and readers of other months go on.
  * @param months as `2023-05`
  */
 export async function ensurePartitions(
@@ -106,22 +127,24 @@ export async function ensurePartitions(
   months: readonly string[],
 ): Promise<void> {
   const action = 'make a partition of the ledger entries';
-  for (const month of months)
+  for (const month of months) {
     await mapDatabaseError(action, () => pool.query(partitionStatement(month)));
+  }
 }
 
 function partitionStatement(month: string): string {
   if (!MONTH.test(month)) throw new RangeError(`not a month: ${month}`);
   const name = `ledger_entries_${month.replace('-', '_')}`;
   const first = `timestamp '${month}-01'`;
-  // One statement block is one transaction. The advisory lock makes "is it attached?" reliable.
+  // A block is one transaction. The advisory lock makes the check whether it is attached reliable.
   return `do $$ begin
     perform set_config('lock_timeout', '${LOCK_TIMEOUT_MS}', true);
     perform pg_advisory_xact_lock(mirror.lock_key('partitions'));
     if not exists (select from pg_inherits where inhrelid = to_regclass('mirror.${name}')) then
       create table if not exists mirror.${name} (like mirror.ledger_entries);
       alter table mirror.ledger_entries attach partition mirror.${name}
-        for values from (${first} at time zone 'UTC') to ((${first} + interval '1 month') at time zone 'UTC');
+        for values from (${first} at time zone 'UTC')
+        to ((${first} + interval '1 month') at time zone 'UTC');
     end if;
   end $$`;
 }

@@ -1,76 +1,108 @@
-/** What the warehouse says of itself when it is verified. */
-import { type RawBuilder, sql } from 'kysely';
+/** The database's side of a verification: what to prove, what its tables hold, and what was proven. */
+import { sql } from 'kysely';
 import { quarantineSegment } from '../../catalog/segment-rows.ts';
+import { readSegments, type SegmentRecord } from '../../catalog/segment-records.ts';
 import { canonicalText, ENTRY_COLUMNS, extraFromJson } from '../../ledger/canonical.ts';
 import { addDigests, hashText, RowDigest } from '../../ledger/digest.ts';
-import type { ObjectStore } from '../../storage/object-store.ts';
-import type { Problem } from '../ports.ts';
 import { copyLines } from '../../postgres/copy-out.ts';
 import type { Warehouse } from '../../postgres/database.ts';
-import { readRow, readRows } from '../../postgres/transaction.ts';
-import { readSegments, type SegmentRecord } from '../../catalog/segment-records.ts';
-import { checkStore } from './rebuild.ts';
+import { execute, readRow, readRows } from '../../postgres/run-statement.ts';
+import { type Statement, statement } from '../../postgres/statement.ts';
+import type { ObjectStore } from '../../storage/object-store.ts';
+import type { Problem, Reason } from '../ports.ts';
+import { checkStore, type StoreFindings } from './check-store.ts';
 
 const ACTION = 'verify the warehouse';
-/** The canonical values of a ledger entry. */
+/** The canonical values of a ledger entry, as text. */
 const CANONICAL_SQL = ENTRY_COLUMNS.map((column) =>
   column === 'vega_time'
     ? `to_char(vega_time at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')`
     : `${column}::text`,
 ).join(', ');
 
-/** Each must count nothing. They are asked one by one: each sees its own moment, whole transactions only. */
-const STATEMENTS = [
+/** A statement about the tables that holds if it counts nothing. */
+interface Invariant {
+  readonly code: string;
+  /** Counts by reading every row of the ledger entries. */
+  readonly isFull: boolean;
+  readonly message: string;
+  readonly count: Statement<{ readonly count: bigint }>;
+}
+
+/** They run one by one: each has a snapshot of its own, which shows whole transactions only. */
+const INVARIANTS: readonly Invariant[] = [
   {
     code: 'ROWS_WITHOUT_SEGMENT',
-    /** It reads every row. */
     isFull: true,
     message: 'ledger entries whose segment is not loaded',
-    count: `select count(*) from mirror.ledger_entries e where not exists (
-      select from mirror.segments s where s.segment_id = e.segment_id and s.loaded_at is not null)`,
+    count: statement({ count: 'bigint' })`
+      select count(*) as count from mirror.ledger_entries e
+      where not exists (
+        select from mirror.segments s
+        where s.segment_id = e.segment_id and s.loaded_at is not null)`,
   },
   {
     code: 'ENTRIES_OUT_OF_PLACE',
     isFull: true,
     message: 'ledger entries outside of their segment',
-    count: `select count(*) from mirror.ledger_entries e join mirror.segments s using (segment_id)
-      where e.party_id <> s.party_id or e.vega_time < s.from_time or e.vega_time >= s.to_time
-        or e.asset_id <> s.asset_id`,
+    count: statement({ count: 'bigint' })`
+      select count(*) as count
+      from mirror.ledger_entries e join mirror.segments s using (segment_id)
+      where e.party_id <> s.party_id or e.vega_time < s.from_time
+        or e.vega_time >= s.to_time or e.asset_id <> s.asset_id`,
   },
   {
     code: 'SEGMENT_NOT_COVERED',
     isFull: false,
     message: 'current segments without coverage of the same range',
-    count: `select count(*) from mirror.segments s where status = 'current' and not exists (
-      select from mirror.coverage c where c.segment_id = s.segment_id and c.party_id = s.party_id
-        and c.from_time <= s.from_time and c.to_time >= s.to_time)`,
+    count: statement({ count: 'bigint' })`
+      select count(*) as count from mirror.segments s
+      where status = 'current' and not exists (
+        select from mirror.coverage c
+        where c.segment_id = s.segment_id and c.party_id = s.party_id
+          and c.from_time <= s.from_time and c.to_time >= s.to_time)`,
   },
   {
     code: 'COVERAGE_WITHOUT_SEGMENT',
     isFull: false,
     message: 'covered ranges whose segment is not current',
-    count: `select count(*) from mirror.coverage c join mirror.segments s using (segment_id)
+    count: statement({ count: 'bigint' })`
+      select count(*) as count
+      from mirror.coverage c join mirror.segments s using (segment_id)
       where s.status <> 'current'`,
   },
   {
     code: 'PLACE_OUTSIDE_GENERATION',
     isFull: false,
     message: 'rows of a list that have a place in no generation',
-    count: `select count(*) from (
+    count: statement({ count: 'bigint' })`
+      select count(*) as count from (
         select 'parties' as list, epoch, pos from mirror.parties where pos is not null
-        union all select 'checkpoints', epoch, pos from mirror.checkpoints where pos is not null) placed
-      where not exists (select from mirror.generations g
-        where g.list = placed.list and g.epoch = placed.epoch and g.kind = 'current' and placed.pos <= g.last_pos)`,
+        union all
+        select 'checkpoints', epoch, pos from mirror.checkpoints where pos is not null) placed
+      where not exists (
+        select from mirror.generations g
+        where g.list = placed.list and g.epoch = placed.epoch and g.kind = 'current'
+          and placed.pos <= g.last_pos)`,
   },
 ];
 
-/** What is not there because nobody fetched it: told, not failed. */
+/** What is missing because nobody has fetched it. `verify` lists it, and does not fail because of it. */
 export interface NeverFetched {
+  /** Listed parties of which no range is known. */
   readonly parties: number;
   readonly listsWithGaps: readonly string[];
   readonly openSegments: bigint;
   readonly exportsQuarantined: number;
   readonly segmentsNotLoaded: bigint;
+}
+
+/** What the warehouse holds of a loaded segment. */
+export interface CheckedRows {
+  readonly segment: SegmentRecord;
+  readonly rows: bigint;
+  /** How the rows differ from the record; undefined if they agree. */
+  readonly difference: Reason | undefined;
 }
 
 export class VerifyStore {
@@ -81,166 +113,239 @@ export class VerifyStore {
   }
 
   /**
-   * Current segments, in order: those published or loaded since their last proof, and of the others one in `parts`, the
-   * oldest proofs first.
+   * Returns current segments, by id: those that were published or loaded since their last proof, and one
+   * in `parts` of the others, the oldest proofs first.
    */
   async segmentsToProve(parts: number): Promise<readonly bigint[]> {
-    const rows = await this.#rows(sql<{ segment_id: bigint }>`
-      with held as (
+    const segments = statement({ segmentId: 'bigint' })`
+      with current_segments as (
         select s.segment_id, p.proven_at, greatest(s.published_at, s.loaded_at) as changed_at
-          from mirror.segments s left join mirror.segment_proofs p using (segment_id) where s.status = 'current'),
+        from mirror.segments s left join mirror.segment_proofs p using (segment_id)
+        where s.status = 'current'),
       turn as (
-        select segment_id from held where proven_at >= changed_at order by proven_at, segment_id
-        limit (select ceil(count(*) / ${parts}::numeric) from held where proven_at >= changed_at))
-      select segment_id from held where proven_at is null or proven_at < changed_at
-      union select segment_id from turn order by segment_id`);
-    return rows.map((row) => row.segment_id);
+        select segment_id from current_segments where proven_at >= changed_at
+        order by proven_at, segment_id
+        limit (
+          select ceil(count(*) / ${parts}::numeric) from current_segments
+          where proven_at >= changed_at))
+      select segment_id as "segmentId" from current_segments
+      where proven_at is null or proven_at < changed_at
+      union select segment_id from turn order by "segmentId"`;
+    const rows = await readRows(this.#warehouse.db, ACTION, segments);
+    return rows.map(({ segmentId }) => segmentId);
   }
 
-  /** Those of them that are still current, in the order of their ids. */
+  /** Returns those of the segments that are still current, by id. */
   async segmentsById(segmentIds: readonly bigint[]): Promise<readonly SegmentRecord[]> {
-    const which = sql`status = 'current' and segment_id = any(${segmentIds}) order by segment_id`;
+    const ids = [...segmentIds];
+    const which = sql`status = 'current' and segment_id = any(${ids}) order by segment_id`;
     return readSegments(this.#warehouse.db, ACTION, which);
   }
 
-  /** Its object is lost, damaged or another: the next export of its party asks for its range again. */
-  async distrust(segmentId: bigint, reason: Omit<Problem, 'subject'>): Promise<void> {
-    await quarantineSegment(this.#warehouse.db, sql`segment_id = ${segmentId}`, reason);
+  /**
+   * Records that the object of a segment is lost, damaged or different. The next export of its party
+   * requests the range again.
+   */
+  async distrust(segmentId: bigint, reason: Reason): Promise<void> {
+    const which = sql`segment_id = ${segmentId}`;
+    await quarantineSegment(this.#warehouse.db, which, reason);
   }
 
-  /** Their objects and rows were read and agree; what was distrusted of them is believed again. */
+  /**
+   * Records that the objects and rows of these segments were read and agree. Loaded segments that were
+   * distrusted are trusted again.
+   */
   async noteProven(segmentIds: readonly bigint[]): Promise<void> {
-    await this.#rows(sql`update mirror.segments set quarantine_reason = null
-      where segment_id = any(${segmentIds}) and quarantine_reason is not null and loaded_at is not null`);
-    await this.#rows(sql`insert into mirror.segment_proofs (segment_id)
-      select segment_id from mirror.segments where segment_id = any(${segmentIds}) for share
-      on conflict (segment_id) do update set proven_at = excluded.proven_at`);
+    const ids = [...segmentIds];
+    const { db } = this.#warehouse;
+    const trust = statement()`
+      update mirror.segments set quarantine_reason = null
+      where segment_id = any(${ids}) and quarantine_reason is not null
+        and loaded_at is not null`;
+    await execute(db, ACTION, trust);
+    const prove = statement()`
+      insert into mirror.segment_proofs (segment_id)
+      select segment_id from mirror.segments where segment_id = any(${ids}) for share
+      on conflict (segment_id) do update set proven_at = excluded.proven_at`;
+    await execute(db, ACTION, prove);
   }
 
-  /** When the oldest proof of a current segment was made, RFC 3339; null where one has never been proven. */
+  /**
+   * Returns when the oldest proof of a current segment was made, as RFC 3339; null if a segment has never
+   * been proven.
+   */
   async oldestProof(): Promise<string | null> {
-    const [row] = await this.#rows(sql<{ oldest: string | null; unproven: bigint }>`
-      select min(p.proven_at) as oldest, count(*) filter (where p.segment_id is null) as unproven
-        from mirror.segments s left join mirror.segment_proofs p using (segment_id) where s.status = 'current'`);
-    return row === undefined || row.unproven > 0n ? null : row.oldest;
+    const proofs = statement({ oldest: 'instant?', unproven: 'bigint' })`
+      select min(p.proven_at) as oldest,
+        count(*) filter (where p.segment_id is null) as unproven
+      from mirror.segments s left join mirror.segment_proofs p using (segment_id)
+      where s.status = 'current'`;
+    const { oldest, unproven } = await readRow(this.#warehouse.db, ACTION, proofs);
+    return unproven > 0n ? null : oldest;
   }
 
-  /** What lies in the store without being recorded here. */
-  async checkStore(
-    objects: ObjectStore,
-    signal: AbortSignal,
-  ): ReturnType<typeof checkStore> {
+  /** Reports what lies in the store without being recorded in the database. */
+  async checkStore(objects: ObjectStore, signal: AbortSignal): Promise<StoreFindings> {
     return checkStore({ objects, db: this.#warehouse.db }, signal);
   }
 
-  /** How many rows of loaded segments there are, and what differs from the record. @param isDeep sums their values too */
+  /**
+   * Counts the rows of loaded segments and compares them with the record.
+   * @param isDeep sums the values of the rows as well
+   */
   async checkRows(
     segments: readonly SegmentRecord[],
     isDeep: boolean,
     signal: AbortSignal,
-  ): Promise<
-    readonly {
-      segment: SegmentRecord;
-      rows: bigint;
-      difference?: Omit<Problem, 'subject'>;
-    }[]
-  > {
+  ): Promise<readonly CheckedRows[]> {
     const ids = segments.map(({ segmentId }) => segmentId);
-    const found = await this.#rows(sql<{
-      id: bigint;
-      rows: bigint;
-      monthRows: bigint;
-      digests: string[];
-    }>`
-      select id, coalesce(e.rows, 0) as rows, coalesce(m.rows, 0) as "monthRows", coalesce(m.digests, '{}') as digests
-        from unnest(${ids}::bigint[]) as of (id)
-        left join (select segment_id as id, count(*) as rows from mirror.ledger_entries
-          where segment_id = any(${ids}) group by segment_id) e using (id)
-        left join (select segment_id as id, sum(rows)::bigint as rows, array_agg(values_digest) as digests
-          from mirror.segment_months where segment_id = any(${ids}) group by segment_id) m using (id)`);
-    const counted = new Map(found.map((row) => [row.id, row]));
-    const summed = isDeep ? await this.#sumRows(ids, signal) : undefined;
+    const counts = await this.#countRows(ids);
+    const sums = isDeep ? await this.#sumRows(ids, signal) : undefined;
     return segments.map((segment) => {
-      const { segmentId, valuesDigest } = segment;
-      const { rows = 0n, monthRows, digests = [] } = counted.get(segmentId) ?? {};
-      const values = summed && (summed.get(String(segmentId)) ?? new RowDigest()).hex();
-      const differ = (code: string, message: string) => ({
-        segment,
-        rows,
-        difference: { code, message },
-      });
-      const counts = `mirror.ledger_entries has ${rows} rows of it, its manifest ${segment.rows}`;
-      if (rows !== segment.rows) return differ('ROWS_DIFFER', counts);
-      const sums = `the rows in mirror.ledger_entries sum up to ${values}, loaded were ${valuesDigest}`;
-      if (values !== undefined && values !== valuesDigest)
-        return differ('VALUES_DIFFER', sums);
-      // The additive digest makes the sum of all months the segment's.
-      if (monthRows !== rows || addDigests(digests) !== valuesDigest)
-        return differ('MONTHS_DIFFER', 'its sums by month do not add up to its own');
-      return { segment, rows };
+      const { segmentId } = segment;
+      const counted = counts.get(segmentId) ?? NO_ROWS;
+      const valuesDigest =
+        sums === undefined
+          ? undefined
+          : (sums.get(String(segmentId)) ?? new RowDigest()).hex();
+      const difference = findDifference(segment, counted, valuesDigest);
+      return { segment, rows: counted.rows, difference };
     });
   }
 
-  /** Sums of loaded rows by segment id, recomputed outside of the database. */
-  async #sumRows(segmentIds: readonly bigint[], signal: AbortSignal) {
+  async #countRows(
+    segmentIds: readonly bigint[],
+  ): Promise<ReadonlyMap<bigint, RowCounts>> {
+    const ids = [...segmentIds];
+    const counted = statement({
+      segmentId: 'bigint',
+      rows: 'bigint',
+      monthRows: 'bigint',
+      digests: 'text[]',
+    })`
+      select id as "segmentId", coalesce(e.rows, 0) as rows,
+        coalesce(m.rows, 0) as "monthRows", coalesce(m.digests, '{}') as digests
+      from unnest(${ids}::bigint[]) as given (id)
+      left join (
+        select segment_id as id, count(*) as rows from mirror.ledger_entries
+        where segment_id = any(${ids}) group by segment_id) e using (id)
+      left join (
+        select segment_id as id, sum(rows)::bigint as rows, array_agg(values_digest) as digests
+        from mirror.segment_months
+        where segment_id = any(${ids}) group by segment_id) m using (id)`;
+    const rows = await readRows(this.#warehouse.db, ACTION, counted);
+    return new Map(rows.map((row) => [row.segmentId, row]));
+  }
+
+  /** Returns the sums of loaded rows by segment id, computed outside of the database. */
+  async #sumRows(
+    segmentIds: readonly bigint[],
+    signal: AbortSignal,
+  ): Promise<ReadonlyMap<string, RowDigest>> {
     const sums = new Map<string, RowDigest>();
-    const statement = `copy (select json_build_array(segment_id::text, extra::text, array[${CANONICAL_SQL}])
-      from mirror.ledger_entries where segment_id = any('{${segmentIds.join(',')}}'::bigint[])) to stdout`;
-    for await (const lines of copyLines(this.#warehouse.pool, statement, ACTION, signal))
+    const copy = `copy (
+      select json_build_array(segment_id::text, extra::text, array[${CANONICAL_SQL}])
+      from mirror.ledger_entries
+      where segment_id = any('{${segmentIds.join(',')}}'::bigint[])) to stdout`;
+    for await (const lines of copyLines(this.#warehouse.pool, copy, ACTION, signal)) {
       for (const line of lines) {
-        // Of all that stands in JSON, COPY escapes only the backslash.
+        // Of the characters that JSON uses, COPY escapes only the backslash.
         const row: unknown = JSON.parse(line.replaceAll('\\\\', '\\'));
-        const [segmentId, extra, values] = row as [
-          string,
-          string | null,
-          (string | null)[],
-        ];
+        const [segmentId, extra, values] = row as CopiedRow;
         const sum = sums.get(segmentId) ?? new RowDigest();
         sums.set(segmentId, sum);
-        const known = extra === null ? [] : extraFromJson(extra);
+        const extraValues = extra === null ? [] : extraFromJson(extra);
         const texts = values.map((value) => value ?? '');
-        sum.add(hashText(canonicalText(texts, known)));
+        sum.add(hashText(canonicalText(texts, extraValues)));
       }
+    }
     return sums;
   }
 
   /**
-   * Statements about the tables that do not hold.
-   * @param isFull also those that read every row
+   * Returns the invariants of the tables that do not hold.
+   * @param isFull checks also those that read every row
    */
   async inconsistencies(
     signal: AbortSignal,
     isFull: boolean,
   ): Promise<readonly Problem[]> {
-    const found: Problem[] = [];
-    for (const { code, message, count } of STATEMENTS.filter(
-      (one) => isFull || !one.isFull,
-    )) {
+    const problems: Problem[] = [];
+    for (const invariant of INVARIANTS) {
+      if (invariant.isFull && !isFull) continue;
       signal.throwIfAborted();
-      const [row] = await this.#rows(sql<{ count: bigint }>`${sql.raw(count)}`);
-      if (row?.count !== 0n)
-        found.push({ code, subject: 'mirror', message: `${message}: ${row?.count}` });
+      const { count } = await readRow(this.#warehouse.db, ACTION, invariant.count);
+      if (count === 0n) continue;
+      const message = `${invariant.message}: ${count}`;
+      problems.push({ code: invariant.code, subject: 'mirror', message });
     }
-    return found;
+    return problems;
   }
 
   neverFetched(): Promise<NeverFetched> {
-    const told = sql<NeverFetched>`select
-      (select count(*)::int from mirror.parties p where p.party_id <> 'network' and not exists (
-        select from mirror.coverage c where c.party_id = p.party_id)) as parties,
-      (select coalesce(array_agg(list order by list), '{}') from (
-        select list from mirror.list_gaps
-         where closed_at is null and epoch = (select max(epoch) from mirror.networks)
-        union select list from mirror.generations
-         where kind = 'current' and claimed_at is null and epoch = (select max(epoch) from mirror.networks)) gaps)
-        as "listsWithGaps",
-      (select count(*) from mirror.segments where status = 'current' and open) as "openSegments",
-      (select count(*)::int from mirror.exports where quarantined_at is not null) as "exportsQuarantined",
-      (select count(*) from mirror.segments where status = 'current' and loaded_at is null) as "segmentsNotLoaded"`;
-    return readRow(this.#warehouse.db, ACTION, told);
+    const missing = statement({
+      parties: 'int',
+      listsWithGaps: 'text[]',
+      openSegments: 'bigint',
+      exportsQuarantined: 'int',
+      segmentsNotLoaded: 'bigint',
+    })`
+      select
+        (select count(*)::int from mirror.parties p
+          where p.party_id <> 'network' and not exists (
+            select from mirror.coverage c where c.party_id = p.party_id)) as parties,
+        (select coalesce(array_agg(list order by list), '{}') from (
+          select list from mirror.list_gaps
+          where closed_at is null and epoch = (select max(epoch) from mirror.networks)
+          union
+          select list from mirror.generations
+          where kind = 'current' and claimed_at is null
+            and epoch = (select max(epoch) from mirror.networks)) gaps) as "listsWithGaps",
+        (select count(*) from mirror.segments
+          where status = 'current' and open) as "openSegments",
+        (select count(*)::int from mirror.exports
+          where quarantined_at is not null) as "exportsQuarantined",
+        (select count(*) from mirror.segments
+          where status = 'current' and loaded_at is null) as "segmentsNotLoaded"`;
+    return readRow(this.#warehouse.db, ACTION, missing);
   }
+}
 
-  async #rows<Row>(statement: RawBuilder<Row>): Promise<readonly Row[]> {
-    return readRows(this.#warehouse.db, ACTION, statement);
+/** A line of the COPY in `#sumRows`: the segment's id, its extra columns as JSON text, and its values. */
+type CopiedRow = [string, string | null, (string | null)[]];
+
+/** What the tables count for a segment. */
+interface RowCounts {
+  /** Rows in mirror.ledger_entries. */
+  readonly rows: bigint;
+  /** Rows according to mirror.segment_months. */
+  readonly monthRows: bigint;
+  /** The sums of the segment's months. */
+  readonly digests: readonly string[];
+}
+
+const NO_ROWS: RowCounts = { rows: 0n, monthRows: 0n, digests: [] };
+
+/** @param valuesDigest the sum of the rows' values; undefined if they were not summed */
+function findDifference(
+  segment: SegmentRecord,
+  { rows, monthRows, digests }: RowCounts,
+  valuesDigest: string | undefined,
+): Reason | undefined {
+  if (rows !== segment.rows) {
+    const message = `mirror.ledger_entries has ${rows} rows of it, its manifest ${segment.rows}`;
+    return { code: 'ROWS_DIFFER', message };
   }
+  if (valuesDigest !== undefined && valuesDigest !== segment.valuesDigest) {
+    const message =
+      `the rows in mirror.ledger_entries sum up to ${valuesDigest}, ` +
+      `loaded were ${segment.valuesDigest}`;
+    return { code: 'VALUES_DIFFER', message };
+  }
+  // The digest is additive, so the sums of the months add up to the segment's.
+  if (monthRows !== rows || addDigests(digests) !== segment.valuesDigest) {
+    const message = 'its sums by month do not add up to its own';
+    return { code: 'MONTHS_DIFFER', message };
+  }
+  return undefined;
 }

@@ -19,7 +19,7 @@ function step(): void {
 }
 
 /** Each write to the store is a step, and kills before it is done. */
-const counted = new Proxy(objects, {
+const countedObjects = new Proxy(objects, {
   get: (store, name) => {
     const own: unknown = Reflect.get(store, name);
     if (typeof own !== 'function') return own;
@@ -55,7 +55,7 @@ if (stage === 'load') {
   const scratchDir = join(folder, 'scratch');
   const repository = new LakeStore(warehouse.pool);
   await buildLake(
-    { repository, objects: counted, scratchDir, retentionMs: 7 * 86_400_000 },
+    { repository, objects: countedObjects, scratchDir, retentionMs: 7 * 86_400_000 },
     signal,
   );
 }

@@ -1,0 +1,68 @@
+/** Reports published objects that the database does not record, for `verify`. */
+import { PermanentError } from '../../errors/errors.ts';
+import { type Manifest, readManifest } from '../../ledger/manifest.ts';
+import { readIdentity } from '../../postgres/identity.ts';
+import type { ObjectStore } from '../../storage/object-store.ts';
+import type { Problem } from '../ports.ts';
+import {
+  LEDGER_PREFIX,
+  listUnknownObjects,
+  type StoreAndCatalog,
+} from './unknown-objects.ts';
+
+/** How many manifests are read to learn which mirror published them. */
+const OWNERS_READ_MAX = 100;
+
+/** What lies in the store beside what the database records. */
+export interface StoreFindings {
+  /** Objects of this mirror that no segment names; above a limit, of any mirror. */
+  readonly notRecorded: number;
+  readonly problems: readonly Problem[];
+}
+
+export async function checkStore(
+  catalog: StoreAndCatalog,
+  signal: AbortSignal,
+): Promise<StoreFindings> {
+  const { warehouseId } = await readIdentity(catalog.db);
+  const problems: Problem[] = [];
+  let notRecorded = 0;
+  let isAnyKnown = false;
+  for await (const { listed, unknown } of listUnknownObjects(catalog, signal)) {
+    isAnyKnown ||= unknown.length < listed;
+    for (const { key } of unknown) {
+      const isRead = notRecorded < OWNERS_READ_MAX;
+      const manifest = isRead
+        ? await findManifest(catalog.objects, key, signal)
+        : undefined;
+      if (manifest === undefined || manifest.warehouseId === warehouseId) {
+        notRecorded += 1;
+        continue;
+      }
+      const message = `it was published by another mirror, ${manifest.warehouseId}`;
+      problems.push({ code: 'OBJECT_FOREIGN', subject: key, message });
+    }
+  }
+
+  if (!isAnyKnown && problems.length === 0 && notRecorded > 0) {
+    const message =
+      `the store holds ${notRecorded} objects and this database knows none of them; ` +
+      '`ledger-mirror load --all` rebuilds it from them';
+    problems.push({ code: 'OBJECTS_NOT_RECORDED', subject: LEDGER_PREFIX, message });
+  }
+  return { notRecorded, problems };
+}
+
+/** @returns undefined if the manifest was removed after it was listed, or cannot be read as one */
+async function findManifest(
+  objects: ObjectStore,
+  key: string,
+  signal: AbortSignal,
+): Promise<Manifest | undefined> {
+  try {
+    return await readManifest(objects, key, signal);
+  } catch (error) {
+    if (error instanceof PermanentError) return undefined;
+    throw error;
+  }
+}
