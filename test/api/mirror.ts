@@ -66,6 +66,7 @@ interface TestSettings {
   readonly token?: string | undefined;
   readonly readToken?: string | undefined;
   readonly hosts?: readonly string[] | undefined;
+  readonly basePath?: string;
   readonly answers?: Answers;
 }
 
@@ -73,12 +74,13 @@ interface TestSettings {
 export async function apiWithoutDatabase(
   parts: Partial<ApiDeps> & TestSettings & Pick<ApiOptions, 'timeouts'>,
 ): Promise<FastifyInstance> {
-  const { token, readToken, hosts, timeouts, answers, ...deps } = parts;
+  const { token, readToken, hosts, basePath, timeouts, answers, ...deps } = parts;
   const access = {
     apiToken: token,
     apiReadToken: readToken,
     apiHosts: hosts,
     apiHost: '127.0.0.1',
+    apiBasePath: basePath,
   };
   return buildServer(
     {

@@ -1,51 +1,68 @@
 /**
- * Bounds on what strangers may hold open. An address that opens more connections than it may loses its oldest
- * ones that never showed a token, so that the next request of anybody else still gets in.
+ * Bounds on what strangers may hold open. An address that opens more connections than it may
+ * loses its oldest ones that never showed a token, so that the next request of anybody else
+ * still gets in.
  */
 import type { Socket } from 'node:net';
 import type { FastifyInstance } from 'fastify';
 import { StatusError } from '../kit/status-error.ts';
-import { isHealthPath, isOpenPath } from './access.ts';
-import { pathOf } from './hosts.ts';
+import { isHealthPath, isOpenPath, pathOf } from './paths.ts';
 
 const CONNECTIONS_MAX = 1_024;
 const STRANGERS_MAX = 512;
 const STRANGERS_PER_ADDRESS_MAX = 256;
-/** What more would only wait for the database's connections. */
+/** More would only wait for the database's connections. */
 const OPEN_REQUESTS_MAX = 256;
-/** A login waits for a body from somebody who has shown nothing yet. */
+/** A login waits for the body of a client that has shown nothing yet. */
 const OPEN_LOGINS_MAX = 16;
 
-/** Must be added behind the gate: whatever its hooks see was let through. */
+/** Must be added after the gate: its hooks then see only what was let through. */
 export function addBounds(server: FastifyInstance): void {
-  /** Connections that have not been let through the gate, the oldest first, with their addresses. */
+  const strangers = watchStrangers(server);
+  const open = { requests: 0, logins: 0 };
+  server.addHook('onRequest', async (request, reply) => {
+    if (isHealthPath(request)) return;
+    if (!isOpenPath(request)) strangers.delete(request.raw.socket);
+    // The client left while the gate checked: its `close` would never be seen here.
+    if (reply.raw.destroyed) return;
+
+    const isLogin = request.method === 'POST' && pathOf(request) === '/login';
+    const kind = isLogin ? 'logins' : 'requests';
+    open[kind] += 1;
+    reply.raw.once('close', () => {
+      open[kind] -= 1;
+    });
+    if (open[kind] <= (isLogin ? OPEN_LOGINS_MAX : OPEN_REQUESTS_MAX)) return;
+    reply.header('retry-after', '1');
+    throw new StatusError('unavailable', `too many ${kind} are open; try again`);
+  });
+}
+
+/**
+ * Closes connections of strangers beyond the bounds.
+ * @returns connections that have not been let through the gate, the oldest first, each with its
+ *   address
+ */
+function watchStrangers(server: FastifyInstance): Map<Socket, string | undefined> {
   const strangers = new Map<Socket, string | undefined>();
   server.server.maxConnections = CONNECTIONS_MAX;
   server.server.on('connection', (socket) => {
     strangers.set(socket, socket.remoteAddress);
     socket.once('close', () => strangers.delete(socket));
-    const all = [...strangers.keys()];
-    const neighbours = all.filter(
-      (other) => strangers.get(other) === socket.remoteAddress,
-    );
-    const isOneTooMany = neighbours.length > STRANGERS_PER_ADDRESS_MAX;
-    const oldest = isOneTooMany ? neighbours[0] : all[0];
-    if (oldest === undefined || !(isOneTooMany || all.length > STRANGERS_MAX)) return;
-    oldest.destroy();
-    strangers.delete(oldest);
+    const surplus = findSurplus(strangers, socket.remoteAddress);
+    surplus?.destroy();
+    if (surplus !== undefined) strangers.delete(surplus);
   });
-  const open = { requests: 0, logins: 0 };
-  server.addHook('onRequest', async (request, reply) => {
-    if (isHealthPath(request)) return;
-    const isLogin = request.method === 'POST' && pathOf(request) === '/login';
-    if (!isOpenPath(request)) strangers.delete(request.raw.socket);
-    // Gone while the gate looked: it would never be counted down.
-    if (reply.raw.destroyed) return;
-    const kind = isLogin ? 'logins' : 'requests';
-    open[kind] += 1;
-    reply.raw.once('close', () => (open[kind] -= 1));
-    if (open[kind] <= (isLogin ? OPEN_LOGINS_MAX : OPEN_REQUESTS_MAX)) return;
-    reply.header('retry-after', '1');
-    throw new StatusError('unavailable', `too many ${kind} are open; try again`);
-  });
+  return strangers;
+}
+
+/** Returns the connection that must go, if there is one too many. */
+function findSurplus(
+  strangers: ReadonlyMap<Socket, string | undefined>,
+  address: string | undefined,
+): Socket | undefined {
+  const all = [...strangers.keys()];
+  const neighbours = all.filter((socket) => strangers.get(socket) === address);
+  if (neighbours.length > STRANGERS_PER_ADDRESS_MAX) return neighbours[0];
+  return all.length > STRANGERS_MAX ? all[0] : undefined;
 }

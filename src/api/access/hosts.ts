@@ -1,22 +1,18 @@
 /**
- * For whom a request is, and from where it was sent. A browser can be made to send any request, but it names
- * the host it means and the page it comes from: so a rebound name and a foreign page are both told apart.
+ * Which host a request is for, and which site it was sent from. A browser can be made to send
+ * any request, but it names the host that it means and the page that it comes from: so a rebound
+ * name and a foreign page are both recognised.
+ *
+ * A proxy in front rewrites the Host in many ways. Its word on the outer name counts only if a
+ * token is asked for; without one, nothing is answered that came through a proxy.
  */
 import { isIP, isIPv4 } from 'node:net';
 import type { FastifyRequest } from 'fastify';
 import { UsageError } from '../../errors/errors.ts';
 import { StatusError } from '../kit/status-error.ts';
+import { isPagePath, pathOf } from './paths.ts';
 
-const PAGE_PATHS = new Set([
-  '/',
-  '/data',
-  '/runs',
-  '/settings',
-  '/login',
-  '/queues',
-  '/queues/',
-]);
-/** What proxies add. Without a token a proxy would open the mirror to whoever reaches the proxy. */
+/** What proxies add. Without a token a proxy would open the mirror to everybody who reaches it. */
 const PROXY_HEADERS = [
   'forwarded',
   'x-forwarded-for',
@@ -25,22 +21,30 @@ const PROXY_HEADERS = [
   'x-real-ip',
   'via',
 ];
+/** Longer names than DNS allows are cut where they are shown. */
+const SHOWN_CHARACTERS_MAX = 270;
 
-/** Does the name or address mean this machine only? Names are not looked up: what DNS says can change. */
+/**
+ * Whether the name or address means this machine only. Names are not looked up: what DNS answers
+ * can change.
+ */
 export function isLoopback(host: string): boolean {
-  const name = bare(host);
-  return (
-    name === 'localhost' || name === '::1' || (isIPv4(name) && name.startsWith('127.'))
-  );
+  const name = withoutBrackets(host);
+  if (name === 'localhost' || name === '::1') return true;
+  return isIPv4(name) && name.startsWith('127.');
 }
 
-/** Was a process that asks for no token asked under a name of this machine? A browser always names one. */
+/**
+ * Whether a process that asks for no token was addressed by a name of this machine. A browser
+ * always sends a Host.
+ */
 export function isAskedLocally(hostHeader: string | undefined): boolean {
+  if (hostHeader === undefined) return true;
   const name = hostName(hostHeader);
-  return hostHeader === undefined || (name !== undefined && isLoopback(name));
+  return name !== undefined && isLoopback(name);
 }
 
-/** @throws UsageError where others could reach the API and nothing would ask who they are */
+/** @throws UsageError if others could reach the API and nothing would ask them for a token */
 export function refuseOpenListening(host: string, token: string | undefined): void {
   if (token !== undefined || isLoopback(host)) return;
   throw new UsageError([
@@ -49,7 +53,10 @@ export function refuseOpenListening(host: string, token: string | undefined): vo
 }
 
 export interface HostRules {
-  /** Names beside those of this machine that requests may be for; `*.name` for every name below one. */
+  /**
+   * Names beside those of this machine that requests may be for; `*.name` stands for every name
+   * below one.
+   */
   readonly names: readonly string[];
   /** Without one, only loopback names are answered, and nothing that a proxy sent on. */
   readonly hasToken: boolean;
@@ -63,35 +70,58 @@ export function refuseForeign(request: FastifyRequest, rules: HostRules): void {
       'without API_TOKEN nothing is answered that came through a proxy; set API_TOKEN',
     );
   if (!isOurName(request, rules)) {
-    const way = rules.hasToken
-      ? 'add the name to API_HOSTS'
-      : 'without API_TOKEN only loopback names are';
-    throw refused(`requests for this host are not answered; ${way}`);
+    const host = shown(headers.host);
+    throw refused(
+      rules.hasToken
+        ? `requests for the host ${host} are not answered; add the name to API_HOSTS`
+        : `requests for the host ${host} are not answered: without API_TOKEN only loopback names are`,
+    );
   }
-  if (!isOurOrigin(request))
-    throw refused('requests from a browser of another origin are not answered');
+  if (!isOurOrigin(request, rules)) throw refused(foreignOrigin(request));
 }
 
-function isOurOrigin(request: FastifyRequest): boolean {
-  const { host, origin, 'sec-fetch-site': site = 'none' } = request.headers;
-  if (
-    origin !== undefined &&
-    (!URL.canParse(origin) || new URL(origin).host !== host?.toLowerCase())
-  )
+function foreignOrigin({ headers }: FastifyRequest): string {
+  const from = headers.origin ?? `a ${headers['sec-fetch-site']} page`;
+  return `a browser sent this from ${shown(from)}, and the request is for ${shown(headers.host)}: requests from another origin are not answered; if a proxy stands in front, let it pass the Host on as it came (nginx: proxy_set_header Host $http_host;)`;
+}
+
+function shown(value: string | undefined): string {
+  return (value ?? 'none').slice(0, SHOWN_CHARACTERS_MAX);
+}
+
+function isOurOrigin(request: FastifyRequest, { hasToken }: HostRules): boolean {
+  const { origin, 'sec-fetch-site': site } = request.headers;
+  // The browser compares with the address that it shows, and no page can change what it says.
+  if (hasToken && site === 'same-origin') return true;
+  const hosts = [request.headers.host, hasToken ? forwardedHost(request) : undefined];
+  if (origin !== undefined && !hosts.some((host) => isOriginOf(origin, host)))
     return false;
-  if (site === 'same-origin' || site === 'none') return true;
-  // Following a link to a page from elsewhere is harmless: the page does nothing by itself.
-  return (
-    request.method === 'GET' &&
-    request.headers['sec-fetch-mode'] === 'navigate' &&
-    request.headers['sec-fetch-dest'] === 'document' &&
-    PAGE_PATHS.has(pathOf(request))
-  );
+  if (site === undefined || site === 'same-origin' || site === 'none') return true;
+  return isLinkToPage(request);
 }
 
-/** The target's path, exactly as it was sent. */
-export function pathOf({ url }: FastifyRequest): string {
-  return url.split('?', 1)[0] ?? url;
+/** The name that the outermost proxy was asked for. No page can send this header across sites. */
+function forwardedHost({ headers }: FastifyRequest): string | undefined {
+  const forwarded = headers['x-forwarded-host'];
+  return typeof forwarded === 'string' ? forwarded.split(',', 1)[0]?.trim() : undefined;
+}
+
+/** Compares host and port; a scheme's own port equals none. */
+function isOriginOf(origin: string, host: string | undefined): boolean {
+  const from = URL.parse(origin);
+  if (from === null || host === undefined) return false;
+  return URL.parse(`${from.protocol}//${host}`)?.host === from.host;
+}
+
+/** Following a link to a page from elsewhere is harmless: the page does nothing by itself. */
+function isLinkToPage(request: FastifyRequest): boolean {
+  const { headers, method } = request;
+  return (
+    method === 'GET' &&
+    headers['sec-fetch-mode'] === 'navigate' &&
+    headers['sec-fetch-dest'] === 'document' &&
+    isPagePath(pathOf(request))
+  );
 }
 
 function isOurName(request: FastifyRequest, { names, hasToken }: HostRules): boolean {
@@ -99,7 +129,9 @@ function isOurName(request: FastifyRequest, { names, hasToken }: HostRules): boo
   if (isAskedLocally(host)) return true;
   const name = hostName(host);
   if (name === undefined || !hasToken) return false;
-  // A probe or scraper that asks for the very address it connects to: no name was resolved, none rebound.
+
+  // A probe or scraper asks for the very address that it connects to: no name was resolved, so
+  // none was rebound.
   const ownAddress = request.raw.socket.localAddress?.replace(/^::ffff:/, '');
   if (isIP(name) !== 0 && name === ownAddress) return true;
   return names.some((known) =>
@@ -108,13 +140,13 @@ function isOurName(request: FastifyRequest, { names, hasToken }: HostRules): boo
 }
 
 function hostName(host: string | undefined): string | undefined {
-  return host !== undefined && URL.canParse(`http://${host}`)
-    ? bare(new URL(`http://${host}`).hostname)
-    : undefined;
+  if (host === undefined) return undefined;
+  const url = URL.parse(`http://${host}`);
+  return url === null ? undefined : withoutBrackets(url.hostname);
 }
 
-/** An IPv6 address without its brackets, a name in small letters. */
-function bare(host: string): string {
+/** Returns a name in small letters, and an IPv6 address without its brackets. */
+function withoutBrackets(host: string): string {
   return host.toLowerCase().replace(/^\[(.*)\]$/, '$1');
 }
 

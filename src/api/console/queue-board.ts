@@ -1,4 +1,4 @@
-/** The queue board at `/queues`. What it shows of a job is what a job holds: ids. */
+/** The queue board at `/queues`. It shows what a job holds: ids, nothing of the ledger. */
 import { createBullBoard } from '@bull-board/api';
 import { BullMQAdapter } from '@bull-board/api/bullMQAdapter';
 import { FastifyAdapter } from '@bull-board/fastify';
@@ -8,9 +8,18 @@ import type { Queues } from '../../queue/queues.ts';
 
 const BASE = '/queues';
 /** The board styles its charts in place, and resolves its files against a base of its own. */
-const POLICY =
-  "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; font-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'self'; frame-ancestors 'none'";
-/** Its page asks another host for fonts; the policy refuses that, so it need not be tried. */
+const POLICY = [
+  "default-src 'none'",
+  "script-src 'self'",
+  "style-src 'self' 'unsafe-inline'",
+  "img-src 'self' data:",
+  "font-src 'self'",
+  "connect-src 'self'",
+  "form-action 'self'",
+  "base-uri 'self'",
+  "frame-ancestors 'none'",
+].join('; ');
+/** The page loads fonts from another host. The policy refuses that, so the tag is left out. */
 const FOREIGN_LINK = /<link [^>]*href="https?:\/\/[^>]*>\s*/g;
 const DESCRIPTIONS = {
   sync: 'The lists of parties and checkpoints',
@@ -19,44 +28,53 @@ const DESCRIPTIONS = {
   nightly: 'The nightly run',
 } as const;
 
-/**
- * Adds the board behind the checks that stand before every route.
- * @param isReadOnly where nobody shows a token, nobody may retry, promote or clear jobs
- */
+export interface QueueBoardOptions {
+  /** true if no token is asked for: then nobody may retry, promote or clear jobs. */
+  readonly isReadOnly: boolean;
+  /** The path below which browsers reach the console, or empty text. */
+  readonly basePath: string;
+}
+
+/** Adds the board. The checks that stand before every route hold for it too. */
 export function addQueueBoard(
   server: FastifyInstance,
   queues: Queues,
-  isReadOnly: boolean,
+  { isReadOnly, basePath }: QueueBoardOptions,
 ): void {
-  const adapter = new FastifyAdapter().setBasePath(BASE);
+  const adapter = new FastifyAdapter().setBasePath(`${basePath}${BASE}`);
+  const boardQueues = queues.forBoard().map(([name, queue]) => {
+    if (!(queue instanceof Queue))
+      throw new TypeError(`the queue ${name} is not one of BullMQ`);
+    return new BullMQAdapter(queue, {
+      readOnlyMode: isReadOnly,
+      displayName: name,
+      description: DESCRIPTIONS[name],
+      // The run's own page: the queue forgets a job, and the mirror does not.
+      externalJobUrl: ({ data: { runId } }) =>
+        typeof runId === 'string'
+          ? {
+              displayText: 'Run',
+              href: `${basePath}/mirror/runs/${encodeURIComponent(runId)}`,
+            }
+          : { displayText: 'Runs', href: `${basePath}/mirror/runs` },
+    });
+  });
   createBullBoard({
     serverAdapter: adapter,
-    queues: queues.forBoard().map(([name, queue]) => {
-      if (!(queue instanceof Queue))
-        throw new TypeError(`the queue ${name} is none of BullMQ's`);
-      return new BullMQAdapter(queue, {
-        readOnlyMode: isReadOnly,
-        displayName: name,
-        description: DESCRIPTIONS[name],
-        // The run that a job works: its history, which the queue forgets and the mirror does not.
-        externalJobUrl: ({ data: { runId } }) =>
-          typeof runId === 'string'
-            ? { displayText: 'Run', href: `/mirror/runs/${encodeURIComponent(runId)}` }
-            : { displayText: 'Runs', href: '/mirror/runs' },
-      });
-    }),
+    queues: boardQueues,
     options: {
       uiConfig: {
         boardTitle: 'ledger-mirror queues',
         hideDocsLink: true,
-        miscLinks: [{ text: 'Console', url: '/' }],
+        miscLinks: [{ text: 'Console', url: `${basePath}/` }],
       },
     },
   });
+
   server.register(async (scope) => {
     scope.addHook('onRequest', async ({ headers }, reply) => {
       reply.header('content-security-policy', POLICY);
-      // Its page is changed on the way out, so it is not to be packed before.
+      // The page is rewritten on the way out, so the answer must not be compressed before.
       delete headers['accept-encoding'];
     });
     scope.addHook('onSend', async (_request, reply, payload: unknown) => {

@@ -1,4 +1,7 @@
-/** How routes are added: their schemas validate, serialize, and are what OpenAPI tells of them. */
+/**
+ * How routes are added. One schema each validates what comes in, serializes what goes out, and is
+ * what OpenAPI describes.
+ */
 import type {
   FastifyInstance,
   FastifyReply,
@@ -7,43 +10,59 @@ import type {
 } from 'fastify';
 import { z } from 'zod';
 
-/** By its pattern: the format alone lets `urn:uuid:` pass, which Postgres does not know. */
+/** Checked by its pattern: the format alone accepts `urn:uuid:`, which Postgres does not know. */
 export const UUID = z.guid();
 export const TEXT_OR_NULL = z.string().nullable();
 export const BY_ID = z.strictObject({ id: UUID });
 
-/** A strict object takes no other members than those it names. */
-interface RouteParts<Params, Query, Body> extends Pick<
-  FastifySchema,
-  'summary' | 'description' | 'produces'
-> {
+/** The groups of routes in OpenAPI. */
+export type RouteTag = 'service' | 'exports' | 'mirror' | 'health';
+
+/** What a route takes and sends. A strict object refuses members that it does not name. */
+interface RouteSchema<Params, Query, Body> {
+  readonly summary?: string;
+  readonly description?: string;
+  /** Media types of an answer that is not JSON. */
+  readonly produces?: readonly string[];
   readonly params?: z.ZodType<Params>;
   readonly querystring?: z.ZodType<Query>;
   readonly body?: z.ZodType<Body>;
   readonly response?: Readonly<Record<number, z.ZodType>>;
+  /** Whether HEAD is answered too, as monitors ask it. */
+  readonly hasHead?: boolean;
 }
 
-/** @param tag under which OpenAPI tells of the routes; those of the console's page have none, and are not told of */
-export function openRoutes(
-  server: FastifyInstance,
-  tag?: 'service' | 'exports' | 'mirror' | 'health',
-) {
+type RouteHandler<Params, Querystring, Body> = (
+  request: FastifyRequest<{ Params: Params; Querystring: Querystring; Body: Body }>,
+  reply: FastifyReply,
+) => unknown;
+
+/** Adds a route. `route` has its method and path, such as `GET /mirror/runs`. */
+type AddRoute = <Params, Querystring, Body>(
+  route: string,
+  schema: RouteSchema<Params, Querystring, Body>,
+  handler: RouteHandler<Params, Querystring, Body>,
+) => void;
+
+/**
+ * Returns a function that adds routes to a server.
+ * @param tag their group in OpenAPI; routes of the console's page have none and are left out
+ */
+export function openRoutes(server: FastifyInstance, tag?: RouteTag): AddRoute {
   return <Params, Querystring, Body>(
-    /** `GET /path` */
     route: string,
-    { response = {}, ...parts }: RouteParts<Params, Querystring, Body>,
-    handler: (
-      request: FastifyRequest<{ Params: Params; Querystring: Querystring; Body: Body }>,
-      reply: FastifyReply,
-    ) => unknown,
+    parts: RouteSchema<Params, Querystring, Body>,
+    handler: RouteHandler<Params, Querystring, Body>,
   ): void => {
+    const { response = {}, hasHead = false, ...rest } = parts;
     const [method = '', url = ''] = route.split(' ');
-    const schema = {
-      ...(tag && { tags: [tag] }),
-      ...toJson(parts),
-      response: toJson(response),
+    const tags = tag === undefined ? {} : { tags: [tag] };
+    const schema: FastifySchema = {
+      ...tags,
+      ...convertSchemas(rest),
+      response: convertSchemas(response),
     };
-    // What the service is asked is read by its gateway's rules, in the handler.
+    // Requests to the source's own interface are read by its gateway's rules, in the handler.
     const rules = url.startsWith('/api/v2/')
       ? { validatorCompiler: () => () => true }
       : {};
@@ -52,12 +71,13 @@ export function openRoutes(
       url,
       schema,
       handler,
+      exposeHeadRoute: hasHead,
       ...rules,
     });
   };
 }
 
-/** A schema that the server knows by its name. */
+/** Refers to a schema that the server knows by its name. */
 export function named<Value = unknown>(name: string): z.ZodType<Value> {
   return z.unknown().meta({ $ref: `${name}#` }) as z.ZodType<Value>;
 }
@@ -80,11 +100,11 @@ function toJsonSchema(schema: z.ZodType): Readonly<Record<string, unknown>> {
   return json;
 }
 
-function toJson(parts: object): Readonly<Record<string, unknown>> {
-  return Object.fromEntries(
-    Object.entries(parts).map(([name, part]) => [
-      name,
-      part instanceof z.ZodType ? toJsonSchema(part) : part,
-    ]),
-  );
+/** Converts the members that are Zod schemas, and keeps the others. */
+function convertSchemas(parts: object): Readonly<Record<string, unknown>> {
+  const entries = Object.entries(parts).map(([name, part]): [string, unknown] => [
+    name,
+    part instanceof z.ZodType ? toJsonSchema(part) : part,
+  ]);
+  return Object.fromEntries(entries);
 }

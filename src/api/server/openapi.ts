@@ -1,8 +1,11 @@
-/** `/openapi.json`, made from the schemas that validate and serialize, so that it cannot tell of others. */
+/**
+ * `/openapi.json`, made from the schemas that validate and serialize, so that it cannot describe
+ * anything else.
+ */
 import swagger from '@fastify/swagger';
 import type { FastifyInstance, FastifySchema } from 'fastify';
-import { version } from '../../version.ts';
 import { RUN } from '../../runs/run-schema.ts';
+import { version } from '../../version.ts';
 import { nameSchemas } from '../kit/routes.ts';
 import { STATUS_BODY } from '../kit/status-error.ts';
 
@@ -11,8 +14,21 @@ const REFUSED = {
   content: { 'application/json': { schema: { $ref: 'Error#' } } },
 };
 
-/** Adds the route; every route added after it is told of, save those without a tag. */
-export async function addOpenApi(server: FastifyInstance): Promise<void> {
+const TAGS = [
+  { name: 'service', description: 'The source’s own interface' },
+  { name: 'exports', description: 'Exports on demand' },
+  { name: 'mirror', description: 'What the mirror knows of itself, and its runs' },
+  { name: 'health', description: 'Probes and metrics' },
+];
+
+/**
+ * Adds the route. It describes every route added after it, save those without a tag.
+ * @param basePath the path below which clients reach the API, or empty text
+ */
+export async function addOpenApi(
+  server: FastifyInstance,
+  basePath: string,
+): Promise<void> {
   nameSchemas(server, { Error: STATUS_BODY, Run: RUN });
   await server.register(swagger, {
     openapi: {
@@ -26,19 +42,19 @@ export async function addOpenApi(server: FastifyInstance): Promise<void> {
           url: 'https://www.apache.org/licenses/LICENSE-2.0',
         },
       },
-      servers: [{ url: '/', description: 'The mirror that this document comes from' }],
-      tags: [
-        { name: 'service', description: 'The source’s own interface' },
-        { name: 'exports', description: 'Exports on demand' },
-        { name: 'mirror', description: 'What the mirror knows of itself, and its runs' },
-        { name: 'health', description: 'Probes and metrics' },
+      servers: [
+        {
+          url: basePath === '' ? '/' : basePath,
+          description: 'The mirror that this document comes from',
+        },
       ],
+      tags: TAGS,
       components: {
         securitySchemes: {
           token: {
             type: 'http',
             scheme: 'bearer',
-            description: 'API_TOKEN, where it is set',
+            description: 'API_TOKEN, if it is set',
           },
         },
       },
@@ -51,34 +67,39 @@ export async function addOpenApi(server: FastifyInstance): Promise<void> {
     hideUntagged: true,
     transform: ({ schema, url, route }) => ({
       url,
-      schema: describe(url, String(route.method), schema),
+      schema: describeRoute(url, String(route.method), schema),
     }),
   });
   server.get('/openapi.json', () => server.swagger());
 }
 
-function describe(
+function describeRoute(
   url: string,
   method: string,
   { produces, response = {}, ...schema }: FastifySchema = {},
 ): FastifySchema {
-  // What is no JSON is told of here alone: nothing serializes it.
-  const types = produces?.map((type) => [type, { schema: { type: 'string' } }] as const);
-  const text = types && {
-    200: { description: 'Success', content: Object.fromEntries(types) },
-  };
-  const refused = {
-    '4XX': REFUSED,
-    '5XX': { ...REFUSED, description: 'Failed; try again' },
-  };
-  // `GET /mirror/runs/:id` is `getMirrorRunsById`.
-  const operationId = `${method.toLowerCase()}${url.replaceAll('/:', '/by/')}`.replaceAll(
-    /\/(\w)/g,
-    (_match, letter: string) => letter.toUpperCase(),
-  );
   return {
-    operationId,
+    operationId: operationId(url, method),
     ...schema,
-    response: { ...text, ...(response as object), ...refused },
+    response: {
+      ...describeText(produces),
+      ...(response as object),
+      '4XX': REFUSED,
+      '5XX': { ...REFUSED, description: 'Failed; try again' },
+    },
   };
+}
+
+/** Describes an answer that is not JSON. Nothing serializes it, so its route has no schema of it. */
+function describeText(produces: readonly string[] | undefined): object {
+  if (produces === undefined) return {};
+  const content: Record<string, object> = {};
+  for (const type of produces) content[type] = { schema: { type: 'string' } };
+  return { 200: { description: 'Success', content } };
+}
+
+/** `GET /mirror/runs/:id` is `getMirrorRunsById`. */
+function operationId(url: string, method: string): string {
+  const path = `${method.toLowerCase()}${url.replaceAll('/:', '/by/')}`;
+  return path.replaceAll(/\/(\w)/g, (_match, letter: string) => letter.toUpperCase());
 }

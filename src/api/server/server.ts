@@ -1,62 +1,96 @@
-/** The read API and the console as one Fastify server, and its port; everything it needs is handed in. */
+/**
+ * The read API and the console as one Fastify server, and its port. The mirror's parts are handed
+ * in; nothing here opens one.
+ */
+import type { IncomingMessage } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import Fastify, {
   type FastifyError,
   type FastifyInstance,
   type FastifyReply,
+  type FastifyRequest,
 } from 'fastify';
 import { errorCode, PermanentError, UnreachableError } from '../../errors/errors.ts';
+import { withoutSecrets } from '../../json/json-value.ts';
+import type { Log } from '../../logging/log.ts';
 import { addAccess, type AccessSettings } from '../access/access.ts';
 import { addBounds } from '../access/connections.ts';
-import { pathOf, refuseOpenListening } from '../access/hosts.ts';
-import { addCompression } from '../kit/compression.ts';
+import { refuseOpenListening } from '../access/hosts.ts';
+import { pathOf } from '../access/paths.ts';
 import { addConsoleData, addConsoleFeed } from '../console/console-data.ts';
 import { addConsoleLedgers } from '../console/console-ledgers.ts';
 import { addConsole } from '../console/console.ts';
-import { addHealth } from './health.ts';
+import { addCompression } from '../kit/compression.ts';
+import { sendJson, StatusError } from '../kit/status-error.ts';
+import { addExports } from '../mirror/exports.ts';
+import { addRuns } from '../mirror/runs.ts';
 import { addLedgerExport } from '../source-api/ledger-export.ts';
 import { addLists } from '../source-api/lists.ts';
-import { addRuns } from '../mirror/runs.ts';
+import { addHealth } from './health.ts';
 import { addOpenApi } from './openapi.ts';
 import type { ApiDeps } from './ports.ts';
-import { addExports } from '../mirror/exports.ts';
-import { withoutSecrets } from '../../json/json-value.ts';
-import { sendJson, StatusError } from '../kit/status-error.ts';
 
-export interface ApiOptions extends AccessSettings {
-  /** What a test would wait too long for. */
-  readonly timeouts?: Partial<typeof TIMEOUTS> | undefined;
+/** Limits of Node's HTTP server, in milliseconds. */
+export interface HttpTimeouts {
+  /** Until the end of a request's headers, from the first byte of the connection or request. */
+  readonly headersTimeout: number;
+  /**
+   * Until the end of its body. Node takes it for `headersTimeout` and the other way round if it
+   * is the smaller one.
+   */
+  readonly requestTimeout: number;
+  /** Between two looks for connections that are over either. */
+  readonly connectionsCheckingInterval: number;
 }
 
+export interface ApiOptions extends AccessSettings {
+  /** Shorter limits, for tests that would wait too long. */
+  readonly timeouts?: Partial<HttpTimeouts> | undefined;
+}
+
+const TIMEOUTS: HttpTimeouts = {
+  headersTimeout: 10_000,
+  requestTimeout: 15_000,
+  connectionsCheckingInterval: 1_000,
+};
+/**
+ * How long nothing may move in either direction of an answer. A reader may pause for minutes;
+ * event streams send a heartbeat long before.
+ */
+const IDLE_TIMEOUT_MS = 15 * 60_000;
+/**
+ * Longer than balancers keep a connection without requests (60 s to 10 min). If this end closed
+ * first, the balancer's next request would meet a closed connection and become a 502.
+ */
+const KEEP_ALIVE_MS = 620_000;
+const CLOSE_GRACE_MS = 2_000;
+const RETRY_AFTER_SECONDS = 5;
+
+const BODY_BYTES_MAX = 16 * 1_024;
+const PARAMETER_CHARACTERS_MAX = 100;
+const URL_CHARACTERS_MAX = 8_192;
+
+/** Paths of the source's own interface. */
 const SERVICE_PATHS = new Set([
   '/api/v2/parties',
   '/api/v2/checkpoints',
   '/api/v2/ledgerentry/export',
 ]);
-const BODY_BYTES_MAX = 16 * 1_024;
-/**
- * To the end of a request's headers, from the connection or the end of the last answer; to the end of its body; and
- * between two looks for connections that are over either; in milliseconds. Node takes the first two for each other where the first is
- * the larger.
- */
-const TIMEOUTS = {
-  headersTimeout: 10_000,
-  requestTimeout: 15_000,
-  connectionsCheckingInterval: 1_000,
-};
-/** Nothing moved in either direction; event streams send a heartbeat long before. */
-const IDLE_TIMEOUT_MS = 120_000;
-const KEEP_ALIVE_MS = 60_000;
-const PARAMETER_CHARACTERS_MAX = 100;
-/** Of answers that would have been another a little later. */
-const RETRY_AFTER_SECONDS = 5;
 
-const URL_CHARACTERS_MAX = 8_192;
+const CONTENT_POLICY = [
+  "default-src 'none'",
+  "script-src 'self'",
+  "style-src 'self'",
+  "img-src 'self'",
+  "connect-src 'self'",
+  "form-action 'self'",
+  "base-uri 'none'",
+  "frame-ancestors 'none'",
+].join('; ');
 
-/** They keep a browser from being used. */
+/** Headers of every answer, so that no other site can use a browser against the mirror. */
 const HEADERS = {
-  'content-security-policy':
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+  'content-security-policy': CONTENT_POLICY,
   'x-content-type-options': 'nosniff',
   'x-frame-options': 'DENY',
   // Not `no-referrer`: a browser would then send the login's form with the origin `null`.
@@ -67,59 +101,53 @@ const HEADERS = {
   'cache-control': 'no-store',
 } as const;
 
-/** What is wrong with an address that cannot be listened on, and what to do. */
-const WHY_UNUSABLE: Readonly<Record<string, string>> = {
+/** Headers of a stream that failed before its first bytes; they do not fit the error's answer. */
+const STREAM_HEADERS = [
+  'content-encoding',
+  'content-disposition',
+  'content-length',
+  'content-range',
+  'etag',
+  'vary',
+];
+
+/** Why an address cannot be listened on, and what to do, by the system's error code. */
+const LISTEN_ADVICE: Readonly<Record<string, string>> = {
   EADDRINUSE:
     'another program uses the port; set API_PORT to another, such as 8081, or to 0 for any that is free',
   EACCES: 'this user may not use the port; set API_PORT to one above 1023',
   EADDRNOTAVAIL:
     'this machine does not have the address; set API_HOST to one that it has',
 };
-const CLOSE_GRACE_MS = 2_000;
 
-/** Opens nothing: `listen` does. More routes may be registered until then, behind the same checks. */
+/**
+ * Builds the server without opening a port: `listen` does. Until then more routes may be
+ * registered, behind the same checks.
+ */
 export async function buildServer(
   deps: ApiDeps,
   options: ApiOptions,
 ): Promise<FastifyInstance> {
   const { log, rows } = deps;
-  const server = openServer({ ...TIMEOUTS, ...options.timeouts });
+  const { apiBasePath: basePath = '' } = options;
+  const server = openServer({ ...TIMEOUTS, ...options.timeouts }, basePath);
   server.removeContentTypeParser('text/plain');
-  // What no handler answered itself. Nothing of the inside gets out: that goes to the log.
-  server.setErrorHandler<FastifyError>((error, { routeOptions, method }, reply) => {
-    // Of the stream that failed before its first bytes were out.
-    for (const name of ['content-encoding', 'content-disposition', 'vary'])
-      reply.removeHeader(name);
-    if (error instanceof StatusError) return sendError(reply, error);
-    const status = typeof error.statusCode === 'number' ? error.statusCode : 500;
-    if (status < 500)
-      return sendJson(reply.code(status), {
-        code: 3,
-        message: error.message,
-        details: [],
-      });
-    log.error({ err: error, route: routeOptions.url, method }, 'Request failed');
-    return error instanceof UnreachableError
-      ? sendError(
-          reply,
-          new StatusError(
-            'unavailable',
-            'the mirror cannot reach its database; try again',
-          ),
-        )
-      : sendError(reply, new StatusError('internal', 'Internal error'));
-  });
-  // A known path with another method is 501 in the service, whatever the method.
+  server.setErrorHandler<FastifyError>((error, request, reply) =>
+    answerError(error, request, reply, log),
+  );
+  // The source answers a known path with another method by 501, whatever the method.
   server.setNotFoundHandler((request, reply) =>
     SERVICE_PATHS.has(pathOf(request))
       ? sendError(reply, new StatusError('unimplemented', 'Method Not Allowed'))
       : sendError(reply, new StatusError('notFound', 'Not Found')),
   );
+
   addSafety(server);
+  addBasePath(server, basePath);
   await addAccess(server, options, deps);
   addBounds(server);
   addCompression(server);
-  await addOpenApi(server);
+  await addOpenApi(server, basePath);
   addLists(server, rows);
   addLedgerExport(server, deps);
   addExports(server, deps);
@@ -132,20 +160,21 @@ export async function buildServer(
   return server;
 }
 
-function openServer(timeouts: typeof TIMEOUTS): FastifyInstance {
+function openServer(timeouts: HttpTimeouts, basePath: string): FastifyInstance {
   return Fastify({
     logger: false,
     bodyLimit: BODY_BYTES_MAX,
     requestTimeout: timeouts.requestTimeout,
-    http: timeouts,
+    http: { ...timeouts },
     connectionTimeout: IDLE_TIMEOUT_MS,
     keepAliveTimeout: KEEP_ALIVE_MS,
-    // The service knows no HEAD.
+    // The source knows no HEAD; routes that answer it say so.
     exposeHeadRoutes: false,
     forceCloseConnections: 'idle',
     routerOptions: { maxParamLength: PARAMETER_CHARACTERS_MAX },
-    // What does not fit is refused, not trimmed or unpacked until it does.
-    // Nor does an infinite number slip past the bounds that are only asked of finite ones.
+    rewriteUrl: (request: IncomingMessage) => withoutBasePath(request.url, basePath),
+    // A value that does not fit is refused, not trimmed or unpacked until it does. Nor does an
+    // infinite number slip past the bounds that are only checked for finite ones.
     ajv: {
       customOptions: { removeAdditional: false, coerceTypes: true, strictNumbers: false },
     },
@@ -153,6 +182,56 @@ function openServer(timeouts: typeof TIMEOUTS): FastifyInstance {
       sendError(reply, new StatusError('invalidArgument', 'malformed request target'));
     },
   });
+}
+
+/** Some proxies pass the base path on, others remove it: both are understood. */
+function withoutBasePath(url = '/', basePath: string): string {
+  const isBelow = basePath !== '' && url.startsWith(`${basePath}/`);
+  return isBelow ? url.slice(basePath.length) : url;
+}
+
+/** Lets every address that an answer names lie below the base path. */
+function addBasePath(server: FastifyInstance, basePath: string): void {
+  if (basePath === '') return;
+  server.addHook('onRequest', async (request, reply) =>
+    // Relative addresses of the page need the slash.
+    pathOf(request) === basePath ? reply.redirect('/', 308) : undefined,
+  );
+  server.addHook('onSend', async (_request, reply, payload) => {
+    const location = reply.getHeader('location');
+    if (typeof location === 'string' && location.startsWith('/'))
+      reply.header('location', `${basePath}${location}`);
+    return payload;
+  });
+}
+
+/**
+ * Answers what no handler has answered itself. Nothing of the inside gets out: that goes to the
+ * log.
+ */
+function answerError(
+  error: FastifyError,
+  { routeOptions, method }: FastifyRequest,
+  reply: FastifyReply,
+  log: Log,
+): FastifyReply {
+  for (const name of STREAM_HEADERS) reply.removeHeader(name);
+  if (error instanceof StatusError) return sendError(reply, error);
+  const { statusCode = 500 } = error;
+  if (statusCode < 500)
+    return sendJson(reply.code(statusCode), {
+      code: 3,
+      message: error.message,
+      details: [],
+    });
+
+  log.error({ err: error, route: routeOptions.url, method }, 'Request failed');
+  if (!(error instanceof UnreachableError))
+    return sendError(reply, new StatusError('internal', 'Internal error'));
+  return sendError(
+    reply,
+    new StatusError('unavailable', 'the mirror cannot reach its database; try again'),
+  );
 }
 
 function sendError(reply: FastifyReply, error: StatusError): FastifyReply {
@@ -172,7 +251,7 @@ function addSafety(server: FastifyInstance): void {
         `the URL is longer than ${URL_CHARACTERS_MAX} characters`,
       );
     }
-    // The service's own lists say in their own words what is wrong with a parameter.
+    // The source's own interface reports in its own words what is wrong with a parameter.
     if (!request.url.startsWith('/api/v2/') && !isText(request.url)) {
       throw new StatusError(
         'invalidArgument',
@@ -191,43 +270,56 @@ function isText(url: string): boolean {
   }
 }
 
+/** Where the server listens. */
+export interface ListenAddress {
+  readonly host: string;
+  /** 0 for a free port. */
+  readonly port: number;
+  /** API_TOKEN; without it only loopback addresses are accepted. */
+  readonly token: string | undefined;
+}
+
+/** A server that listens. Disposing closes it. */
 export interface Listening extends AsyncDisposable {
   readonly url: string;
 }
 
 /**
- * @param address port 0: a free one
- * @throws UsageError where others could reach it and there is no token
+ * Opens the port.
+ * @throws UsageError if others could reach it and there is no token
  * @throws PermanentError `API_PORT_UNUSABLE`
  */
 export async function listen(
   server: FastifyInstance,
-  {
-    host,
-    port,
-    token,
-  }: { readonly host: string; readonly port: number; readonly token: string | undefined },
+  { host, port, token }: ListenAddress,
 ): Promise<Listening> {
   refuseOpenListening(host, token);
   try {
     await server.listen({ host, port });
   } catch (cause) {
-    const why =
-      WHY_UNUSABLE[errorCode(cause)] ??
+    const advice =
+      LISTEN_ADVICE[errorCode(cause)] ??
       'set API_HOST and API_PORT to an address that is free';
-    const details = { code: 'API_PORT_UNUSABLE', meta: { host, port }, cause };
-    throw new PermanentError(`Cannot listen on ${host}:${port}: ${why}`, details);
+    throw new PermanentError(`Cannot listen on ${host}:${port}: ${advice}`, {
+      code: 'API_PORT_UNUSABLE',
+      meta: { host, port },
+      cause,
+    });
   }
-  const { port: opened } = server.server.address() as AddressInfo;
+  const { port: openedPort } = server.server.address() as AddressInfo;
+  const name = host.includes(':') ? `[${host}]` : host;
   return {
-    url: `http://${host.includes(':') ? `[${host}]` : host}:${opened}`,
-    [Symbol.asyncDispose]: async () => {
-      // Event streams and slow downloads would keep it open for ever.
-      const impatient = setTimeout(
-        () => server.server.closeAllConnections(),
-        CLOSE_GRACE_MS,
-      );
-      await server.close().finally(() => clearTimeout(impatient));
-    },
+    url: `http://${name}:${openedPort}`,
+    [Symbol.asyncDispose]: () => close(server),
   };
+}
+
+/** Event streams and slow downloads would keep the server open without an end. */
+async function close(server: FastifyInstance): Promise<void> {
+  const impatient = setTimeout(() => server.server.closeAllConnections(), CLOSE_GRACE_MS);
+  try {
+    await server.close();
+  } finally {
+    clearTimeout(impatient);
+  }
 }

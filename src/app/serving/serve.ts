@@ -35,7 +35,10 @@ export async function startApi(app: App): Promise<Listening> {
     config,
   );
   // Without a token nobody is known, so nobody may change what is queued.
-  addQueueBoard(server, queues, config.apiToken === undefined);
+  addQueueBoard(server, queues, {
+    isReadOnly: config.apiToken === undefined,
+    basePath: config.apiBasePath ?? '',
+  });
   return listen(server, {
     host: config.apiHost,
     port: config.apiPort,

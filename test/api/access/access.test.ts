@@ -355,7 +355,7 @@ describe('the API with a token', () => {
     });
     expect(login.statusCode).toBe(204);
     const cookie = String(login.headers['set-cookie']);
-    expect(cookie).toMatch(/; HttpOnly; SameSite=Strict$/);
+    expect(cookie).toMatch(/; HttpOnly; SameSite=Lax$/);
     expect(cookie).not.toContain(TOKEN);
     const [pair = ''] = cookie.split(';');
     expect(await statusOf(guarded, { headers: { cookie: `other=1; ${pair}` } })).toBe(

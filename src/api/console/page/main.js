@@ -24,14 +24,14 @@ const THEME = 'ledger-mirror theme';
 const RELOAD_MS = 2_000;
 /** What each view shows: at its start, with each snapshot, and when something has changed. */
 const VIEWS = {
-  '/': {
+  '': {
     name: 'status',
     take: (snapshot) => {
       showNow(snapshot);
       showStreams(snapshot);
     },
   },
-  '/data': {
+  data: {
     name: 'data',
     start: () => {
       startQuery();
@@ -43,7 +43,7 @@ const VIEWS = {
       return loadTables();
     },
   },
-  '/runs': {
+  runs: {
     name: 'runs',
     start: () => {
       startRuns();
@@ -55,9 +55,9 @@ const VIEWS = {
     },
     load: () => Promise.all([loadRuns(), loadHistory(), loadLines(), loadQuarantine()]),
   },
-  '/settings': { name: 'settings', start: startSettings, load: loadSettings },
+  settings: { name: 'settings', start: startSettings, load: loadSettings },
 };
-const view = VIEWS[location.pathname] ?? VIEWS['/'];
+const view = viewOf(location);
 const TITLE = `${view.name[0].toUpperCase()}${view.name.slice(1)} · ledger-mirror`;
 
 let revision;
@@ -82,12 +82,17 @@ function take(snapshot) {
   }, RELOAD_MS);
 }
 
+/** The last part of the path decides: a proxy may put others before it. */
+function viewOf({ pathname }) {
+  return VIEWS[pathname.split('/').at(-1)] ?? VIEWS[''];
+}
+
 function showView() {
   document.title = TITLE;
   for (const part of document.querySelectorAll('.view'))
     part.hidden = part.dataset.view !== view.name;
   for (const link of document.querySelectorAll('.top nav a')) {
-    if (VIEWS[link.pathname] === view) link.setAttribute('aria-current', 'page');
+    if (viewOf(link) === view) link.setAttribute('aria-current', 'page');
   }
 }
 

@@ -12,7 +12,7 @@ export function startSettings() {
 
 export const loadSettings = loader(
   'settings',
-  () => ask('/console/settings'),
+  () => ask('console/settings'),
   ({ settings }, target) => {
     show(target, ...settings.map(row));
     byId('settings-all').textContent = `Show all ${settings.length} settings`;

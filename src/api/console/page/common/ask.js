@@ -1,10 +1,10 @@
-// Questions to the mirror.
+// Requests to the mirror. Paths are relative, so that they stay below the path of a proxy.
 
 const TIMEOUT_MS = 15_000;
 
 /**
- * Where the session is over, the page goes to the login by itself.
- * @throws Error with what the mirror says is wrong
+ * Sends a request. If the session is over, the page goes to the login, and comes back from it.
+ * @throws Error with the mirror's own message
  */
 export async function send(path, { timeoutMs = TIMEOUT_MS, ...options } = {}) {
   const response = await fetch(path, {
@@ -14,11 +14,18 @@ export async function send(path, { timeoutMs = TIMEOUT_MS, ...options } = {}) {
     throw new Error('the mirror does not answer');
   });
   if (response.ok) return response;
-  if (response.status === 401) location.assign('/login');
+  if (response.status === 401) goToLogin();
   const body = await response.json().catch(() => undefined);
   throw new Error(body?.message ?? `status ${response.status}`);
 }
 
+function goToLogin() {
+  const view = location.pathname.split('/').at(-1);
+  const next = `/${view}${location.search}${location.hash}`;
+  location.assign(`login?next=${encodeURIComponent(next)}`);
+}
+
+/** Returns the JSON of an answer; undefined if it has no body. */
 export async function ask(path, options) {
   const response = await send(path, options);
   return response.status === 204 ? undefined : response.json();

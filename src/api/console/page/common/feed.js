@@ -33,11 +33,11 @@ export function follow(take) {
     retry = setTimeout(open, retryMs);
     retryMs = Math.min(retryMs * 2, RETRY_MS_MAX);
     // A session that is over looks to an event stream like any other error: this one goes to the login.
-    ask('/mirror/status').catch(() => undefined);
+    ask('mirror/status').catch(() => undefined);
   };
   const open = () => {
     heardAtMs = performance.now();
-    source = new EventSource('/console/events');
+    source = new EventSource('console/events');
     source.addEventListener('error', lose);
     source.addEventListener('message', ({ data }) => {
       heardAtMs = performance.now();

@@ -69,12 +69,12 @@ async function order(key, partyId, assetId) {
   set({ isOver: false, text: 'asking…' });
   try {
     const { id } = await post(
-      '/mirror/exports',
+      'mirror/exports',
       assetId === null ? { partyId } : { partyId, assetId },
     );
     announce('The export is queued');
     for (;;) {
-      const status = await ask(`/mirror/exports/${id}`);
+      const status = await ask(`mirror/exports/${id}`);
       if (status.state === 'done' || status.state === 'cancelled') {
         set(endOf(status));
         return;
@@ -101,6 +101,6 @@ function endOf({ id, state, verdict, evidence }) {
     isOver: true,
     verdict,
     bytes: evidence.bytes ?? '0',
-    file: `/mirror/exports/${id}/download`,
+    file: `mirror/exports/${id}/download`,
   };
 }

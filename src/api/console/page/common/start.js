@@ -19,14 +19,14 @@ export function startButton(label, className = '') {
 }
 
 export function startRun(order) {
-  return post('/mirror/runs', order);
+  return post('mirror/runs', order);
 }
 
 function openStart() {
   return openDialog('Run now', async () => {
     const [preview, { settings }] = await Promise.all([
-      ask('/console/preview'),
-      ask('/console/settings'),
+      ask('console/preview'),
+      ask('console/settings'),
     ]);
     const pageSize = BigInt(
       settings.find(({ name }) => name === 'SOURCE_PAGE_SIZE')?.value ?? 1_000,
@@ -123,7 +123,7 @@ function form(choices) {
 /** Ends a run of any kind at its next safe point. */
 export function cancelButton(runId, name) {
   const button = action('Cancel', async () => {
-    await ask(`/mirror/runs/${runId}`, { method: 'DELETE' });
+    await ask(`mirror/runs/${runId}`, { method: 'DELETE' });
     return 'Cancelling';
   });
   button.setAttribute('aria-label', `Cancel: ${name}`);

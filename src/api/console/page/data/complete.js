@@ -30,7 +30,7 @@ export function completeNames(area) {
   let chosen = 0;
   const load = async () => {
     try {
-      const { tables } = await ask('/console/tables');
+      const { tables } = await ask('console/tables');
       const columns = tables.flatMap((table) => table.columns.map(({ name }) => name));
       names = [...new Set([...tables.map(({ name }) => name), ...columns, ...KEYWORDS])];
     } catch {

@@ -66,7 +66,7 @@ async function readEntries(partyId, form, after) {
   );
   if (after !== undefined) query.set('after', after);
   const { entries, next } = await ask(
-    `/console/parties/${encodeURIComponent(partyId)}/entries?${query}`,
+    `console/parties/${encodeURIComponent(partyId)}/entries?${query}`,
   );
   return { rows: entries.map((entry) => row(entry, partyId)), next };
 }

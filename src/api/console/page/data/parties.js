@@ -23,7 +23,7 @@ export function startParties() {
         ...(view.value === 'id' ? { search: search.value } : {}),
         ...(after === undefined ? {} : { after }),
       });
-      const { parties, next } = await ask(`/console/parties?${query}`);
+      const { parties, next } = await ask(`console/parties?${query}`);
       return { rows: parties.map(row), next };
     },
     told: (shown) =>
@@ -108,7 +108,7 @@ export function download({ partyId }) {
   return el(
     'a.button',
     {
-      href: `/api/v2/ledgerentry/export?partyId=${encodeURIComponent(partyId)}`,
+      href: `api/v2/ledgerentry/export?partyId=${encodeURIComponent(partyId)}`,
       download: `ledger_entries_${partyId}.csv`,
       'aria-label': `CSV: ${partyId}`,
     },

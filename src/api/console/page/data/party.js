@@ -15,7 +15,7 @@ export function openParty(partyId, closed) {
 }
 
 function pathOf(partyId) {
-  return `/console/parties/${encodeURIComponent(partyId)}`;
+  return `console/parties/${encodeURIComponent(partyId)}`;
 }
 
 function content(party) {

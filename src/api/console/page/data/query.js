@@ -65,7 +65,7 @@ export function startQuery() {
 
 async function loadQuestions(question, { options, sql, keys, result }) {
   try {
-    const { questions } = await ask('/console/questions');
+    const { questions } = await ask('console/questions');
     question.append(...questions.map(({ name }) => el('option', { value: name }, name)));
     question.addEventListener('change', () => {
       const chosen = questions.find(({ name }) => name === question.value);
@@ -104,7 +104,7 @@ function optionField(name) {
 function assetList(id) {
   const list = el('datalist', { id });
   const load = async () => {
-    const { rows } = await post('/console/query', { sql: ASSETS });
+    const { rows } = await post('console/query', { sql: ASSETS });
     list.replaceChildren(...rows.map(({ asset_id: value }) => el('option', { value })));
   };
   // An id can be typed without it.
@@ -134,7 +134,7 @@ async function answer(asked, run, result) {
   const target = el('div', el('p.quiet', 'Asking the lake…'));
   show(result, target);
   try {
-    const { isCut, tookMs, ...found } = await post('/console/query', asked(), {
+    const { isCut, tookMs, ...found } = await post('console/query', asked(), {
       timeoutMs: TIMEOUT_MS,
     });
     if (!target.isConnected) return;
@@ -162,7 +162,7 @@ async function answer(asked, run, result) {
 
 function fileButton(label, format, asked) {
   return action(label, async () => {
-    const response = await send(`/console/query/file?format=${format}`, {
+    const response = await send(`console/query/file?format=${format}`, {
       ...asJson(asked()),
       timeoutMs: TIMEOUT_MS,
     });

@@ -15,7 +15,7 @@ import { time } from '../common/time.js';
 
 export const loadTables = loader(
   'tables',
-  () => ask('/console/tables'),
+  () => ask('console/tables'),
   ({ tables }, target) => {
     if (tables.length > 0) keyed(target, tables, ({ name }) => name, makeTable);
     else

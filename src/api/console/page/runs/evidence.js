@@ -51,7 +51,7 @@ function folded(title, body, load) {
 
 /** What it asked of the source, and how long it took, by stage. */
 async function costTable(runId) {
-  const { stages } = await ask(`/console/runs/${runId}/costs`);
+  const { stages } = await ask(`console/runs/${runId}/costs`);
   const sum = (name) => stages.reduce((all, stage) => all + BigInt(stage[name]), 0n);
   const row = (head, { requests, retries, bytes: size, seconds }) =>
     el(
@@ -84,7 +84,7 @@ async function costTable(runId) {
 
 /** The first page of them is what is looked for. */
 async function logLines(runId) {
-  const { lines, next } = await ask(`/mirror/runs/${runId}/logs`);
+  const { lines, next } = await ask(`mirror/runs/${runId}/logs`);
   const texts = lines.map(({ at, level, message, fields }) =>
     [
       at.slice(11, 19),

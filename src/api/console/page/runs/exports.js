@@ -15,7 +15,7 @@ const NOTHING =
 
 export const loadLines = loader(
   'lines',
-  () => ask('/console/lines'),
+  () => ask('console/lines'),
   ({ lines }, target) =>
     show(target, ...(lines.length === 0 ? [el('p.none', NOTHING)] : told(lines))),
 );

@@ -22,7 +22,7 @@ let last;
 
 export const loadHistory = loader(
   'nightly-runs',
-  () => ask('/console/history'),
+  () => ask('console/history'),
   (found) => {
     last = found;
     drawHistory();

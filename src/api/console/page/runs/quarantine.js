@@ -22,7 +22,7 @@ const NOTHING =
 
 export const loadQuarantine = loader(
   'quarantine',
-  () => ask(`/console/quarantined?limit=${shown + 1}`),
+  () => ask(`console/quarantined?limit=${shown + 1}`),
   ({ exports }, target) => {
     byId('quarantine-more').hidden = exports.length <= shown || shown === SHOWN_MAX - 1;
     if (exports.length === 0) show(target, el('li.none', NOTHING));

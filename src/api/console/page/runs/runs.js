@@ -27,7 +27,7 @@ export const loadRuns = loader(
     const kind = byId('runs-kind').value;
     const limit = Math.min(shown + 1, 500);
     const { runs } = await ask(
-      `/mirror/runs?limit=${limit}${kind === '' ? '' : `&kind=${kind}`}`,
+      `mirror/runs?limit=${limit}${kind === '' ? '' : `&kind=${kind}`}`,
     );
     byId('runs-more').hidden = runs.length <= shown;
     return familiesOf(runs.slice(0, shown), kind === '' && runs.length > shown);
@@ -109,7 +109,7 @@ function headOf(run) {
 
 export function openRun(runId, closed) {
   const read = async () => {
-    const run = await ask(`/mirror/runs/${encodeURIComponent(runId)}`);
+    const run = await ask(`mirror/runs/${encodeURIComponent(runId)}`);
     const title = `${kindName(run.kind)} · ${shortId(run.subject)}`;
     return { title, parts: [el('p.runhead', ...headOf(run)), ...bodyOf(run)] };
   };
@@ -118,7 +118,7 @@ export function openRun(runId, closed) {
 
 /** The last run of a kind that ended, in the dialog. */
 export async function showLastRun(kind, subject) {
-  const { runs } = await ask(`/mirror/runs?limit=100&kind=${kind}`);
+  const { runs } = await ask(`mirror/runs?limit=100&kind=${kind}`);
   const found = runs.find(
     (run) => run.verdict !== null && (subject === undefined || run.subject === subject),
   );

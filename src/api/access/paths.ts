@@ -1,0 +1,59 @@
+/** The paths that the gate treats in their own ways. All are compared exactly. */
+import type { FastifyRequest } from 'fastify';
+
+/** Whoever watches the process needs no token and no name for them, and they reveal nothing. */
+const HEALTH_PATHS: ReadonlySet<string> = new Set(['/healthz', '/readyz']);
+
+/** What the login page needs before anybody has shown a token. */
+const LOGIN_PATHS: ReadonlySet<string> = new Set([
+  '/login',
+  '/logout',
+  '/assets/console.css',
+  '/assets/icon.svg',
+  '/assets/login.js',
+]);
+
+/** The console's pages: a link to one does nothing by itself, whatever site it is on. */
+const PAGE_PATHS: ReadonlySet<string> = new Set([
+  '/',
+  '/data',
+  '/runs',
+  '/settings',
+  '/login',
+  '/queues',
+  '/queues/',
+]);
+const QUEUE_PAGE = /^\/queues\/queue\/[\w-]+$/;
+
+/** Returns the target's path, exactly as it was sent. */
+export function pathOf({ url }: FastifyRequest): string {
+  return url.split('?', 1)[0] ?? url;
+}
+
+export function isHealthPath(request: FastifyRequest): boolean {
+  return HEALTH_PATHS.has(pathOf(request));
+}
+
+/** Whether the path is answered before anybody has shown a token. */
+export function isOpenPath(request: FastifyRequest): boolean {
+  return isHealthPath(request) || LOGIN_PATHS.has(pathOf(request));
+}
+
+export function isPagePath(path: string): boolean {
+  return PAGE_PATHS.has(path) || QUEUE_PAGE.test(path);
+}
+
+const PLACEHOLDER = 'http://mirror.invalid';
+
+/**
+ * Checks where a login wants to go afterwards.
+ * @param text path, query and fragment, as a client gave them
+ * @returns the same if it names a page of this console; `/` for everything else, so that a login
+ *   never leads to another site
+ */
+export function safeReturnPath(text: string | undefined): string {
+  const url = text?.startsWith('/') ? URL.parse(text, PLACEHOLDER) : null;
+  if (url === null || url.origin !== PLACEHOLDER || !isPagePath(url.pathname)) return '/';
+  if (url.pathname === '/login') return '/';
+  return `${url.pathname}${url.search}${url.hash}`;
+}

@@ -1,0 +1,104 @@
+/**
+ * Sessions of browsers: a cookie that carries its own end and role, signed with a key of this
+ * mirror. All processes of a mirror accept each other's, and share which were ended by a logout.
+ */
+import { createHmac, randomBytes, scrypt } from 'node:crypto';
+import { promisify } from 'node:util';
+import { sharedLoad } from '../../concurrency/shared-load.ts';
+import type { Rows } from '../../postgres/rows.ts';
+import { END_SESSION, ENDED_SESSION, readSessionSecret } from './store/ended-sessions.ts';
+import { isSame, type Role, type Tokens } from './tokens.ts';
+
+export const SESSION_SECONDS = 12 * 60 * 60;
+
+const COOKIE_PREFIX = 'ledger_mirror_';
+const KEY_BYTES = 32;
+const ID_BYTES = 16;
+const NAME_CHARACTERS = 12;
+
+const derive = promisify(scrypt) as (
+  password: string,
+  salt: Buffer,
+  bytes: number,
+) => Promise<Buffer>;
+
+/** A session whose cookie is genuine and whose time is not over. */
+interface Session {
+  readonly id: string;
+  /** Milliseconds since 1970. */
+  readonly endMs: number;
+  readonly role: Role;
+}
+
+export class Sessions {
+  readonly #rows: Rows;
+  readonly #readKey: () => Promise<Buffer>;
+
+  /**
+   * @param tokens are part of the key: when one is rotated, all sessions end
+   * @param rows reads the mirror's secret, the other part: another mirror's sessions are not ours
+   */
+  constructor({ write, read = '' }: Tokens, rows: Rows) {
+    this.#rows = rows;
+    this.#readKey = sharedLoad(async () =>
+      derive(`${write}\n${read}`, await readSessionSecret(rows), KEY_BYTES),
+    );
+  }
+
+  /** @returns a cookie's `name=value`, for a session that begins now */
+  async open(role: Role): Promise<string> {
+    const endMs = Date.now() + SESSION_SECONDS * 1_000;
+    const id = randomBytes(ID_BYTES).toString('base64url');
+    const body = `${endMs}.${role}.${id}`;
+    return `${await this.#cookieName()}=${body}.${await this.#sign(body)}`;
+  }
+
+  /**
+   * Returns the role of the session that a request shows.
+   * @param cookies the request's Cookie header
+   */
+  async roleOf(cookies = ''): Promise<Role | undefined> {
+    if (!cookies.includes(COOKIE_PREFIX)) return undefined;
+    const session = await this.#find(cookies);
+    if (session === undefined) return undefined;
+    const ended = await this.#rows('look up a session', ENDED_SESSION, [session.id]);
+    return ended.length === 0 ? session.role : undefined;
+  }
+
+  /**
+   * Ends the session that a request shows, for all processes.
+   * @returns the `name=value` to set in its place
+   */
+  async close(cookies = ''): Promise<string> {
+    const session = await this.#find(cookies);
+    if (session !== undefined) {
+      const values = [session.id, `${session.endMs}`];
+      await this.#rows('end a session', END_SESSION, values);
+    }
+    return `${await this.#cookieName()}=`;
+  }
+
+  async #find(cookies: string): Promise<Session | undefined> {
+    const prefix = `${await this.#cookieName()}=`;
+    const pair = cookies.split('; ').find((cookie) => cookie.startsWith(prefix));
+    const fields = (pair ?? '').slice(prefix.length).split('.');
+    const [end = '', role = '', id = '', signature = ''] = fields;
+    if (fields.length > 4) return undefined;
+    if (!isSame(signature, await this.#sign(`${end}.${role}.${id}`))) return undefined;
+
+    const endMs = Number(end);
+    if (endMs <= Date.now() || (role !== 'read' && role !== 'write')) return undefined;
+    return { id, endMs, role };
+  }
+
+  /** Mirrors on one machine share its cookies, on every port: so each has a name of its own. */
+  async #cookieName(): Promise<string> {
+    const digest = await this.#sign('name');
+    return `${COOKIE_PREFIX}${digest.slice(0, NAME_CHARACTERS)}`;
+  }
+
+  async #sign(text: string): Promise<string> {
+    const hmac = createHmac('sha256', await this.#readKey());
+    return hmac.update(`session v2 ${text}`).digest('base64url');
+  }
+}
