@@ -1,40 +1,42 @@
-/** Locks between processes that end with their connection or transaction, and that can be waited for with a signal. */
-import type { PoolClient } from 'pg';
+/** Locks between processes that end with their session or transaction. */
 import { RetryableError } from '../errors/errors.ts';
 import { waitFor } from '../concurrency/timeouts.ts';
-import { mapDatabaseError } from './database-error.ts';
+import { readRow } from './run-statement.ts';
+import type { Session } from './session.ts';
+import { statement } from './statement.ts';
 
 const STEP_MAX_MS = 200;
-/** How long another process's load of a segment, or build of the lake, may take. */
+/** How long another process may load a segment, or build the lake. */
 const WAIT_MS = 900_000;
 
 /**
- * Resolves when the lock is held. Polled rather than waited for in the database,
- * where an abort would not be noticed.
- * @throws RetryableError `LOCK_BUSY`
+ * Takes a lock on the session, and waits while another process holds it. It polls, because a wait in
+ * the database would not notice an abort.
+ * @param scope 'transaction': the lock ends with the transaction, otherwise with the connection
+ * @throws RetryableError `LOCK_BUSY` if another process holds the lock for 15 minutes
  */
 export async function takeLock(
-  client: PoolClient,
+  session: Session,
   name: string,
   scope: 'session' | 'transaction',
   signal: AbortSignal,
 ): Promise<void> {
   const attempt =
-    scope === 'session' ? 'pg_try_advisory_lock' : 'pg_try_advisory_xact_lock';
+    scope === 'session'
+      ? statement({ taken: 'boolean' })`
+          select pg_try_advisory_lock(mirror.lock_key(${name})) as taken`
+      : statement({ taken: 'boolean' })`
+          select pg_try_advisory_xact_lock(mirror.lock_key(${name})) as taken`;
   await waitFor(
     async () => {
-      const { rows } = await mapDatabaseError(`take the lock ${name}`, () =>
-        client.query<{ taken: boolean }>(
-          `select ${attempt}(mirror.lock_key($1)) as taken`,
-          [name],
-        ),
-      );
-      return rows[0]?.taken === true ? true : undefined;
+      const { taken } = await readRow(session, `take the lock ${name}`, attempt);
+      return taken ? true : undefined;
     },
     { waitMs: WAIT_MS, stepMaxMs: STEP_MAX_MS, signal },
     () =>
       new RetryableError(
-        `Cannot take the lock ${name}: another process has held it for ${WAIT_MS / 60_000} minutes; see what it does`,
+        `Cannot take the lock ${name}: another process has held it for ` +
+          `${WAIT_MS / 60_000} minutes; see what it does`,
         { code: 'LOCK_BUSY', meta: { lock: name } },
       ),
   );

@@ -3,6 +3,7 @@ import { Kysely, PostgresDialect } from 'kysely';
 import { Pool, TypeOverrides } from 'pg';
 import { formatInstant, parseInstant } from '../time/time.ts';
 import type { Schema } from './schema.generated.ts';
+import { statement } from './statement.ts';
 
 /** One of them says that this process is there. */
 const POOL_MAX = 11;
@@ -15,7 +16,8 @@ const OID = { int8: 20, timestamptz: 1184 } as const;
  */
 const IDLE_IN_TRANSACTION_MS = 10_000;
 /** For a transaction that waits for the object store between two statements. */
-export const WAITS_FOR_THE_STORE = `set local idle_in_transaction_session_timeout = '5min'`;
+export const WAITS_FOR_THE_STORE = statement()`
+  set local idle_in_transaction_session_timeout = '5min'`;
 /** None of our transactions holds a lock this long: the statement ends, and is retried. */
 const LOCK_TIMEOUT_MS = 20_000;
 const SETTINGS = `-c TimeZone=UTC -c DateStyle=ISO -c jit=off -c lock_timeout=${LOCK_TIMEOUT_MS} -c idle_in_transaction_session_timeout=${IDLE_IN_TRANSACTION_MS}`;

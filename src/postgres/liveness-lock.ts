@@ -1,53 +1,56 @@
 /**
- * By which others see that this process is there: a lock of its own on a connection of its own. A process that gets no
- * time stays connected; one that was killed does not.
+ * Lets other processes see that this one is alive: it holds an advisory lock on a connection of its own.
+ * A process that gets no CPU time stays connected; one that was killed does not.
  */
 import { randomInt } from 'node:crypto';
-import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Pool, PoolClient } from 'pg';
+import type { Pool } from 'pg';
+import { execute } from './run-statement.ts';
+import { openSession, type Session } from './session.ts';
+import { statement } from './statement.ts';
 
-/** As `mirror.is_leased` has it. */
+const ACTION = 'show that this process is alive';
+/** The same number as in `mirror.is_leased`, which looks for the lock. */
 const LOCK_CLASS = 1_819_110_756;
-const AGAIN_MS = 1_000;
+/** How long to wait before a lost connection is replaced. */
+const RECONNECT_MS = 1_000;
 
 export class LivenessLock implements AsyncDisposable {
-  /** Names this process in the leases that it takes. */
+  /** Identifies this process in the leases that it takes. */
   readonly holder = randomInt(1, 2 ** 31 - 1);
   readonly #pool: Pool;
   readonly #stop = new AbortController();
-  readonly #kept: Promise<void>;
+  readonly #running: Promise<void>;
 
   constructor(pool: Pool) {
     this.#pool = pool;
-    this.#kept = this.#keep();
+    this.#running = this.#run();
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
     this.#stop.abort();
-    // A database that is away keeps no process from ending.
-    await Promise.race([this.#kept, sleep(AGAIN_MS, undefined, { ref: false })]);
+    // A database that cannot be reached must not keep the process from ending.
+    await Promise.race([this.#running, sleep(RECONNECT_MS, undefined, { ref: false })]);
   }
 
-  async #keep(): Promise<void> {
+  async #run(): Promise<void> {
     const { signal } = this.#stop;
     while (!signal.aborted) {
-      let client: PoolClient | undefined;
+      let session: Session | undefined;
       try {
-        client = await this.#pool.connect();
-        const ended = once(client, 'end', { signal });
-        // It may break or be stopped while the lock is taken.
+        session = await openSession(this.#pool, ACTION);
+        const ended = session.ended(signal);
+        // The connection may break, or be stopped, while the lock is taken.
         ended.catch(() => undefined);
-        await client.query('select pg_advisory_lock($1::int, $2::int)', [
-          LOCK_CLASS,
-          this.holder,
-        ]);
+        const lock = statement({ lock: 'void' })`
+          select pg_advisory_lock(${LOCK_CLASS}::int, ${this.holder}::int) as lock`;
+        await execute(session, ACTION, lock);
         await ended;
       } catch {
-        // The work itself meets the same database, and says what is wrong with it.
+        // The work of this process meets the same database, and reports what is wrong with it.
       }
-      client?.release(true);
-      await sleep(AGAIN_MS, undefined, { signal, ref: false }).catch(() => undefined);
+      session?.release(true);
+      await sleep(RECONNECT_MS, undefined, { signal, ref: false }).catch(() => undefined);
     }
   }
 }

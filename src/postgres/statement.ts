@@ -62,7 +62,18 @@ export type RowOf<Declared extends Columns> = {
 /** A statement with its parameters, ready to be run by `readRows`, `readRow` or `execute`. */
 export interface Statement<Row> {
   readonly columns: Columns;
-  compile(): CompiledQuery<Row>;
+  compile(): PreparedQuery<Row>;
+}
+
+/** A compiled statement. */
+export interface PreparedQuery<Row> extends CompiledQuery<Row> {
+  /** The name under which each connection keeps its plan; undefined: it is planned each time. */
+  readonly preparedAs?: string | undefined;
+}
+
+interface StatementOptions {
+  /** See `PreparedQuery`; at most 63 characters, and different for each text. `poolRunner` supports it. */
+  readonly preparedAs?: string;
 }
 
 /** Declares a column whose values have a narrower type: `typed<RunKind>('text')`. */
@@ -73,12 +84,13 @@ export function typed<Value>(column: ColumnText): TypedColumn<Value> {
 /** Writes a statement: `` statement({ partyId: 'text' })`select … as "partyId" …` ``. */
 export function statement<const Declared extends Columns = Columns>(
   columns?: Declared,
+  { preparedAs }: StatementOptions = {},
 ): StatementTag<RowOf<Declared>> {
   return (text, ...values) => {
     const fragment: RawBuilder<RowOf<Declared>> = sql(text, ...values);
     return {
       columns: columns ?? {},
-      compile: () => fragment.compile(builder),
+      compile: () => ({ ...fragment.compile(builder), preparedAs }),
     };
   };
 }

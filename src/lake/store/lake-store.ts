@@ -2,14 +2,20 @@
  * What the database records of the lake, and the lock under which one process builds it. While the lock is held, the
  * warehouse is read as of one instant.
  */
-import { sql } from 'kysely';
-import type { Pool, PoolClient, QueryResultRow } from 'pg';
+import type { Pool } from 'pg';
 import { LINE_COLUMNS } from '../../ledger/canonical.ts';
 import { takeLock } from '../../postgres/advisory-lock.ts';
-import { copyOut } from '../../postgres/copy-out.ts';
+import { builder } from '../../postgres/builder.ts';
+import { copyOut } from '../../postgres/copy.ts';
 import type { Database } from '../../postgres/database.ts';
-import { mapDatabaseError } from '../../postgres/database-error.ts';
-import { readRow } from '../../postgres/transaction.ts';
+import {
+  execute,
+  readRow,
+  readRows,
+  type StatementRunner,
+} from '../../postgres/run-statement.ts';
+import { openSession, poolRunner, type Session } from '../../postgres/session.ts';
+import { statement, typed } from '../../postgres/statement.ts';
 import type { LakeTable } from '../tables/columns.ts';
 
 /** A table as the last build left it. */
@@ -35,9 +41,11 @@ export type LakeRepository = Pick<LakeStore, keyof LakeStore>;
 
 export class LakeStore {
   readonly #pool: Pool;
+  readonly #db: StatementRunner;
 
   constructor(pool: Pool) {
     this.#pool = pool;
+    this.#db = poolRunner(pool);
   }
 
   /**
@@ -48,47 +56,53 @@ export class LakeStore {
     work: (reader: WarehouseReader) => Promise<Result>,
     signal: AbortSignal,
   ): Promise<Result> {
-    const client = await mapDatabaseError(ACTION, () => this.#pool.connect());
+    const session = await openSession(this.#pool, ACTION);
     try {
-      await takeLock(client, 'mirror.lake', 'session', signal);
-      const result = await work(await openSnapshotReader(client));
-      await mapDatabaseError(ACTION, () => client.query('commit'));
+      await takeLock(session, 'mirror.lake', 'session', signal);
+      const result = await work(await openSnapshotReader(session));
+      await execute(session, ACTION, statement()`commit`);
       return result;
     } finally {
       // The connection is closed, because its lock and its settings end with it, whatever happened.
-      client.release(true);
+      session.release(true);
     }
   }
 
   /** The loaded segments, in the order of months and segments. It does not wait for a build. */
   async segmentMonths(): Promise<readonly SegmentMonth[]> {
-    return readSegmentMonths(this.#pool);
+    return readRows(this.#db, ACTION, SEGMENT_MONTHS);
   }
 
   /** Draws the number of a new build, which is higher than all before. */
   async beginBuild(atLeast: number): Promise<number> {
-    const [row] = await this.#query<{ build: number }>(
-      `select setval('mirror.lake_builds', greatest(nextval('mirror.lake_builds'), $1))::int as build`,
-      [atLeast],
-    );
-    return Number(row?.build);
+    const draw = statement({ build: 'int' })`
+      select setval('mirror.lake_builds',
+        greatest(nextval('mirror.lake_builds'), ${atLeast}))::int as build`;
+    const { build } = await readRow(this.#db, RECORD, draw);
+    return build;
   }
 
   async record(tables: readonly RecordedTable[]): Promise<void> {
-    await this.#query(
-      `insert into mirror.lake_tables (name, table_id, version, build)
-        select "table", "tableId", version, build
-          from jsonb_to_recordset($1) as t ("table" text, "tableId" uuid, version bigint, build bigint)
-        on conflict (name) do update set table_id = excluded.table_id, version = excluded.version,
-          build = excluded.build, built_at = clock_timestamp()`,
-      [JSON.stringify(tables)],
-    );
+    const insert = statement()`
+      insert into mirror.lake_tables (name, table_id, version, build)
+      select "table", "tableId", version, build
+      from jsonb_to_recordset(${JSON.stringify(tables)}::jsonb)
+        as t ("table" text, "tableId" uuid, version bigint, build bigint)
+      on conflict (name) do update set table_id = excluded.table_id, version = excluded.version,
+        build = excluded.build, built_at = clock_timestamp()`;
+    await execute(this.#db, RECORD, insert);
   }
 
   async recorded(): Promise<readonly RecordedTable[]> {
-    return this.#query(
-      'select name as "table", table_id as "tableId", version::int, build::int from mirror.lake_tables',
-    );
+    const tables = statement({
+      table: typed<LakeTable>('text'),
+      tableId: 'uuid',
+      version: 'int',
+      build: 'int',
+    })`
+      select name as "table", table_id as "tableId", version::int, build::int
+      from mirror.lake_tables`;
+    return readRows(this.#db, RECORD, tables);
   }
 
   /**
@@ -99,34 +113,37 @@ export class LakeStore {
     keys: readonly string[],
     parts: number,
   ): Promise<ReadonlySet<string>> {
-    const rows = await this.#query<{ key: string }>(
-      `with held as (
-         select key, proven_at from unnest($1::text[]) as named (key) left join mirror.lake_proofs using (key)),
-       turn as (
-         select key from held where proven_at is not null order by proven_at, key
-          limit (select ceil(count(proven_at) / $2::numeric) from held))
-       select key from held where proven_at is null union select key from turn`,
-      [keys, parts],
-    );
+    const due = statement({ key: 'text' })`
+      with live as (
+        select key, proven_at from unnest(${keys}::text[]) as named (key)
+        left join mirror.lake_proofs using (key)),
+      turn as (
+        select key from live where proven_at is not null order by proven_at, key
+        limit (select ceil(count(proven_at) / ${parts}::numeric) from live))
+      select key from live where proven_at is null union select key from turn`;
+    const rows = await readRows(this.#db, RECORD, due);
     return new Set(rows.map(({ key }) => key));
   }
 
   /** Records that these files were read and are what their log says. Forgets files that are not in `live`. */
   async recordProofs(keys: readonly string[], live: readonly string[]): Promise<void> {
-    await this.#query(
-      `with gone as (delete from mirror.lake_proofs where not key = any ($2::text[]))
-       insert into mirror.lake_proofs (key) select unnest($1::text[])
-         on conflict (key) do update set proven_at = excluded.proven_at`,
-      [keys, live],
-    );
+    const record = statement()`
+      with gone as (delete from mirror.lake_proofs where not key = any (${live}::text[]))
+      insert into mirror.lake_proofs (key) select unnest(${keys}::text[])
+      on conflict (key) do update set proven_at = excluded.proven_at`;
+    await execute(this.#db, RECORD, record);
   }
 
   /** The newest commit of each table whose commits the database decides. */
   async decidedCommits(store: string): Promise<readonly DecidedCommit[]> {
-    return this.#query(
-      'select name as "table", version::int, content from mirror.lake_commits where store = $1',
-      [store],
-    );
+    const commits = statement({
+      table: typed<LakeTable>('text'),
+      version: 'int',
+      content: 'bytes?',
+    })`
+      select name as "table", version::int, content from mirror.lake_commits
+      where store = ${store}`;
+    return readRows(this.#db, RECORD, commits);
   }
 
   /**
@@ -140,43 +157,36 @@ export class LakeStore {
     after: number | undefined,
   ): Promise<boolean> {
     const { table, version, content } = commit;
-    const decided = await this.#query(
-      `insert into mirror.lake_commits as known (store, name, version, content) values ($1, $2, $3, $4)
-        on conflict (store, name) do update set version = excluded.version, content = excluded.content
-          where known.version = $5
-        returning version`,
-      [store, table, version, content, after],
-    );
-    return decided.length === 1;
+    const decide = statement()`
+      insert into mirror.lake_commits as known (store, name, version, content)
+      values (${store}, ${table}, ${version}, ${content})
+      on conflict (store, name) do update
+        set version = excluded.version, content = excluded.content
+        where known.version = ${after ?? null}`;
+    return (await execute(this.#db, RECORD, decide)) === 1n;
   }
 
   /** Forgets the content of a commit that lies in the store now. */
   async forgetContent(store: string, { table, version }: DecidedCommit): Promise<void> {
-    await this.#query(
-      'update mirror.lake_commits set content = null where store = $1 and name = $2 and version = $3',
-      [store, table, version],
-    );
-  }
-
-  async #query<Row extends QueryResultRow>(
-    statement: string,
-    values: unknown[] = [],
-  ): Promise<Row[]> {
-    const action = 'record what the lake holds';
-    return mapDatabaseError(
-      action,
-      async () => (await this.#pool.query<Row>(statement, values)).rows,
-    );
+    const update = builder
+      .updateTable('mirror.lake_commits')
+      .set({ content: null })
+      .where('store', '=', store)
+      .where('name', '=', table)
+      .where('version', '=', BigInt(version));
+    await execute(this.#db, RECORD, update);
   }
 }
 
 /** Whether a build found that this store would let two writers put the same commit. */
 export async function isLakeDecidedHere(db: Database, store: string): Promise<boolean> {
-  const asked = sql<{ is: boolean }>`
-    select exists (select from mirror.lake_commits where store = ${store}) as is`;
-  return (await readRow(db, 'ask who decides the commits of the lake', asked)).is;
+  const decided = statement({ isDecided: 'boolean' })`
+    select exists (select from mirror.lake_commits where store = ${store}) as "isDecided"`;
+  const action = 'ask who decides the commits of the lake';
+  return (await readRow(db, action, decided)).isDecided;
 }
 
+const RECORD = 'record what the lake holds';
 const ACTION = 'read the warehouse for the lake';
 
 /** The rows of one loaded segment in one month. */
@@ -217,12 +227,21 @@ export interface WarehouseReader {
 /** The transaction is idle while the lake's files are written and sent. It holds no lock but its snapshot. */
 const IDLE_BETWEEN_READS_MS = 3_600_000;
 
-const SEGMENT_MONTHS = `select segment_id as "segmentId", to_char(month, 'YYYY-MM') as month, m.rows,
+const SEGMENT_MONTHS = statement({
+  segmentId: 'bigint',
+  month: 'text',
+  rows: 'bigint',
+  valuesDigest: 'text',
+  isOpen: 'boolean',
+})`select segment_id as "segmentId", to_char(month, 'YYYY-MM') as month, m.rows,
     m.values_digest as "valuesDigest", s.open as "isOpen"
   from mirror.segment_months m join mirror.segments s using (segment_id)
  order by m.month, segment_id`;
 
-const IDENTITY = `select warehouse_id as "mirrorId",
+const IDENTITY = statement({
+  mirrorId: 'uuid',
+  lastBuild: 'int',
+})`select warehouse_id as "mirrorId",
     (select case when is_called then last_value else 0 end from mirror.lake_builds)::int as "lastBuild"
   from mirror.identity`;
 
@@ -241,35 +260,29 @@ const WHOLE: Readonly<Record<WholeTable, string>> = {
 };
 
 /** Begins a read-only transaction, which ends with the connection or a commit. */
-async function openSnapshotReader(client: PoolClient): Promise<WarehouseReader> {
-  const [identity] = await mapDatabaseError(ACTION, async () => {
-    await client.query('begin isolation level repeatable read, read only');
-    await client.query(
-      `set local idle_in_transaction_session_timeout = ${IDLE_BETWEEN_READS_MS}`,
-    );
-    return (await client.query<{ mirrorId: string; lastBuild: number }>(IDENTITY)).rows;
-  });
-  const { mirrorId = '', lastBuild = 0 } = identity ?? {};
+async function openSnapshotReader(session: Session): Promise<WarehouseReader> {
+  const begin = statement()`begin isolation level repeatable read, read only`;
+  await execute(session, ACTION, begin);
+  const limit = statement({ limit: 'text' })`
+    select set_config('idle_in_transaction_session_timeout',
+      ${String(IDLE_BETWEEN_READS_MS)}, true) as "limit"`;
+  await execute(session, ACTION, limit);
+  const { mirrorId, lastBuild } = await readRow(session, ACTION, IDENTITY);
   return {
     mirrorId,
     lastBuild,
-    segmentMonths: () => readSegmentMonths(client),
+    segmentMonths: () => readRows(session, ACTION, SEGMENT_MONTHS),
     rows: (month, segmentIds, signal) =>
-      copyOut(client, rowsStatement(month, segmentIds), ACTION, signal),
+      copyOut(session, {
+        statement: rowsStatement(month, segmentIds),
+        action: ACTION,
+        signal,
+      }),
     whole: (table, signal) => {
-      const statement = `copy (${WHOLE[table]}) to stdout (format csv)`;
-      return copyOut(client, statement, ACTION, signal);
+      const text = `copy (${WHOLE[table]}) to stdout (format csv)`;
+      return copyOut(session, { statement: text, action: ACTION, signal });
     },
   };
-}
-
-async function readSegmentMonths(
-  on: Pool | PoolClient,
-): Promise<readonly SegmentMonth[]> {
-  return mapDatabaseError(
-    ACTION,
-    async () => (await on.query<SegmentMonth>(SEGMENT_MONTHS)).rows,
-  );
 }
 
 function rowsStatement(month: string, segmentIds: readonly bigint[]): string {

@@ -7,7 +7,7 @@ import { errorCode, PermanentError } from '../../errors/errors.ts';
 import type { VerdictWithEvidence } from '../../errors/verdict.ts';
 import { version } from '../../version.ts';
 import { addDigests, hashText, RowDigest } from '../../ledger/digest.ts';
-import { copyLines } from '../../postgres/copy-out.ts';
+import { copyLines } from '../../postgres/copy.ts';
 import type { Database, Warehouse } from '../../postgres/database.ts';
 import { execute, readRow, readRows } from '../../postgres/run-statement.ts';
 import { statement, typed } from '../../postgres/statement.ts';
@@ -121,8 +121,9 @@ export async function sumList(
   const digest = new RowDigest();
   const at = new Date(heldAt).toISOString();
   // A row of this very microsecond belongs to neither side for certain: instants are cut to milliseconds, rows after count later.
-  const statement = `copy (${LISTS[list]} where first_seen_at <= '${at}') to stdout`;
-  for await (const lines of copyLines(warehouse.pool, statement, ACTION, signal))
+  const text = `copy (${LISTS[list]} where first_seen_at <= '${at}') to stdout`;
+  const copy = { statement: text, action: ACTION, signal };
+  for await (const lines of copyLines(warehouse.pool, copy))
     for (const line of lines) digest.add(hashText(line));
   return { rows: String(digest.rows), sum: digest.hex() };
 }
@@ -135,8 +136,9 @@ export async function sumLedgers({
   const digest = new RowDigest();
   let segments = 0;
   let rows = 0n;
-  const statement = `copy (select rows, digest from mirror.segments where status = 'current') to stdout`;
-  for await (const lines of copyLines(warehouse.pool, statement, ACTION, signal)) {
+  const text = `copy (select rows, digest from mirror.segments where status = 'current') to stdout`;
+  const copy = { statement: text, action: ACTION, signal };
+  for await (const lines of copyLines(warehouse.pool, copy)) {
     segments += lines.length;
     for (const line of lines) {
       const [count = '0', hex = ''] = line.split('\t');

@@ -2,17 +2,16 @@
  * Writes rows into mirror.ledger_entries by COPY, at the pace of the database, and makes a monthly
  * partition when the first row of a month arrives.
  */
-import { once } from 'node:events';
-import type { Pool, PoolClient } from 'pg';
-import { from as copyFrom, type CopyStreamQuery } from 'pg-copy-streams';
-import { UnreachableError } from '../../errors/errors.ts';
+import { sql } from 'kysely';
+import type { Pool } from 'pg';
 import { LINE_COLUMNS } from '../../ledger/canonical.ts';
-import { databaseError, mapDatabaseError } from '../../postgres/database-error.ts';
+import { CopyIn } from '../../postgres/copy.ts';
+import { execute } from '../../postgres/run-statement.ts';
+import { poolRunner, type Session } from '../../postgres/session.ts';
+import { statement } from '../../postgres/statement.ts';
 
 const ACTION = 'load segments';
 const COPY_STATEMENT = `copy mirror.ledger_entries (${LINE_COLUMNS.join(', ')}) from stdin`;
-/** How long the database may take to accept a chunk. */
-const ACCEPT_TIMEOUT_MS = 120_000;
 const MONTH = /^\d{4}-(?:0[1-9]|1[0-2])$/;
 const LOCK_TIMEOUT_MS = 30_000;
 
@@ -30,13 +29,9 @@ export interface MonthLines {
   readonly lines: Buffer;
 }
 
-/** Opens a sink in the transaction of `client`. Partitions are made through `pool`, outside of it. */
-export function openCopySink(
-  pool: Pool,
-  client: PoolClient,
-  signal: AbortSignal,
-): RowSink {
-  return new CopySink(pool, client, signal);
+/** Opens a sink in the transaction of `session`. Partitions are made through `pool`, outside of it. */
+export function openCopySink(pool: Pool, session: Session, signal: AbortSignal): RowSink {
+  return new CopySink(pool, session, signal);
 }
 
 /**
@@ -45,16 +40,15 @@ export function openCopySink(
  */
 class CopySink implements RowSink {
   readonly #pool: Pool;
-  readonly #client: PoolClient;
+  readonly #session: Session;
   readonly #signal: AbortSignal;
   /** Months whose partition the current COPY sees. */
   readonly #ready = new Set<string>();
-  #copy: CopyStreamQuery | undefined;
-  #failure: Error | undefined;
+  #copy: CopyIn | undefined;
 
-  constructor(pool: Pool, client: PoolClient, signal: AbortSignal) {
+  constructor(pool: Pool, session: Session, signal: AbortSignal) {
     this.#pool = pool;
-    this.#client = client;
+    this.#session = session;
     this.#signal = signal;
   }
 
@@ -68,52 +62,20 @@ class CopySink implements RowSink {
       for (const month of missing) this.#ready.add(month);
     }
 
-    this.#throwFailure();
     const copy = this.#copy ?? this.#begin();
-    for (const { lines } of months) {
-      if (!copy.write(lines)) await this.#waitUntil('drain', copy);
-      this.#throwFailure();
-    }
+    for (const { lines } of months) await copy.write(lines);
   }
 
   async finish(): Promise<void> {
     const copy = this.#copy;
     this.#copy = undefined;
-    if (copy === undefined) return;
-    this.#throwFailure();
-    copy.end();
-    await this.#waitUntil('finish', copy);
+    await copy?.finish();
   }
 
-  #begin(): CopyStreamQuery {
-    const copy = this.#client.query(copyFrom(COPY_STATEMENT));
-    // `once` notices errors only while it waits.
-    copy.on('error', (error) => {
-      this.#failure ??= error;
-    });
-    this.#copy = copy;
-    return copy;
-  }
-
-  /** After an error the stream has lost its connection and takes no more rows. */
-  #throwFailure(): void {
-    if (this.#failure !== undefined) throw databaseError(ACTION, this.#failure);
-  }
-
-  async #waitUntil(event: 'drain' | 'finish', copy: CopyStreamQuery): Promise<void> {
-    const timeout = AbortSignal.timeout(ACCEPT_TIMEOUT_MS);
-    try {
-      await once(copy, event, { signal: AbortSignal.any([this.#signal, timeout]) });
-    } catch (error) {
-      this.#signal.throwIfAborted();
-      if (!timeout.aborted) throw databaseError(ACTION, error);
-      const seconds = ACCEPT_TIMEOUT_MS / 1000;
-      throw new UnreachableError(
-        `Cannot ${ACTION}: the database took no rows for ${seconds} s; ` +
-          'look for locks and a full disk',
-        { code: 'DATABASE_STALLED', cause: error },
-      );
-    }
+  #begin(): CopyIn {
+    const copy = { statement: COPY_STATEMENT, action: ACTION, signal: this.#signal };
+    this.#copy = new CopyIn(this.#session, copy);
+    return this.#copy;
   }
 }
 
@@ -128,16 +90,17 @@ export async function ensurePartitions(
 ): Promise<void> {
   const action = 'make a partition of the ledger entries';
   for (const month of months) {
-    await mapDatabaseError(action, () => pool.query(partitionStatement(month)));
+    const attach = statement()`do ${sql.lit(attachBlock(month))}`;
+    await execute(poolRunner(pool), action, attach);
   }
 }
 
-function partitionStatement(month: string): string {
+function attachBlock(month: string): string {
   if (!MONTH.test(month)) throw new RangeError(`not a month: ${month}`);
   const name = `ledger_entries_${month.replace('-', '_')}`;
   const first = `timestamp '${month}-01'`;
   // A block is one transaction. The advisory lock makes the check whether it is attached reliable.
-  return `do $$ begin
+  return `begin
     perform set_config('lock_timeout', '${LOCK_TIMEOUT_MS}', true);
     perform pg_advisory_xact_lock(mirror.lock_key('partitions'));
     if not exists (select from pg_inherits where inhrelid = to_regclass('mirror.${name}')) then
@@ -146,5 +109,5 @@ function partitionStatement(month: string): string {
         for values from (${first} at time zone 'UTC')
         to ((${first} + interval '1 month') at time zone 'UTC');
     end if;
-  end $$`;
+  end`;
 }

@@ -1,12 +1,12 @@
 /** The database's side of a load: what waits, and the transaction in which segments change place. */
 import { sql } from 'kysely';
-import type { PoolClient } from 'pg';
 import { quarantineSegment } from '../../catalog/segment-rows.ts';
 import { readSegments, type SegmentRecord } from '../../catalog/segment-records.ts';
 import { takeLock } from '../../postgres/advisory-lock.ts';
 import { WAITS_FOR_THE_STORE, type Warehouse } from '../../postgres/database.ts';
-import { mapDatabaseError } from '../../postgres/database-error.ts';
-import { readRow, readRows } from '../../postgres/run-statement.ts';
+import { builder } from '../../postgres/builder.ts';
+import { execute, readRow, readRows } from '../../postgres/run-statement.ts';
+import { openSession, type Session } from '../../postgres/session.ts';
 import { statement } from '../../postgres/statement.ts';
 import type { LoadedSums } from '../copy-rows.ts';
 import type { Replacement, StaleSegment } from '../load-plan.ts';
@@ -17,8 +17,6 @@ const ACTION = 'load segments';
 /** The limit of one statement; the COPY of a whole segment is one statement. */
 const STATEMENT_TIMEOUT_MS = 3_600_000;
 
-const PENDING_TEXT = `status = 'current' and loaded_at is null`;
-const STALE_TEXT = `status = 'superseded' and loaded_at is not null`;
 const PENDING = sql`status = 'current' and loaded_at is null`;
 const STALE = sql`status = 'superseded' and loaded_at is not null`;
 
@@ -86,34 +84,36 @@ export class LoadStore {
     signal: AbortSignal,
   ): Promise<bigint | undefined> {
     const { pool } = this.#warehouse;
-    const client = await classified(() => pool.connect());
+    const session = await openSession(pool, ACTION);
     // Unless the transaction ends well, a COPY may be under way: closing the connection rolls it back.
     let isBroken = true;
     try {
-      await classified(async () => {
-        await client.query('begin');
-        await client.query(`set local statement_timeout = ${STATEMENT_TIMEOUT_MS}`);
-        await client.query(WAITS_FOR_THE_STORE);
-      });
+      await execute(session, ACTION, statement()`begin`);
+      const limit = statement({ limit: 'text' })`
+        select set_config('statement_timeout', ${String(STATEMENT_TIMEOUT_MS)}, true)
+          as "limit"`;
+      await execute(session, ACTION, limit);
+      await execute(session, ACTION, WAITS_FOR_THE_STORE);
       // Another loader of the party holds the lock for as long as its segment takes.
-      await takeLock(client, `mirror.load/${partyId}`, 'transaction', signal);
-      let isCurrent = await classified(() => isUpToDate(client, replacement));
+      await takeLock(session, `mirror.load/${partyId}`, 'transaction', signal);
+      let isCurrent = await isUpToDate(session, replacement);
       let removedRows = 0n;
       if (isCurrent) {
-        removedRows = await classified(() => removeRows(client, replacement.remove));
+        removedRows = await removeRows(session, replacement.remove);
         for (const segment of replacement.load) {
-          const sink = openCopySink(pool, client, signal);
+          const sink = openCopySink(pool, session, signal);
           const sums = await write(segment, sink);
           await sink.finish();
           if (!isCurrent) continue;
-          isCurrent = await classified(() => markLoaded(client, segment.segmentId, sums));
+          isCurrent = await markLoaded(session, segment.segmentId, sums);
         }
       }
-      await classified(() => client.query(isCurrent ? 'commit' : 'rollback'));
+      const end = isCurrent ? statement()`commit` : statement()`rollback`;
+      await execute(session, ACTION, end);
       isBroken = false;
       return isCurrent ? removedRows : undefined;
     } finally {
-      client.release(isBroken);
+      session.release(isBroken);
     }
   }
 
@@ -133,21 +133,16 @@ export class LoadStore {
   }
 }
 
-/** Gives the errors of statements a retry class. The errors of `write` keep their own. */
-async function classified<Result>(work: () => Promise<Result>): Promise<Result> {
-  return mapDatabaseError(ACTION, work);
-}
-
 async function isUpToDate(
-  client: PoolClient,
+  session: Session,
   { load, remove }: Replacement,
 ): Promise<boolean> {
-  const { rowCount } = await client.query(
-    `select from mirror.segments
-     where segment_id = any($1) and ${PENDING_TEXT} or segment_id = any($2) and ${STALE_TEXT}`,
-    [idsOf(load), idsOf(remove)],
-  );
-  return rowCount === load.length + remove.length;
+  const found = statement({ count: 'int' })`
+    select count(*)::int as count from mirror.segments
+    where segment_id = any(${idsOf(load)}::bigint[]) and ${PENDING}
+      or segment_id = any(${idsOf(remove)}::bigint[]) and ${STALE}`;
+  const { count } = await readRow(session, ACTION, found);
+  return count === load.length + remove.length;
 }
 
 function idsOf(segments: readonly StaleSegment[]): readonly bigint[] {
@@ -155,44 +150,46 @@ function idsOf(segments: readonly StaleSegment[]): readonly bigint[] {
 }
 
 async function removeRows(
-  client: PoolClient,
+  session: Session,
   stale: readonly StaleSegment[],
 ): Promise<bigint> {
   if (stale.length === 0) return 0n;
-  const ids = [idsOf(stale)];
-  const { rowCount } = await client.query(
-    'delete from mirror.ledger_entries where segment_id = any($1)',
-    ids,
-  );
-  await client.query('delete from mirror.segment_months where segment_id = any($1)', ids);
+  const isStale = sql<boolean>`segment_id = any(${idsOf(stale)}::bigint[])`;
+  const entries = builder.deleteFrom('mirror.ledger_entries').where(isStale);
+  const removedRows = await execute(session, ACTION, entries);
+  const months = builder.deleteFrom('mirror.segment_months').where(isStale);
+  await execute(session, ACTION, months);
   // `loaded_at` records whether the rows are in the warehouse, whatever the status is.
-  await client.query(
-    'update mirror.segments set loaded_at = null where segment_id = any($1)',
-    ids,
-  );
-  return BigInt(rowCount ?? 0);
+  const segments = builder
+    .updateTable('mirror.segments')
+    .set({ loaded_at: null })
+    .where(isStale);
+  await execute(session, ACTION, segments);
+  return removedRows;
 }
 
 /** @returns false if the segment was superseded while it was read */
 async function markLoaded(
-  client: PoolClient,
+  session: Session,
   segmentId: bigint,
   sums: LoadedSums,
 ): Promise<boolean> {
-  const { rowCount } = await client.query(
-    `update mirror.segments set loaded_at = clock_timestamp(), values_digest = $2,
-       quarantine_reason = null,
-       evidence = evidence - 'effectsContradicted' || case when $3 > 0
-         then jsonb_build_object('effectsContradicted', $3::bigint) else '{}' end
-     where segment_id = $1 and ${PENDING_TEXT}`,
-    [segmentId, sums.valuesDigest, sums.effectsContradicted],
-  );
+  const { valuesDigest, effectsContradicted } = sums;
+  const mark = statement()`
+    update mirror.segments set loaded_at = clock_timestamp(), values_digest = ${valuesDigest},
+      quarantine_reason = null,
+      evidence = evidence - 'effectsContradicted'
+        || case when ${effectsContradicted}::bigint > 0
+          then jsonb_build_object('effectsContradicted', ${effectsContradicted}::bigint)
+          else '{}' end
+    where segment_id = ${segmentId} and ${PENDING}`;
+  const marked = await execute(session, ACTION, mark);
   const months = sums.months.map((month) => ({ ...month, rows: String(month.rows) }));
-  await client.query(
-    `insert into mirror.segment_months (segment_id, month, rows, values_digest)
-     select $1, (month || '-01')::date, rows, "valuesDigest"
-     from jsonb_to_recordset($2) as given(month text, rows bigint, "valuesDigest" text)`,
-    [segmentId, JSON.stringify(months)],
-  );
-  return rowCount === 1;
+  const insert = statement()`
+    insert into mirror.segment_months (segment_id, month, rows, values_digest)
+    select ${segmentId}::bigint, (month || '-01')::date, rows, "valuesDigest"
+    from jsonb_to_recordset(${JSON.stringify(months)}::jsonb)
+      as given(month text, rows bigint, "valuesDigest" text)`;
+  await execute(session, ACTION, insert);
+  return marked === 1n;
 }

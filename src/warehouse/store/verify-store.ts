@@ -4,7 +4,7 @@ import { quarantineSegment } from '../../catalog/segment-rows.ts';
 import { readSegments, type SegmentRecord } from '../../catalog/segment-records.ts';
 import { canonicalText, ENTRY_COLUMNS, extraFromJson } from '../../ledger/canonical.ts';
 import { addDigests, hashText, RowDigest } from '../../ledger/digest.ts';
-import { copyLines } from '../../postgres/copy-out.ts';
+import { copyLines } from '../../postgres/copy.ts';
 import type { Warehouse } from '../../postgres/database.ts';
 import { execute, readRow, readRows } from '../../postgres/run-statement.ts';
 import { type Statement, statement } from '../../postgres/statement.ts';
@@ -243,11 +243,12 @@ export class VerifyStore {
     signal: AbortSignal,
   ): Promise<ReadonlyMap<string, RowDigest>> {
     const sums = new Map<string, RowDigest>();
-    const copy = `copy (
+    const text = `copy (
       select json_build_array(segment_id::text, extra::text, array[${CANONICAL_SQL}])
       from mirror.ledger_entries
       where segment_id = any('{${segmentIds.join(',')}}'::bigint[])) to stdout`;
-    for await (const lines of copyLines(this.#warehouse.pool, copy, ACTION, signal)) {
+    const copy = { statement: text, action: ACTION, signal };
+    for await (const lines of copyLines(this.#warehouse.pool, copy)) {
       for (const line of lines) {
         // Of the characters that JSON uses, COPY escapes only the backslash.
         const row: unknown = JSON.parse(line.replaceAll('\\\\', '\\'));

@@ -1,0 +1,119 @@
+/** The one way to COPY: out of Postgres at the reader's pace, and into it at the pace of the database. */
+import { once } from 'node:events';
+import type { Pool } from 'pg';
+import { type CopyStreamQuery, from as copyFrom, to as copyTo } from 'pg-copy-streams';
+import { UnreachableError } from '../errors/errors.ts';
+import { databaseError } from './database-error.ts';
+import { openSession, type Session } from './session.ts';
+
+/** How long the database may take to accept a chunk. */
+const ACCEPT_TIMEOUT_MS = 120_000;
+
+/** What to copy, and how to call it. */
+export interface Copy {
+  /** `copy … to stdout` or `copy … from stdin`. */
+  readonly statement: string;
+  /** For messages, as an infinitive: "sum up what is held". */
+  readonly action: string;
+  readonly signal: AbortSignal;
+}
+
+/**
+ * Yields what `copy … to stdout` sends, in chunks that are cut anywhere. If the reader stops early, the
+ * session must be released as broken.
+ * @throws RetryableError, UnreachableError or PermanentError with a code `DATABASE_…`
+ */
+export async function* copyOut(session: Session, copy: Copy): AsyncGenerator<Buffer> {
+  const { statement, action, signal } = copy;
+  try {
+    const chunks = session.client.query(copyTo(statement)) as AsyncIterable<Buffer>;
+    for await (const chunk of chunks) {
+      yield chunk;
+      signal.throwIfAborted();
+    }
+  } catch (error) {
+    signal.throwIfAborted();
+    throw databaseError(action, error);
+  }
+}
+
+/**
+ * Yields the whole lines of what `copy … to stdout` sends in text format, some at a time, on a
+ * connection of its own.
+ * @throws as `copyOut`
+ */
+export async function* copyLines(
+  pool: Pool,
+  copy: Copy,
+): AsyncGenerator<readonly string[]> {
+  copy.signal.throwIfAborted();
+  const decoder = new TextDecoder();
+  let partial = '';
+  let isBroken = true;
+  const session = await openSession(pool, copy.action);
+  try {
+    for await (const chunk of copyOut(session, copy)) {
+      const lines = (partial + decoder.decode(chunk, { stream: true })).split('\n');
+      partial = lines.pop() ?? '';
+      yield lines;
+    }
+    isBroken = false;
+  } finally {
+    // A reader that stops early leaves the COPY unfinished.
+    session.release(isBroken);
+  }
+}
+
+/** Takes what `copy … from stdin` is to store. */
+export class CopyIn {
+  readonly #copy: Copy;
+  readonly #stream: CopyStreamQuery;
+  #failure: Error | undefined;
+
+  /** Begins the COPY. Nothing else may use the session before `finish` resolves. */
+  constructor(session: Session, copy: Copy) {
+    this.#copy = copy;
+    this.#stream = session.client.query(copyFrom(copy.statement));
+    // `once` hears errors only while it waits.
+    this.#stream.on('error', (error) => {
+      this.#failure ??= error;
+    });
+  }
+
+  /** Sends a chunk, and waits until there is room for the next. */
+  async write(chunk: Buffer): Promise<void> {
+    this.#throwIfFailed();
+    if (!this.#stream.write(chunk)) await this.#waitUntil('drain');
+    this.#throwIfFailed();
+  }
+
+  /** Resolves when the database has taken everything. */
+  async finish(): Promise<void> {
+    this.#throwIfFailed();
+    this.#stream.end();
+    await this.#waitUntil('finish');
+  }
+
+  /** After an error the stream has no connection and takes no more data. */
+  #throwIfFailed(): void {
+    if (this.#failure !== undefined) {
+      throw databaseError(this.#copy.action, this.#failure);
+    }
+  }
+
+  async #waitUntil(event: 'drain' | 'finish'): Promise<void> {
+    const { action, signal } = this.#copy;
+    const tooLong = AbortSignal.timeout(ACCEPT_TIMEOUT_MS);
+    try {
+      await once(this.#stream, event, { signal: AbortSignal.any([signal, tooLong]) });
+    } catch (error) {
+      signal.throwIfAborted();
+      if (!tooLong.aborted) throw databaseError(action, error);
+      throw new UnreachableError(
+        `Cannot ${action}: the database took no rows for ${ACCEPT_TIMEOUT_MS / 1000} s; ` +
+          'look for locks and a full disk',
+        { code: 'DATABASE_STALLED', cause: error },
+      );
+    }
+  }
+}
