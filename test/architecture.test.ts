@@ -260,6 +260,40 @@ function hasPlace(module: Module): boolean {
   );
 }
 
+/** An answer passes these rooms of `src/exports` in this order. */
+const EXPORT_ROOMS = ['planning', 'download', 'validation', 'publishing'];
+const EXPORTS = 'src/exports';
+
+/**
+ * Returns one line for each file of an export room from which imports lead to a room
+ * further right. Files directly in `src/exports` belong to no room: what they import
+ * counts for whoever imports them, so that no detour is possible.
+ */
+function exportsToTheRight(modules: readonly Module[]): string[] {
+  const byPath = new Map(modules.map((module) => [module.path, module]));
+  const roomOf = (path: string): number =>
+    EXPORT_ROOMS.findIndex((room) => isBelow(path, [`${EXPORTS}/${room}`]));
+  return modules
+    .filter(({ path }) => roomOf(path) >= 0)
+    .flatMap(({ path }) => {
+      const wrong = reachable(path, byPath).filter(
+        (target) => roomOf(target) > roomOf(path),
+      );
+      return wrong.map((target) => `${path} → … → ${target}`);
+    });
+}
+
+/** Returns the files of `src/exports` that a file imports, directly or through others. */
+function reachable(start: string, byPath: ReadonlyMap<string, Module>): string[] {
+  const reached = new Set([start]);
+  for (const path of reached) {
+    const targets = byPath.get(path)?.imports.map(({ target }) => target) ?? [];
+    for (const target of targets) if (isBelow(target, [EXPORTS])) reached.add(target);
+  }
+  reached.delete(start);
+  return [...reached];
+}
+
 const graph = readImportGraph(ROOT, FOLDERS);
 
 describe('imports', () => {
@@ -308,6 +342,17 @@ describe('imports', () => {
     );
     expect(servers.length).toBeGreaterThan(0);
     expect(used).toEqual([]);
+  });
+
+  test('of the export rooms lead only to the left, types included', () => {
+    expect(graph.some(({ path }) => path === `${EXPORTS}/export-state.ts`)).toBe(true);
+    expect(exportsToTheRight(graph)).toEqual([]);
+  });
+
+  test('of the decisions of an export lead to nothing that reads, writes or waits', () => {
+    const decisions = graph.find(({ path }) => path === `${EXPORTS}/export-state.ts`);
+    const values = decisions?.imports.filter(({ isType }) => !isType);
+    expect(values).toEqual([]);
   });
 
   test('form no cycle, types included', () => {
@@ -369,6 +414,16 @@ describe('the check of imports', () => {
     ['a folder without a rule', module('src/utils/a.ts', 'node:fs', false)],
   ])('finds %s', (_, planted) => {
     expect(violations([planted])).toHaveLength(1);
+  });
+
+  test('finds an export room that imports one to its right, on a detour too', () => {
+    const detour = [
+      module('src/exports/planning/a.ts', 'src/exports/b.ts', true, true),
+      module('src/exports/b.ts', 'src/exports/publishing/c.ts', true, true),
+    ];
+    expect(exportsToTheRight(detour)).toHaveLength(1);
+    const left = module('src/exports/validation/a.ts', 'src/exports/planning/b.ts', true);
+    expect(exportsToTheRight([left])).toEqual([]);
   });
 
   test('allows the types of a port', () => {

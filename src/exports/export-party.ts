@@ -1,7 +1,7 @@
 /** A party's ledger, whichever way its source gives it: in all assets at once, or in each asset apart. */
 import { errorCode, FencedError, PermanentError } from '../errors/errors.ts';
 import { worst } from '../errors/verdict.ts';
-import { exportLedger } from './export-ledger.ts';
+import { exportLedger } from './run-export.ts';
 import { demandsAsset } from './planning/profile.ts';
 import type { SourceProfile } from './store/source-profile.ts';
 import type { ExportDeps, ExportOutcome, ExportRequest } from './request.ts';

@@ -1,35 +1,69 @@
-/** What an export is asked for, what it works with, and what it answers. */
+/** What an export is asked for, what it works with, and what it returns. */
+import type { ExportLease } from '../catalog/leases.ts';
 import { RetryableError } from '../errors/errors.ts';
-import type { Micros } from '../time/time.ts';
 import type { VerdictWithEvidence } from '../errors/verdict.ts';
-import type { LedgerRange } from '../ledger/ledger-range.ts';
-import type { SourceClock } from './planning/source-clock.ts';
 import type { ExportScope } from '../ledger/export-scope.ts';
-import type { LedgerSource } from './ports.ts';
-import type { PublishContext, PublishDeps } from './publishing/publisher.ts';
+import type { LedgerRange } from '../ledger/ledger-range.ts';
+import type { ObjectStore } from '../storage/object-store.ts';
+import type { Micros } from '../time/time.ts';
+import type { SpoolOptions } from './download/range-spool.ts';
 import type { RowPool } from './download/row-pool.ts';
-import type { Published } from './store/export-repository.ts';
+import type { SourceClock } from './planning/source-clock.ts';
+import type { LedgerSource } from './ports.ts';
+import type { ExportRepository, Published } from './store/export-repository.ts';
 
-/** Its range is widened to whole seconds. */
+/** A range of a ledger to export. It is widened to whole seconds. */
 export interface ExportRequest extends LedgerRange {
   readonly runId: string;
-  /** Of the source, when the run began. */
+  /** The source's time when the run began. */
   readonly clock: SourceClock;
-  /** What is covered in the range is not believed, and asked for anew. */
+  /** Coverage in the range is not believed, and requested anew. */
   readonly again?: boolean | undefined;
-  /** Of the closed segments, from 0 to 1: so many are asked for once more, and compared. */
+  /** The share of the closed segments to request once more and compare, from 0 to 1. */
   readonly auditShare?: number | undefined;
 }
 
+/** How far the request in hand has come. */
 export interface ExportProgress extends ExportScope {
-  /** Of plain CSV, received by the question in hand. */
+  /** Plain CSV received so far. */
   readonly bytes: number;
   readonly rows: number;
   readonly segments: number;
 }
 
+/** The steps of a publication at which tests kill the process. */
+export type PublishStep =
+  | 'claimed'
+  | 'asked'
+  | 'spooled'
+  | 'intended'
+  | 'object'
+  | 'manifest'
+  | 'committed';
+
+export interface PublishDeps {
+  readonly repository: ExportRepository;
+  readonly objects: ObjectStore;
+  readonly compression: SpoolOptions['compression'];
+  /** Called at each step. */
+  readonly failpoint?: ((step: PublishStep) => Promise<void> | void) | undefined;
+}
+
+/** What the holder of a lease publishes with. */
+export interface PublishContext extends SpoolOptions {
+  readonly repository: ExportRepository;
+  readonly objects: ObjectStore;
+  readonly lease: ExportLease;
+  /** @throws FencedError | RetryableError `LEASE_LOST` */
+  readonly checkLease: () => void;
+  readonly failpoint: (step: PublishStep) => Promise<void>;
+  /** Aborts when the work is stopped or the lease is lost. */
+  readonly signal: AbortSignal;
+}
+
 export interface ExportDeps extends PublishDeps {
   readonly source: LedgerSource;
+  /** Plain CSV in one object. A stream that outgrows it is requested in windows. */
   readonly segmentBytesMax: number;
   /** How long the source keeps entries for certain; 90 days by default. */
   readonly retentionMicros?: Micros;
@@ -38,9 +72,9 @@ export interface ExportDeps extends PublishDeps {
   /** Absent: the rows of every answer are read on the calling thread. */
   readonly rowPool?: RowPool | undefined;
   readonly onProgress?: (progress: ExportProgress) => void;
-  /** Before a request after so many that came to nothing. */
+  /** Returns the pause before a request that follows so many in vain, in milliseconds. */
   readonly pauseMs?: (fruitless: number) => number;
-  /** How long to wait for a lease that others hold. */
+  /** How long to wait for a lease that another worker has; one hour by default. */
   readonly waitMs?: number;
 }
 
@@ -51,10 +85,11 @@ export interface ExportContext
 }
 
 export interface ExportOutcome extends VerdictWithEvidence, Published {
+  /** Requests sent to the source. */
   readonly requests: number;
 }
 
-/** How long to wait for a lease that others hold, where nobody says otherwise. */
+/** How long to wait for a lease by default. */
 export const WAIT_MS = 3_600_000;
 
 export function waitedTooLong(what: string, waitMs: number): RetryableError {

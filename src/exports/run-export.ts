@@ -1,138 +1,317 @@
-/** The work on a leased export: request, judge, publish, window by window where it is large, until all is covered. */
-import { BEGINNING, ceilSecond, floorSecond, formatInstant } from '../time/time.ts';
+/**
+ * Exports one scope of a ledger: leases it, carries out the decisions of `export-state.ts`
+ * while the lease holds, and counts its failures.
+ */
+import type { Coverage } from '../catalog/coverage-rows.ts';
+import type { ExportLease } from '../catalog/leases.ts';
+import { movesNoRows, type Publication } from '../catalog/publications.ts';
+import { waitFor } from '../concurrency/timeouts.ts';
+import {
+  errorCode,
+  errorLine,
+  FencedError,
+  PermanentError,
+  RetryableError,
+} from '../errors/errors.ts';
+import { attributeFault } from '../errors/faults.ts';
 import { worst, type VerdictWithEvidence } from '../errors/verdict.ts';
+import type { ExportScope } from '../ledger/export-scope.ts';
+import { isExportableParty } from '../ledger/ids.ts';
+import { earlier, instantOf, later } from '../ledger/ranges.ts';
+import { BEGINNING, ceilSecond, floorSecond, formatInstant } from '../time/time.ts';
 import { Fetcher, type Probe, probeRequest } from './download/fetcher.ts';
 import type { Outgrown, Received } from './download/receive-answer.ts';
+import {
+  type Decision,
+  type ExportEvent,
+  type ExportState,
+  initialState,
+  type Lesson,
+  next,
+} from './export-state.ts';
 import { servedAudits } from './planning/choose-audited.ts';
-import { type PlannedRequest, nextWindow } from './planning/next-window.ts';
-import { afterRefusal, learnFromAnswer } from './planning/profile.ts';
-import { earlier, instantOf, later } from '../ledger/ranges.ts';
+import {
+  type NextWindow,
+  nextWindow,
+  type PlannedRequest,
+  requestFor,
+} from './planning/next-window.ts';
+import {
+  afterRefusal,
+  BOUNDS_ARE_BROKEN,
+  distrustBounds,
+  learnFromAnswer,
+} from './planning/profile.ts';
 import { closedRange, type Target } from './planning/remaining.ts';
 import { sumBytes } from './planning/time-histogram.ts';
 import { WindowPlan } from './planning/window-plan.ts';
 import { publishAnswer } from './publishing/publish-answer.ts';
-import { clearSpool, publish, recover } from './publishing/publisher.ts';
-import type { ExportContext, ExportOutcome, ExportRequest } from './request.ts';
-import { movesNoRows, type Publication } from '../catalog/publications.ts';
+import { clearSpool, publish, publishContext, recover } from './publishing/publisher.ts';
+import {
+  type ExportContext,
+  type ExportDeps,
+  type ExportOutcome,
+  type ExportRequest,
+  WAIT_MS,
+  waitedTooLong,
+} from './request.ts';
+import type { ExportRepository, Published } from './store/export-repository.ts';
 import { encodeProfile, type SourceProfile } from './store/source-profile.ts';
-import { type Answered, AnswerValidator } from './validation/answer-validator.ts';
+import {
+  assessAnswer,
+  assessPublished,
+  type Answered,
+} from './validation/assess-answer.ts';
+import { RowCounter } from './validation/row-counter.ts';
 
-/** Requests in a row that publish nothing. */
-const FRUITLESS_MAX = 8;
-/** Requests of one run and export: most of a terabyte at the default size. */
-const REQUESTS_MAX = 1_000;
-const NOTHING_PUBLISHED = { rows: 0n, replacedRows: 0n, bytes: 0n, objectKeys: [] };
+/** After so many failures an export is quarantined, and tried once by each nightly run. */
+const ATTEMPTS_MAX = 5;
+/** Failures that another attempt cannot mend. */
+const HOPELESS: ReadonlySet<string> = new Set([
+  'SOURCE_CANNOT_ANSWER',
+  'SOURCE_OUTSIDE_RANGE',
+]);
+const NOTHING_PUBLISHED: Published = {
+  rows: 0n,
+  replacedRows: 0n,
+  bytes: 0n,
+  objectKeys: [],
+};
 const MIXED_NOTE =
   'earlier ranges hold only what left the party, later ones both sides: the source sends more than it did';
 const NO_TIMES =
-  'the rows tell none: all of them are one open segment, asked for whole each time and replaced';
+  'the rows have no times: all of them are one open segment, requested whole each time and replaced';
 
-export class ExportRun {
+/**
+ * Exports what the request wants and the coverage lacks. Two workers never work on the same
+ * export: the second one waits, and then finds the range covered.
+ * @throws PermanentError | RetryableError from the source, the checks of its answer, the
+ *   object store or the warehouse. Nothing of the failed answer is visible then
+ */
+export async function exportLedger(
+  request: ExportRequest,
+  deps: ExportDeps,
+  signal: AbortSignal,
+): Promise<ExportOutcome> {
+  checkRequest(request, deps);
+  const scope = await scopeOf(request, deps.repository);
+  const what = `the export of party ${scope.partyId}`;
+  const waitMs = deps.waitMs ?? WAIT_MS;
+  const lease = await waitFor(
+    () => deps.repository.acquire(scope),
+    { waitMs, signal },
+    () => waitedTooLong(what, waitMs),
+  );
+  await using kept = deps.repository.holdLease(lease, what);
+  const context = publishContext(lease, kept, deps, signal);
+  try {
+    const scoped = { ...request, assetId: scope.assetId };
+    return await new ExportRun({ ...deps, ...context, request: scoped }).run();
+  } catch (error) {
+    const cause: unknown = kept.signal.aborted ? kept.signal.reason : error;
+    if (!signal.aborted && attributeFault(cause) === 'export')
+      throw await recordFailure(cause, lease, deps.repository);
+    throw cause;
+  }
+}
+
+function checkRequest(request: ExportRequest, { source }: ExportDeps): void {
+  const { partyId } = request;
+  if (!isExportableParty(partyId)) {
+    throw new PermanentError(
+      `Cannot export party ${partyId}: it owns the network's accounts, which have no ledger; leave it out`,
+      { code: 'PARTY_NOT_EXPORTABLE', meta: { partyId } },
+    );
+  }
+  if (!source.hasTimes && (request.from ?? request.to) !== undefined) {
+    throw new PermanentError(
+      `Cannot export a range of party ${partyId}: the rows of this source have no times; export all of it`,
+      { code: 'EXPORT_QUESTION', meta: { partyId } },
+    );
+  }
+}
+
+/**
+ * Returns what to lease. One asset's export cannot replace coverage of all assets that is
+ * open, faulty or requested again. All assets are exported then.
+ */
+async function scopeOf(
+  request: ExportRequest,
+  repository: ExportRepository,
+): Promise<ExportScope> {
+  const { partyId, assetId, again, from = 0n, to } = request;
+  if (assetId === undefined) return { partyId };
+  const coverage = await repository.coverage({ partyId, assetId });
+  const isReplaced = (row: Coverage): boolean =>
+    row.open ||
+    row.isFaulty === true ||
+    (again === true && row.to > from && (to === undefined || row.from < to));
+  return coverage.some((row) => row.assetId === undefined && isReplaced(row))
+    ? { partyId }
+    : { partyId, assetId };
+}
+
+/**
+ * Counts a failure of the export.
+ * @returns the error to throw: a quarantined export is not tried again before the next night
+ */
+async function recordFailure(
+  cause: unknown,
+  lease: ExportLease,
+  repository: ExportRepository,
+): Promise<unknown> {
+  const reason = { code: errorCode(cause), message: errorLine(cause) };
+  const failuresMax = HOPELESS.has(reason.code) ? 1 : ATTEMPTS_MAX;
+  let failures: number | undefined;
+  try {
+    failures = await repository.fail(lease, reason, failuresMax);
+  } catch (error) {
+    // Another worker has the export now. What failed here, for example because that worker
+    // cleared the spool, is not a failure of the export.
+    if (error instanceof FencedError) return error;
+    // Otherwise the first error matters more than the one that kept it from being recorded.
+  }
+  if (failures === undefined || !(cause instanceof RetryableError)) return cause;
+  return new PermanentError(
+    `${reason.message}; quarantined after ${failures} failures in a row, and tried once by each nightly run`,
+    { code: reason.code, meta: cause.meta, cause },
+  );
+}
+
+/** A plan for the next request, and what was known of the source when it was made. */
+interface Plan extends NextWindow {
+  readonly profile: SourceProfile;
+  readonly probe: Probe | undefined;
+}
+
+/** One run of a leased export: it carries out decisions, and holds what they work on. */
+class ExportRun {
   readonly #context: ExportContext;
   readonly #windows: WindowPlan;
   readonly #fetcher: Fetcher;
-  readonly #judge: AnswerValidator;
+  readonly #counter = new RowCounter();
+  #state: ExportState;
+  #plan: Plan | undefined;
+  #answered: Answered | undefined;
   /** The last answer that was published. */
-  #last: Answered | undefined;
+  #lastPublished: Answered | undefined;
   /** Objects that an earlier run intended and this one published. */
-  readonly #adopted: string[] = [];
+  readonly #adoptedKeys: string[] = [];
   #epoch: number | undefined;
-  /** What is known of the ledger, where nothing has changed it since. */
-  #coverage: Target['coverage'] | undefined;
-  /** Brought no rows, and is written as the export ends. */
+  /** The coverage of the ledger; undefined if a publication may have changed it. */
+  #coverage: readonly Coverage[] | undefined;
+  /** A publication without rows, which is committed as the export ends. */
   #unwritten: Publication | undefined;
   /**
-   * The spool belongs to an intent, and must stay. True at first: an earlier attempt may have left one.
+   * The spool belongs to a publication that is intended and not committed, and must stay:
+   * the next lease can finish it. True at first, since an earlier attempt may have left one.
    */
   #isIntended = true;
-  #fruitless = 0;
   #segments = 0;
 
   constructor(context: ExportContext) {
     this.#context = context;
     this.#windows = new WindowPlan(context.segmentBytesMax, context.lease.plan);
-    this.#judge = new AnswerValidator(context);
+    this.#state = initialState([], context.lease.contradictions);
     this.#fetcher = new Fetcher(context, this.#windows, ({ bytes, rows }) =>
-      this.#progress(bytes, rows),
+      this.#report(bytes, rows),
     );
   }
 
   async run(): Promise<ExportOutcome> {
     try {
       await this.#recover();
-      let ended: VerdictWithEvidence | undefined;
-      while (ended === undefined) ended = await this.#round();
+      const ended = await this.#follow();
       const { repository, lease } = this.#context;
-      const { contradictions } = this.#judge;
-      const isDone = ended.verdict === 'complete' && contradictions === 0;
+      const { contradictions } = this.#state.run;
       await repository.finish({
         lease,
         publication: this.#unwritten,
         contradictions,
-        isDone,
+        isDone: ended.verdict === 'complete' && contradictions === 0,
       });
       return await this.#outcome(ended);
     } catch (error) {
-      // What is intended already can be finished from the spool by the next owner.
+      // The next owner can finish what is intended from the spool.
       if (!this.#isIntended) await clearSpool(this.#context).catch(() => undefined);
       throw error;
     }
   }
 
-  /** Takes over what an earlier, perhaps killed, attempt left. */
+  /** Takes over what an earlier attempt left, and chooses what to audit. */
   async #recover(): Promise<void> {
     const { repository, retentionMicros, request, lease, failpoint } = this.#context;
     const { auditShare: share = 0, clock } = request;
     const { scope } = lease;
     await failpoint('claimed');
     for (const { segments } of await recover(this.#context))
-      this.#adopted.push(...segments.map(({ manifest }) => manifest.objectKey));
+      this.#adoptedKeys.push(...segments.map(({ manifest }) => manifest.objectKey));
     this.#isIntended = false;
+
     const coverage =
-      this.#adopted.length > 0 ? await repository.coverage(scope) : lease.coverage;
+      this.#adoptedKeys.length > 0 ? await repository.coverage(scope) : lease.coverage;
     this.#coverage = coverage;
     this.#epoch = await repository.epoch();
     const choice = { share, scope, epoch: this.#epoch, now: clock.seen, retentionMicros };
-    for (const { coverageId } of await servedAudits(coverage, choice, repository))
-      this.#judge.audited.add(coverageId);
+    const audited = await servedAudits(coverage, choice, repository);
+    const ids = audited.map(({ coverageId }) => coverageId);
+    this.#state = initialState(ids, lease.contradictions);
   }
 
-  /** Plan, ask, learn, judge, publish. @returns undefined where there is more to ask, or another way to ask it */
-  async #round(): Promise<VerdictWithEvidence | undefined> {
+  /** Carries out one decision after another. */
+  async #follow(): Promise<VerdictWithEvidence> {
+    let decision = await this.#decide(await this.#makePlan());
+    while (decision.do !== 'finish') {
+      const event = await this.#carryOut(decision);
+      decision = await this.#decide(event);
+    }
+    return decision.outcome;
+  }
+
+  /** Moves the state on, and records what the event has taught. */
+  async #decide(event: ExportEvent): Promise<Decision> {
+    const [state, decision] = next(this.#state, event);
+    this.#state = state;
+    if ('learns' in decision && decision.learns !== undefined)
+      await this.#learnLesson(decision.learns);
+    return decision;
+  }
+
+  async #carryOut(decision: Exclude<Decision, { do: 'finish' }>): Promise<ExportEvent> {
+    if (decision.do === 'probe') return await this.#probe();
+    if (decision.do === 'request') return await this.#request(decision);
+    if (decision.do === 'publish') return await this.#publish(decision);
+    const { keeps, discards } = decision;
+    if (keeps !== undefined) this.#counter.recordKept(keeps.rows, keeps.reason);
+    if (discards) await clearSpool(this.#context);
+    return await this.#makePlan();
+  }
+
+  /** Computes what is left from the coverage. */
+  async #makePlan(): Promise<ExportEvent> {
     const { repository, lease } = this.#context;
     const coverage = this.#coverage ?? (await repository.coverage(lease.scope));
     const profile = await repository.profile();
-    const target = this.#target(coverage, profile);
-    const next = nextWindow(target, this.#windows);
-    const { requests } = this.#fetcher;
-    if (next === undefined)
-      return { verdict: 'complete', evidence: requests === 0 ? { covered: true } : {} };
-    if (this.#fruitless >= FRUITLESS_MAX || requests >= REQUESTS_MAX) {
-      const reason = `the source was asked ${requests} times, the last ${this.#fruitless} in vain; the next run goes on`;
-      return { verdict: 'incomplete', evidence: { reason } };
-    }
-    const probe =
-      next.wantsEnd && profile.bounds === 'unproven' ? probeRequest(profile) : undefined;
-    if (probe !== undefined) return this.#probe(probe, profile);
-    const asked = { ...next, request: this.#judge.request(next.plan, profile) };
-    const received = await this.#ask(asked);
-    if (received === undefined) return undefined;
-    const known = await this.#learn(asked, received);
-    if (received.state === 'outgrown') return this.#shrink(asked, received, known);
-    const answered = { ...asked, received, learned: known };
-    const judged = await this.#judge.judge(answered, this.#windows);
-    if (judged === 'closed' || judged === 'open') return this.#publish(answered, judged);
-    if (judged === undefined) await clearSpool(this.#context);
-    return judged;
+    const window = nextWindow(this.#target(coverage, profile), this.#windows);
+    const isUnproven = window?.wantsEnd === true && profile.bounds === 'unproven';
+    const probe = isUnproven ? probeRequest(profile) : undefined;
+    this.#plan = window && { ...window, profile, probe };
+    return {
+      kind: 'planned',
+      isLeft: window !== undefined,
+      needsProbe: probe !== undefined,
+      requests: this.#fetcher.requests,
+    };
   }
 
-  #target(coverage: Target['coverage'], profile: SourceProfile): Target {
+  #target(coverage: readonly Coverage[], profile: SourceProfile): Target {
     const { source, retentionMicros, request } = this.#context;
     const { assetId, clock, again, runId } = request;
+    const { audited, kept } = this.#state.run;
     const { shownTo = BEGINNING } = profile;
     const from = floorSecond(request.from ?? BEGINNING);
     const to = request.to && ceilSecond(request.to);
-    // Where the source tells no time, its newest entry is the end of what may be closed.
+    // A source that shows no time has all of its blocks before its newest entry.
     const closedTo =
       clock.from === 'guessed' ? earlier(shownTo, clock.closedTo) : clock.closedTo;
     return {
@@ -147,37 +326,58 @@ export class ExportRun {
       epoch: this.#epoch,
       runId,
       again: again === true ? { from, to: to ?? clock.seen } : undefined,
-      audited: this.#judge.audited,
-      kept: this.#judge.kept,
+      audited,
+      kept,
     };
   }
 
-  async #probe(probe: Probe, profile: SourceProfile): Promise<undefined> {
-    this.#fruitless += 1;
-    const bounds = await this.#fetcher.probe(probe);
-    const evidence = `an entry of ${formatInstant(probe.from)} was asked for by its second: it ${bounds === 'right' ? 'came' : 'did not come'}`;
+  /** Asks the source for a known entry by its own seconds. */
+  async #probe(): Promise<ExportEvent> {
+    const { profile, probe } = this.#planInHand();
+    if (probe === undefined) throw new TypeError('no entry is known to probe with');
     const { repository, request } = this.#context;
-    await repository.learn({
-      ...profile,
-      bounds,
-      evidence,
-      decidedAt: request.clock.seen,
-    });
+    const bounds = await this.#fetcher.probe(probe);
+    const came = bounds === 'right' ? 'came' : 'did not come';
+    const evidence = `an entry of ${formatInstant(probe.from)} was asked for by its second: it ${came}`;
+    const decidedAt = request.clock.seen;
+    await repository.learn({ ...profile, bounds, evidence, decidedAt });
+    return { kind: 'probed' };
   }
 
-  /** @returns undefined where the source refuses to be asked without a start and an end */
-  async #ask(asked: PlannedRequest): Promise<Received | Outgrown | undefined> {
+  async #request({ way, fruitless }: Decision & { do: 'request' }): Promise<ExportEvent> {
+    const { profile, ...window } = this.#planInHand();
+    const planned = { ...window, request: requestFor(window.plan, profile, way) };
+    const received = await this.#fetch(planned, fruitless);
+    if (received === undefined) return { kind: 'refused' };
+    this.#counter.count(received);
+    const learned = await this.#learn(planned, received);
+    if (received.state === 'outgrown') return this.#shrink(planned, received);
+
+    this.#answered = { ...planned, received, learned };
+    const facts = assessAnswer(this.#answered, {
+      windows: this.#windows,
+      hasTimes: this.#context.source.hasTimes,
+      now: this.#context.request.clock.seen,
+    });
+    return { kind: 'answered', facts };
+  }
+
+  /** @returns undefined if the source refuses a request without a start and an end */
+  async #fetch(
+    planned: PlannedRequest,
+    fruitless: number,
+  ): Promise<Received | Outgrown | undefined> {
     try {
-      return await this.#fetcher.ask(asked, this.#fruitless++);
+      return await this.#fetcher.ask(planned, fruitless);
     } catch (error) {
-      const known = afterRefusal(asked.target.profile, error);
-      if (known !== undefined) await this.#context.repository.learn(known);
-      if (known?.boundsDemanded === true) return undefined;
+      const profile = afterRefusal(planned.target.profile, error);
+      if (profile !== undefined) await this.#context.repository.learn(profile);
+      if (profile?.boundsDemanded === true) return undefined;
       throw error;
     }
   }
 
-  /** What an answer shows of the release is kept for all exports. */
+  /** Records for all exports what an answer shows of the release. */
   async #learn(
     { target, request }: PlannedRequest,
     received: Received | Outgrown,
@@ -186,6 +386,7 @@ export class ExportRun {
     const isWhole = received.state === 'complete';
     const traits = isWhole ? received : received.traits;
     if (traits === undefined) return profile;
+
     const { repository, source, lease, request: wanted } = this.#context;
     const { seen: now, from } = wanted.clock;
     const second = from === 'guessed' && isWhole ? received.newestSecond : undefined;
@@ -193,97 +394,103 @@ export class ExportRun {
       second === undefined
         ? profile.shownTo
         : later(profile.shownTo ?? BEGINNING, instantOf(second));
-    const seen = { ...profile, isTimeless: source.hasTimes ? undefined : true, shownTo };
-    const known = learnFromAnswer(seen, {
-      traits,
-      question: { ...lease.scope, ...request },
-      now,
-    });
-    if (encodeProfile(known) !== encodeProfile(profile)) await repository.learn(known);
-    return known;
+    const isTimeless = source.hasTimes ? undefined : true;
+    const question = { ...lease.scope, ...request };
+    const learned = learnFromAnswer(
+      { ...profile, isTimeless, shownTo },
+      { traits, question, now },
+    );
+    if (encodeProfile(learned) !== encodeProfile(profile))
+      await repository.learn(learned);
+    return learned;
   }
 
-  /** After an answer that was cancelled, the next request is about less. */
-  async #shrink({ plan }: PlannedRequest, outgrown: Outgrown, profile: SourceProfile) {
+  async #learnLesson(lesson: Lesson): Promise<void> {
+    const { repository, request } = this.#context;
+    const profile = this.#answered?.learned ?? (await repository.profile());
+    const now = request.clock.seen;
+    await repository.learn(
+      lesson === 'distrust bounds'
+        ? distrustBounds(profile, now)
+        : { ...profile, ...BOUNDS_ARE_BROKEN, decidedAt: now },
+    );
+  }
+
+  /** After an answer that was cancelled, the next request is for less. */
+  async #shrink({ plan }: PlannedRequest, outgrown: Outgrown): Promise<ExportEvent> {
+    this.#answered = undefined;
     await clearSpool(this.#context);
+    const hasDoubts = this.#state.plan.doubts.length > 0;
     this.#windows.recordOutgrown(
       outgrown.seen,
-      this.#judge.hasDoubts ? undefined : closedRange(plan),
+      hasDoubts ? undefined : closedRange(plan),
     );
     await this.#fetcher.keep();
-    return this.#judge.outgrew(outgrown, profile);
+    return { kind: 'cancelled', hasLeaving: (outgrown.traits?.leaving ?? 0) > 0 };
   }
 
-  /** @returns undefined where more is left to ask, or it would take more than it brings */
-  async #publish(
-    answered: Answered,
-    as: 'closed' | 'open',
-  ): Promise<VerdictWithEvidence | undefined> {
-    const { plan, received, target } = answered;
-    const isFirstShown =
-      this.#context.source.hasTimes &&
-      target.profile.shownTo === undefined &&
-      answered.learned.shownTo !== undefined;
-    const isLast = as === 'open' || (!plan.isWindow && !isFirstShown);
+  async #publish({ as, isLast }: Decision & { do: 'publish' }): Promise<ExportEvent> {
+    const answered = this.#answered;
+    if (answered === undefined) throw new TypeError('there is no answer to publish');
+    const { received, target } = answered;
+    const { kept } = this.#state.run;
     const done = await publishAnswer(answered, {
       ...this.#context,
       as,
       epoch: this.#epoch,
-      closesKept: target.coverage.filter(
-        (row) => row.open && this.#judge.kept.has(row.coverageId),
-      ),
-      publish: async (planned) => {
-        if (isLast && movesNoRows(planned, target.coverage))
-          return (this.#unwritten = planned);
-        this.#coverage = undefined;
-        this.#isIntended = true;
-        this.#segments += planned.segments.length;
-        this.#progress(0, 0);
-        return publish(planned, this.#context);
-      },
+      closesKept: target.coverage.filter((row) => row.open && kept.has(row.coverageId)),
+      publish: (planned) => this.#commit(planned, isLast, target),
     });
-    if ('shrunk' in done) {
-      this.#judge.keep(done.shrunk);
-      await clearSpool(this.#context);
-      return undefined;
-    }
+    if ('shrunk' in done) return { kind: 'shrunk', rows: done.shrunk };
+
     this.#isIntended = false;
-    this.#fruitless = 0;
-    this.#last = answered;
-    this.#judge.tally.balance(received, done.held);
-    this.#judge.published(answered, done.publication, as);
-    if (as === 'open') return { verdict: 'complete', evidence: {} };
+    this.#lastPublished = answered;
+    this.#counter.balance(received, done.held);
+    const hasAsset = this.#context.request.assetId !== undefined;
+    const facts = assessPublished(answered, done.publication, hasAsset);
+    for (const { row, isSame } of facts.audited) this.#counter.recordAudited(row, isSame);
+    if (as === 'closed') await this.#recordWindow(answered, isLast);
+    return { kind: 'published', facts };
+  }
+
+  /** Publishes, unless no rows move: then the export's end writes it with its own row. */
+  async #commit(
+    planned: Publication,
+    isLast: boolean,
+    { coverage }: Target,
+  ): Promise<Publication> {
+    if (isLast && movesNoRows(planned, coverage)) {
+      this.#unwritten = planned;
+      return planned;
+    }
+    this.#coverage = undefined;
+    this.#isIntended = true;
+    this.#segments += planned.segments.length;
+    this.#report(0, 0);
+    return publish(planned, this.#context);
+  }
+
+  async #recordWindow({ plan, received }: Answered, isLast: boolean): Promise<void> {
     const range = closedRange(plan);
-    if (range !== undefined)
-      this.#windows.recordDone(
-        range,
-        sumBytes(received.seen.stretches),
-        received.oldestSecond,
-      );
-    if (isLast) return { verdict: 'complete', evidence: {} };
-    await this.#fetcher.keep();
-    return undefined;
+    if (range !== undefined) {
+      const bytes = sumBytes(received.seen.stretches);
+      this.#windows.recordDone(range, bytes, received.oldestSecond);
+    }
+    if (!isLast) await this.#fetcher.keep();
   }
 
   async #outcome({ verdict, evidence }: VerdictWithEvidence): Promise<ExportOutcome> {
-    const { repository, source, lease, request } = this.#context;
+    const { source, lease, request } = this.#context;
     const { requests } = this.#fetcher;
-    // By this try of the run, or an earlier one.
-    const hasPublished =
-      this.#segments + this.#adopted.length > 0 ||
-      lease.coverage.some(
-        (row) => row.runId === request.runId && row.objectKey !== undefined,
-      );
-    const published = hasPublished
-      ? await repository.published(lease.scope, request.runId, this.#adopted)
-      : NOTHING_PUBLISHED;
-    const ahead = aheadNote(request);
+    const { verdicts, overlap, doubts } = this.#state.run;
+    const published = await this.#published();
+    const reason = futureNote(request);
     return {
       ...published,
       verdict: worst([
         verdict,
-        ...this.#judge.verdicts,
-        ahead === undefined ? 'complete' : 'incomplete',
+        ...verdicts,
+        reason === undefined ? 'complete' : 'incomplete',
       ]),
       requests,
       evidence: {
@@ -294,20 +501,39 @@ export class ExportRun {
         publishedRows: String(published.rows),
         replacedRows: String(published.replacedRows),
         segments: published.objectKeys.length,
-        ...describeAnswer(this.#last),
-        ...(ahead === undefined ? {} : { reason: ahead }),
-        ...this.#judge.evidence(),
+        ...describeAnswer(this.#lastPublished),
+        ...(reason === undefined ? {} : { reason }),
+        ...this.#counter.evidence(),
+        overlap,
+        findings: doubts.length === 0 ? undefined : doubts,
         ...(source.hasTimes ? {} : { times: NO_TIMES }),
         ...evidence,
       },
     };
   }
 
-  /** Of the answer in hand. A ledger without rows reports no progress. */
-  #progress(bytes: number, rows: number): void {
-    const { tally } = this.#judge;
-    const allBytes = tally.bytes + bytes;
-    const allRows = tally.rows + rows;
+  /** Sums what this run has published, in this attempt or an earlier one. */
+  async #published(): Promise<Published> {
+    const { repository, lease, request } = this.#context;
+    const hasPublished =
+      this.#segments + this.#adoptedKeys.length > 0 ||
+      lease.coverage.some(
+        (row) => row.runId === request.runId && row.objectKey !== undefined,
+      );
+    return hasPublished
+      ? await repository.published(lease.scope, request.runId, this.#adoptedKeys)
+      : NOTHING_PUBLISHED;
+  }
+
+  #planInHand(): Plan {
+    if (this.#plan === undefined) throw new TypeError('nothing is planned');
+    return this.#plan;
+  }
+
+  /** Reports progress. A ledger without rows reports none. */
+  #report(bytes: number, rows: number): void {
+    const allBytes = this.#counter.bytes + bytes;
+    const allRows = this.#counter.rows + rows;
     const segments = this.#segments;
     if (allRows === 0 && segments === 0) return;
     this.#context.onProgress?.({
@@ -319,7 +545,7 @@ export class ExportRun {
   }
 }
 
-/** What the last answer that was published says of the source. */
+/** Returns evidence of what the last published answer shows of the source. */
 function describeAnswer(last: Answered | undefined): Record<string, unknown> {
   if (last === undefined) return {};
   const { bounds, evidence = 'seen before' } = last.learned;
@@ -339,8 +565,9 @@ function describeAnswer(last: Answered | undefined): Record<string, unknown> {
   };
 }
 
-/** What has not happened yet nobody can show. */
-function aheadNote({ to, clock: { seen, closedTo } }: ExportRequest): string | undefined {
+/** Returns a note if the range ends after the source's time: that part cannot be proven. */
+function futureNote({ to, clock }: ExportRequest): string | undefined {
+  const { seen, closedTo } = clock;
   if (to === undefined || ceilSecond(to) <= seen) return undefined;
   return `the range ends behind the source's time, ${formatInstant(seen)}; it is complete up to ${formatInstant(closedTo)}`;
 }

@@ -22,11 +22,10 @@ import {
   nameObjects,
   NONE_LEFT_OUT,
   publish,
-  type PublishContext,
   publishContext,
-  type PublishDeps,
   recover,
 } from '../publishing/publisher.ts';
+import type { PublishContext, PublishDeps } from '../request.ts';
 import { copyStoredRows } from '../publishing/stored-rows.ts';
 import { RangeSpool, type Spooled } from '../download/range-spool.ts';
 import type { Coverage } from '../../catalog/coverage-rows.ts';

@@ -5,11 +5,11 @@ import type { SourceProfile } from '../store/source-profile.ts';
 import type { Range } from '../../ledger/ranges.ts';
 import { type RequestPlan, closedRange, planRequest, type Target } from './remaining.ts';
 
-/** A second way to ask where known rows did not come back: the start a little earlier. */
-const SECOND_WAY_MICROS = 3600n * SECOND_MICROS;
+/** How much earlier the fallback request starts if known rows did not come back. */
+const FALLBACK_MARGIN_MICROS = 3600n * SECOND_MICROS;
 
 /** What is to be asked, and what it follows from. */
-interface NextWindow {
+export interface NextWindow {
   readonly plan: RequestPlan;
   readonly target: Target;
   /** It would have an end if the source were known to apply it. */
@@ -61,32 +61,41 @@ export function nextWindow(wanted: Target, windows: WindowPlan): NextWindow | un
 }
 
 /**
- * Where no known row would show that a start was understood, none is sent: the range is the same, and what else
- * comes is left out.
+ * Returns the range to request for a plan.
+ * @param way `fallback`: another request that must bring the same rows, and those of the
+ *   plan. `startless fallback`: the same without a start, since nothing came with one
  */
-export function primaryRequest({
-  question,
-  overlap,
-}: RequestPlan): RequestPlan['question'] {
+export function requestFor(
+  plan: RequestPlan,
+  profile: SourceProfile,
+  way: 'primary' | 'fallback' | 'startless fallback',
+): RequestPlan['question'] {
+  return way === 'primary'
+    ? primaryRequest(plan)
+    : fallbackRequest(plan, profile, way === 'startless fallback');
+}
+
+/**
+ * If no known row would show that a start was understood, none is sent. The range stays
+ * the same, and the other rows that come are left out.
+ */
+function primaryRequest({ question, overlap }: RequestPlan): RequestPlan['question'] {
   return overlap?.isStartless === true ? withoutStart(question) : question;
 }
 
-/** Another request that must bring the same rows, and those of the plan. @param isStartDoubted nothing came of it */
-export function fallbackRequest(
-  plan: RequestPlan,
-  profile: SourceProfile,
+function fallbackRequest(
+  { question, overlap }: RequestPlan,
+  { sides, boundsDemanded }: SourceProfile,
   isStartDoubted: boolean,
 ): RequestPlan['question'] {
-  const { question, overlap } = plan;
-  const { sides, boundsDemanded } = profile;
   const { from, to } = question;
   const isStartless = isStartDoubted || overlap?.isStartless === true;
   const mayDropEnd = boundsDemanded !== true && (sides === 'both' || isStartDoubted);
   if (to !== undefined && mayDropEnd)
     return from === undefined || isStartless ? {} : { from };
   if (isStartless) return withoutStart(question);
-  return from !== undefined && from > SECOND_WAY_MICROS
-    ? { ...question, from: from - SECOND_WAY_MICROS }
+  return from !== undefined && from > FALLBACK_MARGIN_MICROS
+    ? { ...question, from: from - FALLBACK_MARGIN_MICROS }
     : question;
 }
 

@@ -5,9 +5,9 @@
 import { hash } from 'node:crypto';
 import { PermanentError } from '../../errors/errors.ts';
 import { DAY_MICROS, type Micros } from '../../time/time.ts';
-import type { Traits } from '../download/receive-answer.ts';
 import type { WindowRequest } from '../ports.ts';
 import type { SourceProfile } from '../store/source-profile.ts';
+import type { Layout } from '../../ledger/header.ts';
 import { instantOf } from '../../ledger/ranges.ts';
 
 /** An upgraded source is noticed after so long. */
@@ -15,11 +15,22 @@ const BELIEVED_MICROS = DAY_MICROS;
 /** What left a party lately must still be there when it is asked for again. */
 const KNOWN_AGE_MICROS = 30n * DAY_MICROS;
 
+/** What an answer shows of the release that sent it. */
+export interface ReleaseTraits {
+  /** The header line as sent, with its line end if there was one. */
+  readonly header: Buffer;
+  readonly layout: Layout;
+  /** Rows so far outside the requested times that the release ignored them. */
+  readonly farOutside: number;
+  /** Second of the newest row that left the party's accounts; undefined if none did. */
+  readonly leavingSecond: number | undefined;
+}
+
 type Decided = Pick<SourceProfile, 'bounds' | 'evidence' | 'decidedAt'>;
 
 /** An answer, and what it was asked for. */
 interface Lesson {
-  readonly traits: Traits;
+  readonly traits: ReleaseTraits;
   readonly question: WindowRequest;
   readonly now: Micros;
 }
@@ -61,7 +72,14 @@ function profileOfNewRelease(
   return { ...profile, ...outdated, header, sides, bounds, evidence, decidedAt: now };
 }
 
-/** Known rows did not come back as they were: what filters right has to be shown again. */
+/** What is known once entries that left a party came with a start alone, but not with an end. */
+export const BOUNDS_ARE_BROKEN = {
+  bounds: 'broken',
+  evidence:
+    'entries that left a party came with a start alone, and not with a start and an end',
+} as const;
+
+/** Known rows did not come back as they were: the source must show again how it filters. */
 export function distrustBounds(profile: SourceProfile, now: Micros): SourceProfile {
   if (profile.bounds === 'unproven' || profile.sides === 'from') return profile;
   const evidence = 'known entries did not come back as they were';

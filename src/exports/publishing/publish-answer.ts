@@ -5,7 +5,7 @@ import { ceilSecond, type Micros, SECOND_MICROS } from '../../time/time.ts';
 import type { Received } from '../download/receive-answer.ts';
 import { instantOf, later, secondOf } from '../../ledger/ranges.ts';
 import type { RequestPlan } from '../planning/remaining.ts';
-import type { ExportContext } from '../request.ts';
+import type { ExportContext, PublishContext } from '../request.ts';
 import type { ReceivedSegment } from '../download/answer-rows.ts';
 import { RangeSpool } from '../download/range-spool.ts';
 import type { ReleaseShown } from '../../ledger/manifest.ts';
@@ -13,13 +13,8 @@ import type { SourceProfile } from '../store/source-profile.ts';
 import type { Coverage } from '../../catalog/coverage-rows.ts';
 import type { Publication } from '../../catalog/publications.ts';
 import { isHeld, isSame, rowsOf } from '../validation/compare-rows.ts';
-import type { Answered } from '../validation/answer-validator.ts';
-import {
-  nameObjects,
-  type NewRange,
-  NONE_LEFT_OUT,
-  type PublishContext,
-} from './publisher.ts';
+import type { Answered } from '../validation/assess-answer.ts';
+import { nameObjects, type NewRange, NONE_LEFT_OUT } from './publisher.ts';
 import { copyStoredRows } from './stored-rows.ts';
 
 export interface AnswerContext extends ExportContext {

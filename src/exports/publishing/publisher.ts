@@ -28,43 +28,12 @@ import {
 } from '../../ledger/object-keys.ts';
 import type { ObjectStore } from '../../storage/object-store.ts';
 import type { KeptLease } from '../../concurrency/lease.ts';
-import type { Spooled, SpoolOptions } from '../download/range-spool.ts';
+import type { Spooled } from '../download/range-spool.ts';
 import type { NewCoverage } from '../../catalog/coverage-rows.ts';
+import type { PublishContext, PublishDeps } from '../request.ts';
 import type { ExportRepository, PublicationNumber } from '../store/export-repository.ts';
 import type { ExportLease } from '../../catalog/leases.ts';
 import type { Publication } from '../../catalog/publications.ts';
-
-/** The steps of an export, in order; tests end the process at each of them. */
-export type Step =
-  | 'claimed'
-  | 'asked'
-  | 'spooled'
-  | 'intended'
-  | 'object'
-  | 'manifest'
-  | 'committed';
-
-/** What a process publishes with. */
-export interface PublishDeps {
-  readonly repository: ExportRepository;
-  readonly objects: ObjectStore;
-  readonly compression: Compression;
-  /** Called at each step. */
-  readonly failpoint?: ((step: Step) => Promise<void> | void) | undefined;
-}
-
-/** What the holder of a lease publishes with. */
-export interface PublishContext extends SpoolOptions {
-  readonly repository: ExportRepository;
-  readonly objects: ObjectStore;
-  readonly lease: ExportLease;
-  /** @throws FencedError | RetryableError `LEASE_LOST` */
-  readonly checkLease: () => void;
-  /** Called at each step. @throws as `checkLease` */
-  readonly failpoint: (step: Step) => Promise<void>;
-  /** Aborts with the work, and when the lease is lost. */
-  readonly signal: AbortSignal;
-}
 
 export function publishContext(
   lease: ExportLease,

@@ -11,7 +11,7 @@ import { RowSplitter } from '../../ledger/row-splitter.ts';
 import { VegaTimeReader } from '../../ledger/vega-time.ts';
 import type { RangeSpool } from '../download/range-spool.ts';
 import type { Coverage } from '../../catalog/coverage-rows.ts';
-import type { PublishContext } from './publisher.ts';
+import type { PublishContext } from '../request.ts';
 
 type StoredRowsContext = Pick<PublishContext, 'objects' | 'repository' | 'signal'>;
 

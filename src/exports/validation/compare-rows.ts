@@ -1,27 +1,38 @@
-/** Holds an answer against what is known already. Pure. */
+/** Compares an answer with the coverage that is known already. Pure. */
 import type { Received } from '../download/receive-answer.ts';
 import type { RequestPlan, Overlap } from '../planning/remaining.ts';
+import type { TailSum } from '../../ledger/tail-sum.ts';
 import type { ReceivedSegment } from '../download/answer-rows.ts';
 import type { Coverage } from '../../catalog/coverage-rows.ts';
 
+/** The result of an overlap check. */
 export type OverlapFinding =
-  /** `sides changed`: the source now sends more of each movement; what it sent before is all there. */
-  | { readonly state: 'verified' | 'row form changed' | 'sides changed' }
-  /**
-   * `fewer`: known rows are missing, the answer is not to be trusted; `repeated`: all of them come as often again, as
-   * other rows then do as well; `other`: there is more, or different.
-   */
+  /** The known rows came back as they were. */
+  | { readonly state: 'verified' }
+  /** As many rows came back, written in another form, so that their sums cannot be compared. */
+  | { readonly state: 'row form changed' }
+  /** The source now sends more of each movement; what it sent before is all there. */
+  | { readonly state: 'sides changed' }
   | {
+      /**
+       * `fewer`: known rows are missing. `repeated`: every known row came several times,
+       * so that new rows may have, too. `other`: there are more rows, or different ones.
+       */
       readonly state: 'fewer' | 'repeated' | 'other';
       readonly expected: OverlapSum;
       readonly received: OverlapSum;
     };
 
-type OverlapSum = Readonly<Record<'rows' | 'digest', string>>;
+/** A count as decimal text and a digest, as evidence shows them. */
+interface OverlapSum {
+  readonly rows: string;
+  readonly digest: string;
+}
 
 /**
- * Every continuation asks again for something whose answer is known. What comes back says whether the
- * question was understood, whether old rows are still served, and whether late ones have appeared.
+ * Compares the rows that came back before the first range with the sum of the known ones.
+ * Every continuation requests some known rows again. They show whether the source
+ * understood the request, still serves old rows, and has added rows late.
  */
 export function compareOverlap(
   { tail, sides }: Overlap,
@@ -30,36 +41,45 @@ export function compareOverlap(
   const { before } = received;
   const digest = before.digest.hex();
   const hasOtherSides = sides !== 'unknown' && sides !== received.layout.sides;
-  // Of both sides sent before, only those that leave come now: how many these were is not known.
+  // The known rows are those that left the party, and now both sides come: compare only
+  // the rows that left. In the other direction, how many of them left is not known.
   const rows = hasOtherSides && sides === 'from' ? received.beforeFrom : before.rows;
   if (hasOtherSides && (sides === 'both' || rows === tail.rows))
     return { state: 'sides changed' };
   if (!hasOtherSides && rows === tail.rows) {
-    // Another release or time zone writes every row differently: then only the count can be compared.
+    // Another release or time zone writes every row differently. Only the count can be
+    // compared then.
     if (tail.rows > 0 && before.form(received.header) !== tail.rowForm)
       return { state: 'row form changed' };
     if (digest === tail.digest) return { state: 'verified' };
   }
   return {
-    state:
-      rows < tail.rows ? 'fewer' : isRepeated(tail, rows, digest) ? 'repeated' : 'other',
+    state: differenceOf(tail, rows, digest),
     expected: { rows: String(tail.rows), digest: tail.digest },
     received: { rows: String(rows), digest },
   };
 }
 
-/** Sums of rows add up: those of rows that come twice are twice theirs. */
-function isRepeated(
-  { rows, digest }: Overlap['tail'],
-  received: number,
-  sum: string,
-): boolean {
+function differenceOf(
+  tail: TailSum,
+  rows: number,
+  digest: string,
+): 'fewer' | 'repeated' | 'other' {
+  if (rows < tail.rows) return 'fewer';
+  return isRepeated(tail, rows, digest) ? 'repeated' : 'other';
+}
+
+/** Digests add up: if every row comes twice, the digest is twice that of the rows. */
+function isRepeated({ rows, digest }: TailSum, received: number, sum: string): boolean {
   if (rows === 0 || received % rows !== 0) return false;
   const times = BigInt(received / rows);
   return BigInt(`0x${sum}`) === BigInt.asUintN(256, BigInt(`0x${digest}`) * times);
 }
 
-/** Of what must come again in the same way, whatever is new meanwhile. Where nothing is closed, that is all of it. */
+/**
+ * Sums what must be the same in another answer to the same plan, whatever is new meanwhile:
+ * the closed ranges, or everything if none is closed.
+ */
 export function sumsOf({ before, segments, openLine = '' }: Received): string {
   const closed = segments.filter(({ open }) => !open);
   const digests = (closed.length === 0 ? segments : closed).map(
@@ -68,7 +88,7 @@ export function sumsOf({ before, segments, openLine = '' }: Received): string {
   return [before.rows, before.digest.hex(), ...digests, openLine].join(' ');
 }
 
-/** The segment that holds the same rows as one that is known, in the same range. */
+/** Returns whether a received segment holds the same rows as known coverage, in the same range. */
 export function isSame(
   segment: ReceivedSegment,
   row: Coverage,
@@ -87,14 +107,17 @@ export function isSame(
   );
 }
 
-/** Rows of the present that was known have vanished: as with the overlap, what is known stays. */
+/**
+ * Returns how many rows an open segment has and received, if the answer that replaces it
+ * has fewer; undefined if none of them has lost rows.
+ */
 export function fewerInOpen(
   { supersedes }: RequestPlan,
   { segments, layout }: Received,
 ): { readonly knownRows: string; readonly receivedRows: string } | undefined {
   for (const row of supersedes.filter(({ open }) => open)) {
     const hasOtherSides = row.sides !== 'unknown' && row.sides !== layout.sides;
-    // What lies in its range, whether closed by now or not.
+    // Part of an open segment's range may be closed by this answer.
     const inside = segments.filter(
       ({ from, to }) => from < row.to && (to === undefined || to > row.from),
     );
@@ -105,12 +128,15 @@ export function fewerInOpen(
   return undefined;
 }
 
-/** What is lost in the store and loaded is the only copy. */
+/**
+ * Returns whether we still hold the rows of a segment. If its object is damaged, the loaded
+ * rows are the only copy.
+ */
 export function isHeld({ isFaulty, isLoaded }: Coverage): boolean {
   return isFaulty !== true || isLoaded === true;
 }
 
-/** @returns the closed segments that an answer would replace by less */
+/** Returns the closed segments that the answer would replace by fewer rows; empty if none. */
 export function shrinking(
   { supersedes }: RequestPlan,
   { segments }: Received,

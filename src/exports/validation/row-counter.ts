@@ -1,4 +1,7 @@
-/** What came of every answer: received = published + left out + already held, checked before it counts. */
+/**
+ * Counts the rows of every answer of an export: received = published + left out + already
+ * stored. The sum is checked before an answer counts.
+ */
 import { PermanentError } from '../../errors/errors.ts';
 import { formatInstant } from '../../time/time.ts';
 import type { Outgrown, Received } from '../download/receive-answer.ts';
@@ -6,52 +9,64 @@ import type { Coverage } from '../../catalog/coverage-rows.ts';
 import { rowsOf } from './compare-rows.ts';
 
 export class RowCounter {
-  /** Over all answers that came to their end. */
+  /** Rows and bytes of all answers that came to their end. */
   rows = 0;
   bytes = 0;
   #cancelled = 0;
   readonly #leftOut = { party: 0n, asset: 0n, range: 0n };
-  #held = 0;
-  /** Of answers that were not published, and asked for again. */
+  #stored = 0;
+  /** Rows of answers that were not published, and requested again. */
   #unused = 0;
-  /** Ranges that were asked for once more. */
+  /** Ranges that were requested once more. */
   readonly #audited: object[] = [];
+  /** Ranges that stay although the source has less of them. */
   readonly #kept: object[] = [];
 
+  /** Counts an answer. Its rows are unused until it is published. */
   count(received: Received | Outgrown): void {
     this.bytes += received.seen.bytes;
-    if (received.state === 'outgrown') this.#cancelled += 1;
-    else {
-      this.rows += received.rows;
-      this.#unused += received.rows;
+    if (received.state === 'outgrown') {
+      this.#cancelled += 1;
+      return;
     }
+    this.rows += received.rows;
+    this.#unused += received.rows;
   }
 
-  /** @throws PermanentError `BOOKS_UNBALANCED` where a row of the answer is in none of them */
-  balance({ leftOut, before, known, rows, segments }: Received, heldRows: number): void {
-    const held = before.rows + known + heldRows;
+  /**
+   * Checks a published answer and counts its rows as used.
+   * @param storedRows rows that came again and are stored in segments that stay
+   * @throws PermanentError `BOOKS_UNBALANCED` if a row is neither published, left out nor stored
+   */
+  balance(
+    { leftOut, before, known, rows, segments }: Received,
+    storedRows: number,
+  ): void {
+    const held = before.rows + known + storedRows;
     const left = leftOut.party + leftOut.asset + leftOut.range;
     const spooled = rowsOf(segments);
     if (BigInt(rows) !== BigInt(before.rows + known) + spooled + left) {
       throw new PermanentError(
-        `Cannot export: of ${rows} rows received ${spooled} are published, ${left} left out and ${held} held; report this`,
+        `Cannot export: of ${rows} rows received ${spooled} are published, ${left} left out and ${held} stored already. This is a bug: please report it`,
         {
           code: 'BOOKS_UNBALANCED',
           meta: { rows, spooled, held, leftOut: { ...leftOut } },
         },
       );
     }
-    this.#held += held;
+    this.#stored += held;
     for (const why of ['party', 'asset', 'range'] as const)
       this.#leftOut[why] += leftOut[why];
     this.#unused -= rows;
   }
 
-  kept(rows: readonly Coverage[], reason: string): void {
+  /** Records coverage that stays although the source has less of it. */
+  recordKept(rows: readonly Coverage[], reason: string): void {
     this.#kept.push(...rows.map((row) => ({ ...rangeOf(row), reason })));
   }
 
-  audited(row: Coverage, isSame: boolean): void {
+  /** Records whether a range that was requested once more came back the same. */
+  recordAudited(row: Coverage, isSame: boolean): void {
     const found = isSame ? 'the same' : 'other rows than were published; replaced';
     this.#audited.push({ ...rangeOf(row), found });
   }
@@ -62,7 +77,7 @@ export class RowCounter {
       ...(this.#cancelled === 0 ? {} : { cancelled: this.#cancelled }),
       receivedRows: String(this.rows),
       receivedBytes: String(this.bytes),
-      heldRows: String(this.#held),
+      heldRows: String(this.#stored),
       ...(this.#unused <= 0 ? {} : { rowsOfAnswersNotUsed: String(this.#unused) }),
       leftOut: { party: String(party), asset: String(asset), range: String(range) },
       ...(this.#kept.length === 0 ? {} : { kept: this.#kept }),

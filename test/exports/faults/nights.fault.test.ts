@@ -14,7 +14,7 @@ import type {
   LedgerSource,
   WindowRequest,
 } from '../../../src/exports/ports.ts';
-import type { Step } from '../../../src/exports/publishing/publisher.ts';
+import type { PublishStep } from '../../../src/exports/request.ts';
 import type { ExportRepository } from '../../../src/exports/store/export-repository.ts';
 import { BatchStore } from '../../../src/exports/store/batch-store.ts';
 import { ExportStore } from '../../../src/exports/store/export-store.ts';
@@ -36,7 +36,7 @@ const PARTIES = ['aa', 'bb'].map((digits) => digits.repeat(32));
 const TRIES_MAX = 4;
 const SECOND = 1_000_000n;
 const DAY = 86_400n * SECOND;
-const STEPS: readonly Step[] = [
+const STEPS: readonly PublishStep[] = [
   'claimed',
   'asked',
   'spooled',
@@ -283,7 +283,7 @@ class Simulation {
     return 'failed';
   }
 
-  #meet(): Step | undefined {
+  #meet(): PublishStep | undefined {
     const fault: Fault = this.#random.chance(0.6) ? 'none' : this.#random.pick(FAULTS);
     this.#network.fault = fault;
     return fault === 'killed' ? this.#random.pick(STEPS) : undefined;

@@ -5,7 +5,7 @@ import { describe, expect, test } from 'vitest';
 import { createLog } from '../../../src/logging/log.ts';
 import { mergeAll, type MergeReport } from '../../../src/exports/merging/merge-all.ts';
 import { collectGarbage } from '../../../src/exports/publishing/garbage-collection.ts';
-import type { Step } from '../../../src/exports/publishing/publisher.ts';
+import type { PublishStep } from '../../../src/exports/request.ts';
 import { ExportArchiveStore } from '../../../src/exports/store/export-archive.ts';
 import { RowDigest } from '../../../src/ledger/digest.ts';
 import { manifestKey } from '../../../src/ledger/object-keys.ts';
@@ -108,7 +108,11 @@ async function startRun(): Promise<string> {
 }
 
 /** Merges in a process of its own, which kills itself at that step. */
-async function killMerging(world: World, runId: string, step: Step): Promise<void> {
+async function killMerging(
+  world: World,
+  runId: string,
+  step: PublishStep,
+): Promise<void> {
   const worker = join(import.meta.dirname, 'killed-worker.ts');
   await using child = new Child(process.execPath, [
     worker,
@@ -161,7 +165,7 @@ describe('closed segments of a month that is over', () => {
     expect(await table()).toEqual(before);
   });
 
-  test.each<[Step, string, boolean]>([
+  test.each<[PublishStep, string, boolean]>([
     ['spooled', 'with its spool', true],
     ['intended', 'with its spool', true],
     ['intended', 'without it, as on another machine', false],

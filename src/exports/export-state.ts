@@ -1,0 +1,409 @@
+/**
+ * What an export does next, as a pure state machine: `next(state, event)` returns the new
+ * state and one decision. `run-export.ts` carries the decisions out and reports what came
+ * of them as events. Nothing here reads, writes or waits.
+ *
+ *                 planned                   answered
+ *   planning ──────────────► requesting ──────────────► publishing
+ *    ▲  ▲  │ needs a probe     │                          │   │ nothing is left
+ *    │  │  ▼                   │ doubted, cancelled,      │   ▼
+ *    │ probing                 │ refused                  │  done
+ *    │                         ▼                          │
+ *    └──────────────────── planning ◄─────────────────────┘ more is left, or it has less
+ *                                                           than is known
+ *
+ * The doubts about the answers to one plan are kept in `plan`. While there are any, the
+ * next request is another one, which must bring the same rows.
+ */
+import type { Coverage } from '../catalog/coverage-rows.ts';
+import type { Verdict, VerdictWithEvidence } from '../errors/verdict.ts';
+import type { AnswerFacts, Doubt, PublishedFacts } from './validation/assess-answer.ts';
+
+/** An export stops after so many requests in a row that publish nothing. */
+export const FRUITLESS_MAX = 8;
+/** Requests of one run and export: most of a terabyte at the default segment size. */
+export const REQUESTS_MAX = 1_000;
+/** After so many requests about one plan, no answer to it is believed any more. */
+export const REQUESTS_PER_PLAN_MAX = 3;
+/** After so many runs in a row that contradict known rows, the source is believed. */
+export const CONTRADICTIONS_MAX = 3;
+
+/** What a run has found so far, over all plans. */
+export interface RunFindings {
+  /** Requests in a row that published nothing. */
+  readonly fruitless: number;
+  /** Runs in a row, before this one, in which the source contradicted known rows. */
+  readonly contradictionsBefore: number;
+  /** The same with this run; 0 if this run found no contradiction. */
+  readonly contradictions: number;
+  /** Ids of coverage that stays although the source contradicts it. */
+  readonly kept: ReadonlySet<bigint>;
+  /** Ids of coverage to request once more. It stays if the same rows come back. */
+  readonly audited: ReadonlySet<bigint>;
+  readonly verdicts: readonly Verdict[];
+  /** Every doubt of the run, in order. */
+  readonly doubts: readonly Doubt[];
+  /** The result of the last overlap check; 'none' if no plan had one. */
+  readonly overlap: string | undefined;
+}
+
+/** What the answers to the plan in hand have shown. It says nothing of the next plan. */
+export interface PlanFindings {
+  readonly doubts: readonly Doubt[];
+  readonly requests: number;
+  /** `sums` of the last answer. */
+  readonly lastSums: string | undefined;
+  /** Nothing left the party, and another request could not show more. */
+  readonly isEmptyBelieved: boolean;
+}
+
+export type PublishAs = 'closed' | 'open';
+
+interface Findings {
+  readonly run: RunFindings;
+  readonly plan: PlanFindings;
+}
+
+export type ExportState = Findings &
+  (
+    | { readonly kind: 'planning' | 'probing' | 'requesting' }
+    | {
+        readonly kind: 'publishing';
+        readonly as: PublishAs;
+        /** Nothing is left to request once the answer is published. */
+        readonly isLast: boolean;
+      }
+    | { readonly kind: 'done' }
+  );
+
+export type ExportEvent =
+  /** What is left was computed from the coverage. */
+  | {
+      readonly kind: 'planned';
+      /** Something is left to request. */
+      readonly isLeft: boolean;
+      /** A probe can show whether the source applies the end that the plan wants. */
+      readonly needsProbe: boolean;
+      /** All requests of the run so far. */
+      readonly requests: number;
+    }
+  | { readonly kind: 'probed' }
+  /** The source refuses requests without a start and an end. */
+  | { readonly kind: 'refused' }
+  /** The answer outgrew a segment and was cancelled, so that the next plan is smaller. */
+  | { readonly kind: 'cancelled'; readonly hasLeaving: boolean }
+  | { readonly kind: 'answered'; readonly facts: AnswerFacts }
+  | { readonly kind: 'published'; readonly facts: PublishedFacts }
+  /** Nothing was published: parts of these segments would have lost rows. */
+  | { readonly kind: 'shrunk'; readonly rows: readonly Coverage[] };
+
+/**
+ * How to request what is planned. `fallback`: in another way that must bring the same rows.
+ * `startless fallback`: the same, without a start.
+ */
+export type RequestWay = 'primary' | 'fallback' | 'startless fallback';
+
+/** What an answer shows of the release besides its rows; it concerns all exports. */
+export type Lesson =
+  /** Known rows did not come back: the source has to prove again how it filters. */
+  | 'distrust bounds'
+  /** Entries that left a party came with a start alone, and not with a start and an end. */
+  | 'bounds are broken';
+
+export type Decision =
+  /** Compute anew what is left. */
+  | {
+      readonly do: 'plan';
+      /** Discard what the last answer brought. */
+      readonly discards: boolean;
+      readonly learns?: Lesson | undefined;
+      /** Coverage that stays although the answer has less of it, and why. */
+      readonly keeps?: { readonly rows: readonly Coverage[]; readonly reason: string };
+    }
+  | { readonly do: 'probe' }
+  | {
+      readonly do: 'request';
+      readonly way: RequestWay;
+      /** Requests in vain before this one: the more, the longer the pause before it. */
+      readonly fruitless: number;
+    }
+  | {
+      readonly do: 'publish';
+      readonly as: PublishAs;
+      readonly isLast: boolean;
+      readonly learns?: Lesson | undefined;
+    }
+  | {
+      readonly do: 'finish';
+      readonly outcome: VerdictWithEvidence;
+      readonly learns?: Lesson | undefined;
+    };
+
+export type Transition = readonly [ExportState, Decision];
+
+/** The doubts that say nothing about what the release can be trusted with. */
+const CONCERNS_ONE_REQUEST: ReadonlySet<Doubt['state']> = new Set([
+  'nothing left',
+  'start unproven',
+  'end unproven',
+]);
+const NEW_PLAN: PlanFindings = {
+  doubts: [],
+  requests: 0,
+  lastSums: undefined,
+  isEmptyBelieved: false,
+};
+const COMPLETE: VerdictWithEvidence = { verdict: 'complete', evidence: {} };
+
+/**
+ * Returns the state before the first plan.
+ * @param audited ids of coverage to request once more
+ * @param contradictionsBefore runs in a row that contradicted known rows, before this one
+ */
+export function initialState(
+  audited: Iterable<bigint>,
+  contradictionsBefore: number,
+): ExportState {
+  const run: RunFindings = {
+    fruitless: 0,
+    contradictionsBefore,
+    contradictions: 0,
+    kept: new Set(),
+    audited: new Set(audited),
+    verdicts: [],
+    doubts: [],
+    overlap: undefined,
+  };
+  return { kind: 'planning', run, plan: NEW_PLAN };
+}
+
+/**
+ * Returns the state and the decision that follow from an event.
+ * @throws TypeError if the event cannot happen in this state
+ */
+export function next(state: ExportState, event: ExportEvent): Transition {
+  const name = `${state.kind} ${event.kind}`;
+  if (state.kind === 'planning' && event.kind === 'planned') return planned(state, event);
+  if (state.kind === 'probing' && event.kind === 'probed') return planAgain(state);
+  if (state.kind === 'requesting') {
+    if (event.kind === 'refused') return planAgain(state);
+    if (event.kind === 'cancelled') return cancelled(state, event.hasLeaving);
+    if (event.kind === 'answered') return answered(state, event.facts);
+  }
+  if (state.kind === 'publishing') {
+    if (event.kind === 'published') return published(state, event.facts);
+    if (event.kind === 'shrunk') return keep(state, event.rows);
+  }
+  throw new TypeError(`an export cannot go on: unexpected event "${name}"`);
+}
+
+function planned(
+  { run, plan }: Findings,
+  { isLeft, needsProbe, requests }: ExportEvent & { kind: 'planned' },
+): Transition {
+  if (!isLeft) {
+    const evidence = requests === 0 ? { covered: true } : {};
+    return finish({ run, plan }, { verdict: 'complete', evidence });
+  }
+  if (run.fruitless >= FRUITLESS_MAX || requests >= REQUESTS_MAX) {
+    const reason = `the source was asked ${requests} times, the last ${run.fruitless} in vain; the next run goes on`;
+    return finish({ run, plan }, { verdict: 'incomplete', evidence: { reason } });
+  }
+
+  const counted = { ...run, fruitless: run.fruitless + 1 };
+  if (needsProbe) return [{ kind: 'probing', run: counted, plan }, { do: 'probe' }];
+  const requesting: ExportState = {
+    kind: 'requesting',
+    run: counted,
+    plan: { ...plan, requests: plan.requests + 1 },
+  };
+  return [requesting, { do: 'request', way: requestWay(plan), fruitless: run.fruitless }];
+}
+
+/** After the first doubt the request is another one; after the second, the first again. */
+function requestWay({ doubts, isEmptyBelieved }: PlanFindings): RequestWay {
+  const [first] = doubts;
+  if (first === undefined || doubts.length > 1 || isEmptyBelieved) return 'primary';
+  if (first.state === 'end unproven') return 'primary';
+  return first.state === 'start unproven' ? 'startless fallback' : 'fallback';
+}
+
+/** A larger answer cannot settle the doubt that the plan is about. */
+function cancelled({ run, plan }: Findings, hasLeaving: boolean): Transition {
+  const doubt = plan.doubts.at(-1);
+  if (doubt === undefined) return planAgain({ run, plan });
+  if (doubt.state !== 'nothing left')
+    return finish({ run, plan }, { verdict: 'suspicious', evidence: {} });
+  if (hasLeaving) return planAgain({ run, plan }, { learns: 'bounds are broken' });
+  return planAgain({ run, plan: { ...plan, isEmptyBelieved: true } });
+}
+
+function answered(state: Findings, facts: AnswerFacts): Transition {
+  const { plan } = state;
+  if (facts.isOutdated && plan.requests < REQUESTS_PER_PLAN_MAX)
+    return planAgain(state, { discards: true });
+
+  const isProven = facts.isFramed || plan.lastSums === facts.sums;
+  const compared: Findings = {
+    run: { ...state.run, overlap: facts.overlap ?? state.run.overlap },
+    plan: { ...plan, lastSums: facts.sums },
+  };
+  const doubt = doubtOf(plan, facts, isProven);
+  if (doubt !== undefined) return doubted(compared, { doubt, facts, isProven });
+  if (facts.shrunk.length > 0) return keep(compared, facts.shrunk);
+  return believed(compared, facts);
+}
+
+function doubtOf(
+  plan: PlanFindings,
+  facts: AnswerFacts,
+  isProven: boolean,
+): Doubt | undefined {
+  if (facts.doubt !== undefined) return facts.doubt;
+  if (facts.isNothingLeft && !plan.isEmptyBelieved) return { state: 'nothing left' };
+  return isProven ? undefined : { state: 'end unproven' };
+}
+
+/** Nothing speaks against the answer. What it shows of the first doubt is settled with it. */
+function believed({ run, plan }: Findings, facts: AnswerFacts): Transition {
+  const first = plan.doubts[0]?.state;
+  const learns =
+    first === 'nothing left' && facts.hasLeaving ? 'bounds are broken' : undefined;
+  // The request with the start did not bring these rows.
+  const isMissed = first === 'start unproven' && facts.hasClosedRows;
+  return publish({ run: isMissed ? suspect(run) : run, plan }, facts, 'closed', learns);
+}
+
+interface Doubted {
+  readonly doubt: Doubt;
+  readonly facts: AnswerFacts;
+  readonly isProven: boolean;
+}
+
+function doubted(state: Findings, { doubt, facts, isProven }: Doubted): Transition {
+  const doubts = [...state.plan.doubts, doubt];
+  const run = { ...state.run, doubts: [...state.run.doubts, doubt] };
+  const plan = { ...state.plan, doubts };
+  const isLast = plan.requests >= REQUESTS_PER_PLAN_MAX;
+  // The first of two answers that may end anywhere says nothing yet.
+  if (doubt.state === 'end unproven' && !isLast)
+    return planAgain({ run, plan }, { discards: true });
+
+  const learns = CONCERNS_ONE_REQUEST.has(doubt.state) ? undefined : 'distrust bounds';
+  const isTwice = doubts.length > 1;
+  if (isLast || (isTwice && doubt.state !== 'other'))
+    return contradicted({ run, plan }, { doubt, facts, isProven }, learns);
+  // The same surprise came twice: the known rows are requested again, and replaced if
+  // they differ.
+  const audited = isTwice ? new Set([...run.audited, ...facts.compared]) : run.audited;
+  return planAgain({ run: { ...run, audited }, plan }, { learns, discards: true });
+}
+
+/** Known rows stay. New rows contradict nothing, and are published as an open segment. */
+function contradicted(
+  { run, plan }: Findings,
+  { doubt, facts, isProven }: Doubted,
+  learns: Lesson | undefined,
+): Transition {
+  const isTimeless = doubt.state === 'fewer in the open segment' && !facts.hasTimes;
+  if (isTimeless && isProven)
+    return publish({ run: suspect(run), plan }, facts, 'closed', learns);
+  // Whatever else is doubted: rows that were shown once are not replaced by fewer.
+  if (facts.openShrunk.length > 0) {
+    const reason = 'rows of the last open segment are gone';
+    return keep({ run, plan }, facts.openShrunk, { reason, learns });
+  }
+
+  const isEnd = doubt.state === 'end unproven';
+  const verdict: Verdict = isEnd ? 'incomplete' : 'suspicious';
+  const marked = { ...run, verdicts: [...run.verdicts, verdict] };
+  const contradictions = run.contradictionsBefore + 1;
+  const isGone =
+    doubt.state === 'fewer' && !facts.hasKnownRows && facts.hasNewRows && facts.isRested;
+  const isAccepted =
+    !isEnd && doubt.state !== 'other' && contradictions >= CONTRADICTIONS_MAX;
+  if ((isGone || isAccepted) && isProven)
+    return publish({ run: marked, plan }, facts, 'closed', learns);
+
+  const counted = { ...marked, contradictions: isEnd ? 0 : contradictions };
+  // A last line that may have been cut is not a row yet.
+  const isWhole = isProven || !facts.hasOpenLine;
+  const mayShow =
+    facts.hasNewRows && isWhole && !facts.replacesClosed && doubt.state !== 'repeated';
+  if (mayShow) return publish({ run: counted, plan }, facts, 'open', learns);
+  const outcome: VerdictWithEvidence = { verdict: 'complete', evidence: { doubt } };
+  return finish({ run: counted, plan }, outcome, learns);
+}
+
+function published(
+  { run, plan, as, isLast }: ExportState & { kind: 'publishing' },
+  { audited, hasForeignRows }: PublishedFacts,
+): Transition {
+  const isSurprise = plan.doubts.some(
+    ({ state }) => state === 'other' || state === 'less than seen',
+  );
+  const isSuspicious =
+    hasForeignRows ||
+    // The source tells another story of a range that was closed.
+    audited.some(({ isSame }) => !isSame) ||
+    (as === 'closed' && isSurprise);
+  const answeredIds = new Set(audited.map(({ row }) => row.coverageId));
+  const settled: RunFindings = {
+    ...(isSuspicious ? suspect(run) : run),
+    fruitless: 0,
+    overlap: run.overlap ?? 'none',
+    audited: new Set([...run.audited].filter((id) => !answeredIds.has(id))),
+  };
+  const state = { run: settled, plan: NEW_PLAN };
+  return isLast ? finish(state, COMPLETE) : planAgain(state);
+}
+
+/** Known coverage stays, and is not requested again by this run. */
+function keep(
+  { run }: Findings,
+  rows: readonly Coverage[],
+  options: { readonly reason?: string; readonly learns?: Lesson | undefined } = {},
+): Transition {
+  const { reason = 'the source serves less of them than it did', learns } = options;
+  const kept = new Set([...run.kept, ...rows.map(({ coverageId }) => coverageId)]);
+  const state = { run: { ...suspect(run), kept }, plan: NEW_PLAN };
+  return planAgain(state, { learns, discards: true, keeps: { rows, reason } });
+}
+
+function suspect(run: RunFindings): RunFindings {
+  return { ...run, verdicts: [...run.verdicts, 'suspicious'] };
+}
+
+function planAgain(
+  { run, plan }: Findings,
+  how: Partial<Omit<Decision & { do: 'plan' }, 'do'>> = {},
+): Transition {
+  return [
+    { kind: 'planning', run, plan },
+    { do: 'plan', discards: false, ...how },
+  ];
+}
+
+function publish(
+  { run, plan }: Findings,
+  facts: AnswerFacts,
+  as: PublishAs,
+  learns: Lesson | undefined,
+): Transition {
+  const isLast = as === 'open' || (!facts.isWindow && !facts.isFirstShown);
+  return [
+    { kind: 'publishing', run, plan, as, isLast },
+    { do: 'publish', as, isLast, learns },
+  ];
+}
+
+function finish(
+  { run, plan }: Findings,
+  outcome: VerdictWithEvidence,
+  learns?: Lesson,
+): Transition {
+  return [
+    { kind: 'done', run, plan },
+    { do: 'finish', outcome, learns },
+  ];
+}

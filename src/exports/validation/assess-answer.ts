@@ -1,0 +1,247 @@
+/**
+ * What one answer shows, as plain facts: how it compares with known rows, whether it is
+ * proven to have come to its end, and what it would replace. What follows from the facts
+ * is decided in `export-state.ts`. Pure.
+ */
+import type { Coverage } from '../../catalog/coverage-rows.ts';
+import type { Publication } from '../../catalog/publications.ts';
+import { overlaps } from '../../ledger/ranges.ts';
+import { BEGINNING, DAY_MICROS, type Micros } from '../../time/time.ts';
+import type { Received } from '../download/receive-answer.ts';
+import type { PlannedRequest } from '../planning/next-window.ts';
+import { type RequestPlan, closedRange, isEmpty } from '../planning/remaining.ts';
+import type { WindowPlan } from '../planning/window-plan.ts';
+import type { SourceProfile } from '../store/source-profile.ts';
+import {
+  compareOverlap,
+  fewerInOpen,
+  type OverlapFinding,
+  shrinking,
+  sumsOf,
+} from './compare-rows.ts';
+
+/** A source that keeps little may have dropped rows that are older than this. */
+const RESTED_MICROS = 7n * DAY_MICROS;
+
+/** An answer that came to its end, with the request that it belongs to. */
+export interface Answered extends PlannedRequest {
+  readonly received: Received;
+  /** What is known of the release, including what this answer shows. */
+  readonly learned: SourceProfile;
+}
+
+/** A reason not to believe an answer. */
+export type Doubt =
+  /** Known rows did not come back as they were. */
+  | Extract<OverlapFinding, { expected: unknown }>
+  /** An earlier stream, which did not come to its end, had more rows of this range. */
+  | { readonly state: 'less than seen' }
+  /** The open segment of the last run has fewer rows now than it had. */
+  | {
+      readonly state: 'fewer in the open segment';
+      readonly knownRows: string;
+      readonly receivedRows: string;
+    }
+  /**
+   * Nothing left the party between a start and an end. A release that applies the two
+   * bounds wrongly answers like this.
+   */
+  | { readonly state: 'nothing left' }
+  /**
+   * No row came from the start on, and no known row was expected. The source may have
+   * understood another time.
+   */
+  | { readonly state: 'start unproven' }
+  /**
+   * Neither the transport nor a line end shows that the answer came to its end, and no
+   * second answer was the same.
+   */
+  | { readonly state: 'end unproven' };
+
+/** What one answer shows. */
+export interface AnswerFacts {
+  /**
+   * The request was made for another release than the one that answered, so that the
+   * answer may lack what a better request would bring.
+   */
+  readonly isOutdated: boolean;
+  /** The result of the overlap check; undefined if the plan has none. */
+  readonly overlap: string | undefined;
+  /** The first doubt that this answer raises by itself. */
+  readonly doubt: Doubt | undefined;
+  /** Nothing left the party, and the request is one that a faulty release answers so. */
+  readonly isNothingLeft: boolean;
+  /** The transport and the last line end show that the answer came to its end. */
+  readonly isFramed: boolean;
+  /** What must come back the same in another answer to the same plan. */
+  readonly sums: string;
+  /** Closed segments that the answer would replace by fewer rows. */
+  readonly shrunk: readonly Coverage[];
+  /** Open segments that the answer replaces, if it has fewer rows than they do. */
+  readonly openShrunk: readonly Coverage[];
+  /** Rows left the party's accounts. */
+  readonly hasLeaving: boolean;
+  /** There are rows in a closed range. */
+  readonly hasClosedRows: boolean;
+  /** There are rows in any range that the answer is for. */
+  readonly hasNewRows: boolean;
+  /** Known rows came back before the first range. */
+  readonly hasKnownRows: boolean;
+  /** The last line has no line end. */
+  readonly hasOpenLine: boolean;
+  /** A closed segment would be replaced, in whole or in part. */
+  readonly replacesClosed: boolean;
+  /** The known rows that were expected are older than what every source keeps. */
+  readonly isRested: boolean;
+  /** Coverage that the overlap check compared the answer with. */
+  readonly compared: readonly bigint[];
+  /** The plan is one window of a larger range, so that more is left to request. */
+  readonly isWindow: boolean;
+  /**
+   * The answer is the first one that shows how far the source has come, so that more can
+   * be closed by the next request.
+   */
+  readonly isFirstShown: boolean;
+  /** The source's rows have times. */
+  readonly hasTimes: boolean;
+}
+
+/** What the facts of an answer depend on besides the answer itself. */
+export interface AssessContext {
+  readonly windows: WindowPlan;
+  readonly hasTimes: boolean;
+  /** The source's time. */
+  readonly now: Micros;
+}
+
+/** Returns what an answer shows. */
+export function assessAnswer(answered: Answered, context: AssessContext): AnswerFacts {
+  const { plan, request, received, target, learned } = answered;
+  const { profile } = target;
+  const { hasTimes, now } = context;
+  const finding = plan.overlap && compareOverlap(plan.overlap, received);
+  const gone = finding?.state === 'fewer' ? plan.overlap?.mayBeGone : undefined;
+
+  const isOtherRelease =
+    profile.header !== undefined && profile.header !== learned.header;
+  const isOtherBounds = learned.bounds !== 'right' && profile.bounds !== learned.bounds;
+
+  const hasFewerOpen = fewerInOpen(plan, received) !== undefined;
+  const overlapFrom = plan.overlap?.tail.from ?? now;
+
+  return {
+    isOutdated: request.to !== undefined && (isOtherRelease || isOtherBounds),
+    overlap: gone ?? finding?.state,
+    doubt: doubtOf(answered, { ...context, finding, isGone: gone !== undefined }),
+    isNothingLeft: isNothingLeft(answered, finding),
+    isFramed: received.isFramed && received.openLine === undefined,
+    sums: sumsOf(received),
+    shrunk: shrinking(plan, received),
+    openShrunk: hasFewerOpen ? plan.supersedes.filter((row) => row.open) : [],
+    hasLeaving: received.leaving > 0,
+    hasClosedRows: received.segments.some(
+      ({ open, spooled }) => !open && spooled !== undefined,
+    ),
+    hasNewRows: received.segments.some(({ spooled }) => spooled !== undefined),
+    hasKnownRows: received.before.rows > 0,
+    hasOpenLine: received.openLine !== undefined,
+    replacesClosed: plan.trims.length > 0 || plan.supersedes.some((row) => !row.open),
+    isRested: now - overlapFrom > RESTED_MICROS,
+    compared: comparedCoverage(answered),
+    isWindow: plan.isWindow,
+    isFirstShown:
+      hasTimes && profile.shownTo === undefined && learned.shownTo !== undefined,
+    hasTimes,
+  };
+}
+
+interface DoubtContext extends AssessContext {
+  readonly finding: OverlapFinding | undefined;
+  /** The known rows may be older than what the source keeps. */
+  readonly isGone: boolean;
+}
+
+function doubtOf(
+  { plan, request, received }: Answered,
+  { windows, finding, isGone }: DoubtContext,
+): Doubt | undefined {
+  if (finding !== undefined && 'expected' in finding && !isGone) return finding;
+
+  const range = closedRange(plan);
+  if (range !== undefined && windows.isLess(received.seen.stretches, range))
+    return { state: 'less than seen' };
+
+  const fewer = fewerInOpen(plan, received);
+  if (fewer !== undefined) return { state: 'fewer in the open segment', ...fewer };
+
+  const hasNoOverlap = plan.overlap === undefined || isGone;
+  const provesNoStart = !plan.isWindow && !windows.isSilent && hasNoOverlap;
+  const hasStart = (request.from ?? BEGINNING) > BEGINNING;
+  if (provesNoStart && received.rows === 0 && hasStart)
+    return { state: 'start unproven' };
+  return undefined;
+}
+
+function isNothingLeft(
+  { request, received, learned }: Answered,
+  finding: OverlapFinding | undefined,
+): boolean {
+  // Known rows that came back show that the release applied the bounds.
+  const isKnownBack = finding?.state === 'verified' && received.before.rows > 0;
+  return (
+    request.to !== undefined &&
+    learned.boundsDemanded !== true &&
+    received.layout.sides === 'both' &&
+    received.leaving === 0 &&
+    !isKnownBack
+  );
+}
+
+/** Coverage of the scope's own asset in the range of the overlap check. */
+function comparedCoverage({ plan, target }: Answered): readonly bigint[] {
+  const { overlap } = plan;
+  if (overlap === undefined) return [];
+  const range = { from: overlap.tail.from, to: overlap.to };
+  return target.coverage
+    .filter((row) => row.assetId === target.assetId && overlaps(row, range))
+    .map(({ coverageId }) => coverageId);
+}
+
+/** What a published answer shows of the coverage that was known before it. */
+export interface PublishedFacts {
+  /** Closed coverage that was requested once more, and whether the same came back. */
+  readonly audited: readonly AuditFinding[];
+  /** The answer has rows of other parties or assets, which no release sends. */
+  readonly hasForeignRows: boolean;
+}
+
+export interface AuditFinding {
+  readonly row: Coverage;
+  readonly isSame: boolean;
+}
+
+/**
+ * Compares what was published with the coverage that was known before.
+ * @param hasAsset the request was for one asset
+ */
+export function assessPublished(
+  { plan, received }: Answered,
+  { segments, closes }: Publication,
+  hasAsset: boolean,
+): PublishedFacts {
+  const { leftOut, layout } = received;
+  const isSame = (row: Coverage): boolean =>
+    isEmpty(row)
+      ? !segments.some(({ manifest }) => overlaps(manifest, row))
+      : closes.some(({ coverageId }) => coverageId === row.coverageId);
+
+  const hasForeignAsset = hasAsset && layout.sides === 'from' && leftOut.asset > 0n;
+  return {
+    audited: auditedRows(plan).map((row) => ({ row, isSame: isSame(row) })),
+    hasForeignRows: leftOut.party > 0n || hasForeignAsset,
+  };
+}
+
+function auditedRows(plan: RequestPlan): readonly Coverage[] {
+  return plan.revalidated.filter(({ open }) => !open);
+}
