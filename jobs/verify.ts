@@ -1,4 +1,4 @@
-/** Verifies what is recorded against its sums, where somebody ordered it. */
+/** The job of a verification that a user has ordered. */
 import { z } from 'zod';
 import { JOBS, type JobDefinition } from '../src/runs/job.ts';
 import { workRun } from '../src/runs/work-run.ts';

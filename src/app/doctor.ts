@@ -130,7 +130,7 @@ function checksOf(
         );
         if (space.state !== 'ok') return space;
       }
-      const found = await store.tryOut(limit, REACHABLE_MAX_MS);
+      const found = await store.probe(limit, REACHABLE_MAX_MS);
       return (isWrittenOnce(found) ? pass : warn)(describeStore(store.url, found));
     },
     source: async () => {

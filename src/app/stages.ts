@@ -226,7 +226,7 @@ function stagesOfStore({ config, log, warehouse, store: objects, holder }: Stage
       readLedger({ exports: repository, objects }, question, signal),
     listedParties: (given) => findListedParties(warehouse.db, given),
     tryStore: async (signal) => {
-      const found = await objects.tryOut(signal);
+      const found = await objects.probe(signal);
       return {
         isWrittenOnce: isWrittenOnce(found),
         detail: describeStore(objects.url, found),

@@ -1,6 +1,6 @@
 /**
- * Objects in a folder. A file is written whole into `.spool`, made durable, then linked to its key: a
- * key is absent or whole at every instant, also after a power cut.
+ * Objects in a folder. A file is written whole into `.spool`, made durable, and then linked to its key: a
+ * key is absent or whole at every instant, also after a power failure.
  */
 import { randomUUID } from 'node:crypto';
 import { createReadStream, type Dirent } from 'node:fs';
@@ -15,6 +15,7 @@ import {
   writeFile,
 } from 'node:fs/promises';
 import { basename, dirname, join, resolve } from 'node:path';
+import type { Readable } from 'node:stream';
 import { pathToFileURL } from 'node:url';
 import { errorCode, PermanentError, RetryableError } from '../errors/errors.ts';
 import {
@@ -24,13 +25,21 @@ import {
   measureStream,
 } from '../files/byte-counter.ts';
 import { makeFolders } from '../files/folders.ts';
-import type { ListedObject, ObjectStore, Outcome } from './object-store.ts';
-import { openStore } from './guarded-store.ts';
+import type {
+  ConditionSupport,
+  ListedObject,
+  ObjectFacts,
+  ObjectStore,
+  Outcome,
+  StoreCapabilities,
+  StoredRange,
+} from './object-store.ts';
+import { guardStore, type StoreKind } from './guarded-store.ts';
 
 const SPOOL_FOLDER = '.spool';
-/** Hard links do not exist (some network and FAT mounts), or the file lies on another filesystem. */
+/** The filesystem has no hard links (some network and FAT mounts), or the file lies on another one. */
 const NO_LINKS = new Set(['EPERM', 'ENOTSUP', 'EOPNOTSUPP', 'ENOSYS', 'EMLINK', 'EXDEV']);
-/** Retryable: space may be freed, a mount may return. */
+/** Errors that may pass: space is freed, a mount returns. */
 const RETRYABLE = new Set([
   'ENOSPC',
   'EDQUOT',
@@ -43,157 +52,212 @@ const RETRYABLE = new Set([
 ]);
 const READ_BYTES = 2 ** 20;
 
-/** @param folder made on first use */
+/** @param folder is made on first use */
 export function openFileStore(folder: string): ObjectStore {
-  const root = resolve(folder);
-  const url = pathToFileURL(root).href;
-  const spoolDir = join(root, SPOOL_FOLDER);
+  return guardStore(new FileStore(resolve(folder)));
+}
 
-  const spool = (content: Buffer, prefix: string, signal: AbortSignal) =>
-    writeTemporary(join(spoolDir, `${prefix}bytes.${randomUUID()}`), content, signal);
+class FileStore implements StoreKind {
+  readonly url: string;
+  readonly spoolDir: string;
+  capabilities?: StoreCapabilities;
+  readonly #root: string;
 
-  async function putFile(
+  constructor(root: string) {
+    this.url = pathToFileURL(root).href;
+    this.spoolDir = join(root, SPOOL_FOLDER);
+    this.#root = root;
+  }
+
+  async putFile(
     key: string,
     path: string,
     facts: FileFacts,
     signal: AbortSignal,
   ): Promise<Outcome> {
     signal.throwIfAborted();
-    const target = join(root, key);
+    const target = this.#pathOf(key);
+    const folder = dirname(target);
     await syncPath(path);
-    await makeDurableFolders(dirname(target));
-    const isNew = await linkUnlessTaken(path, target, spoolDir);
-    if (isNew) await syncPath(dirname(target));
-    return isNew || (await holds(target, facts, signal)) ? 'written' : 'present';
+    await makeDurableFolders(folder);
+    const isNew = await linkUnlessTaken(path, target, this.spoolDir);
+    if (isNew) {
+      await syncPath(folder);
+      return 'written';
+    }
+    return (await hasContent(target, facts, signal)) ? 'written' : 'present';
   }
 
-  /** Of several writers without hard links, the last one wins. */
-  async function tryLink(key: string, content: Buffer, signal: AbortSignal) {
-    await using file = await spool(content, 'probe.', signal);
-    return (await linkOrFail(file.path, join(root, key))) === 'taken'
-      ? 'honoured'
-      : 'ignored';
+  async putBytes(
+    key: string,
+    content: Buffer,
+    signal: AbortSignal,
+    spoolPrefix = '',
+  ): Promise<Outcome> {
+    await using file = await this.#spool(content, spoolPrefix, signal);
+    return await this.putFile(key, file.path, contentFacts(content), signal);
   }
 
-  /** In the order of their keys: a folder sorts with its slash. */
-  async function* listFolder(
+  /** Without hard links the condition is ignored: of several writers the last one wins. */
+  async tryPut(
+    key: string,
+    content: Buffer,
+    signal: AbortSignal,
+  ): Promise<ConditionSupport> {
+    await using file = await this.#spool(content, 'probe.', signal);
+    const outcome = await linkOrFail(file.path, this.#pathOf(key));
+    return outcome === 'taken' ? 'honoured' : 'ignored';
+  }
+
+  tryInParts(
+    key: string,
+    content: Buffer,
+    signal: AbortSignal,
+  ): Promise<ConditionSupport> {
+    return this.tryPut(key, content, signal);
+  }
+
+  async head(key: string): Promise<ObjectFacts | undefined> {
+    const facts = await statIfPresent(this.#pathOf(key));
+    if (facts?.isFile() !== true) return undefined;
+    return { bytes: facts.size, sha256: undefined };
+  }
+
+  async read(
+    key: string,
+    signal: AbortSignal,
+    range?: StoredRange,
+  ): Promise<Readable | undefined> {
+    const file = await open(this.#pathOf(key), 'r').catch(undefinedIfMissing);
+    if (file === undefined) return undefined;
+    const options = { fd: file, signal, highWaterMark: READ_BYTES };
+    if (range === undefined) return createReadStream('', options);
+    const start = Number(range.start);
+    const end = Number(range.end) - 1;
+    return createReadStream('', { ...options, start, end });
+  }
+
+  list(prefix: string, signal: AbortSignal): AsyncGenerator<ListedObject> {
+    const folder = prefix.slice(0, prefix.lastIndexOf('/') + 1);
+    return this.#listFolder(folder, prefix, signal);
+  }
+
+  async remove(key: string, signal: AbortSignal): Promise<void> {
+    signal.throwIfAborted();
+    await unlink(this.#pathOf(key)).catch(undefinedIfMissing);
+  }
+
+  async abortUploads(): Promise<number> {
+    return 0;
+  }
+
+  mapError(what: string, error: unknown): Error {
+    return fileError(`${what} in ${this.url}`, error);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {}
+
+  #pathOf(key: string): string {
+    return join(this.#root, key);
+  }
+
+  #spool(content: Buffer, prefix: string, signal: AbortSignal): Promise<TemporaryFile> {
+    const path = join(this.spoolDir, `${prefix}bytes.${randomUUID()}`);
+    return writeTemporary(path, content, signal);
+  }
+
+  /** Lists in the order of keys: a folder's name sorts together with its slash. */
+  async *#listFolder(
     folder: string,
     prefix: string,
     signal: AbortSignal,
   ): AsyncGenerator<ListedObject> {
     signal.throwIfAborted();
-    const entries =
-      (await readdir(join(root, folder), { withFileTypes: true }).catch(
-        undefinedIfMissing,
-      )) ?? [];
-    const nameOf = (entry: Dirent) =>
+    const entries = await readdir(this.#pathOf(folder), { withFileTypes: true }).catch(
+      undefinedIfMissing,
+    );
+    const keyOf = (entry: Dirent): string =>
       folder + entry.name + (entry.isDirectory() ? '/' : '');
-    for (const entry of entries.toSorted((a, b) => (nameOf(a) < nameOf(b) ? -1 : 1))) {
-      const key = nameOf(entry);
-      if (
-        entry.name === SPOOL_FOLDER ||
-        !(key.startsWith(prefix) || prefix.startsWith(key))
-      )
-        continue;
-      if (entry.isDirectory()) yield* listFolder(key, prefix, signal);
-      const facts =
-        entry.isFile() &&
-        (await stat(join(root, key), { bigint: true }).catch(undefinedIfMissing));
-      if (facts) yield { key, bytes: facts.size, modifiedAt: facts.mtimeNs / 1000n };
+    const sorted = (entries ?? [])
+      .filter(({ name }) => name !== SPOOL_FOLDER)
+      .map((entry) => ({ key: keyOf(entry), entry }))
+      .filter(({ key }) => key.startsWith(prefix) || prefix.startsWith(key))
+      .toSorted((a, b) => (a.key < b.key ? -1 : 1));
+
+    for (const { key, entry } of sorted) {
+      if (entry.isDirectory()) yield* this.#listFolder(key, prefix, signal);
+      if (!entry.isFile()) continue;
+      const facts = await statIfPresent(this.#pathOf(key));
+      if (facts === undefined) continue;
+      yield { key, bytes: facts.size, modifiedAt: facts.mtimeNs / 1000n };
     }
   }
-
-  return openStore({
-    url,
-    spoolDir,
-    putFile,
-    async putBytes(key, content, signal, spoolPrefix = '') {
-      await using file = await spool(content, spoolPrefix, signal);
-      return await putFile(key, file.path, contentFacts(content), signal);
-    },
-    tryPut: tryLink,
-    tryInParts: tryLink,
-    async head(key) {
-      const facts = await stat(join(root, key), { bigint: true }).catch(
-        undefinedIfMissing,
-      );
-      return facts?.isFile() === true
-        ? { bytes: facts.size, sha256: undefined }
-        : undefined;
-    },
-    async read(key, signal, range) {
-      const file = await open(join(root, key), 'r').catch(undefinedIfMissing);
-      const limits =
-        range === undefined
-          ? {}
-          : { start: Number(range.start), end: Number(range.end) - 1 };
-      return (
-        file &&
-        createReadStream('', { fd: file, signal, highWaterMark: READ_BYTES, ...limits })
-      );
-    },
-    list: (prefix, signal) =>
-      listFolder(prefix.slice(0, prefix.lastIndexOf('/') + 1), prefix, signal),
-    async remove(key, signal) {
-      signal.throwIfAborted();
-      await unlink(join(root, key)).catch(undefinedIfMissing);
-    },
-    abortUploads: async () => 0,
-    mapError: (what, error) => fileError(`${what} in ${url}`, error),
-    [Symbol.asyncDispose]: async () => undefined,
-  });
 }
 
-/** What the local disk says. */
+function statIfPresent(path: string) {
+  return stat(path, { bigint: true }).catch(undefinedIfMissing);
+}
+
+/** Classifies an error of the local disk. */
 export function fileError(what: string, error: unknown): Error {
   if (error instanceof PermanentError || error instanceof RetryableError) return error;
   if (error instanceof Error && error.name === 'AbortError') return error;
   const code = errorCode(error);
   const details = { code: `OBJECT_STORE_${code}`, cause: error };
-  return RETRYABLE.has(code)
-    ? new RetryableError(
-        `Cannot ${what}: ${code}; it is tried again, check the disk`,
-        details,
-      )
-    : new PermanentError(
-        `Cannot ${what}: ${code}; check the folder and its rights`,
-        details,
-      );
+  if (RETRYABLE.has(code)) {
+    const message = `Cannot ${what}: ${code}; it is tried again, check the disk`;
+    return new RetryableError(message, details);
+  }
+  const message = `Cannot ${what}: ${code}; check the folder and its rights`;
+  return new PermanentError(message, details);
 }
 
 /**
- * Without links, a copy in the spool is renamed. The key names its content, so a race replaces it by itself.
- * @returns false where something lies there
+ * Links a file to its key. Without hard links, a copy in the spool is renamed: the key names its content,
+ * so a race replaces a file by an equal one.
+ * @returns false if something lies under the key
  */
 async function linkUnlessTaken(
   from: string,
   target: string,
   spoolDir: string,
 ): Promise<boolean> {
-  const how = await linkOrFail(from, target);
-  if (how !== 'no links') return how === 'linked';
-  if ((await stat(target).catch(undefinedIfMissing)) !== undefined) return false;
+  const outcome = await linkOrFail(from, target);
+  if (outcome !== 'no links') return outcome === 'linked';
+  if ((await statIfPresent(target)) !== undefined) return false;
+
   await makeFolders(spoolDir);
-  await using copy = temporary(join(spoolDir, `${basename(from)}.copy.${randomUUID()}`));
+  const name = `${basename(from)}.copy.${randomUUID()}`;
+  await using copy = temporaryFile(join(spoolDir, name));
   await copyFile(from, copy.path);
   await syncPath(copy.path);
   await rename(copy.path, target);
   return true;
 }
 
-async function writeTemporary(path: string, content: Buffer, signal: AbortSignal) {
-  const file = temporary(path);
-  await makeFolders(dirname(path));
-  await writeFile(path, content, { flag: 'wx', signal }).catch(async (error: unknown) => {
-    await file[Symbol.asyncDispose]();
-    throw error;
-  });
-  return file;
+/** A file that is removed on disposal, if it is still there. */
+interface TemporaryFile extends AsyncDisposable {
+  readonly path: string;
 }
 
-/** Unlinked when it is disposed of, where it is still there. */
-function temporary(path: string) {
+function temporaryFile(path: string): TemporaryFile {
   return { path, [Symbol.asyncDispose]: () => unlink(path).catch(undefinedIfMissing) };
+}
+
+async function writeTemporary(
+  path: string,
+  content: Buffer,
+  signal: AbortSignal,
+): Promise<TemporaryFile> {
+  const file = temporaryFile(path);
+  await makeFolders(dirname(path));
+  try {
+    await writeFile(path, content, { flag: 'wx', signal });
+  } catch (error) {
+    await file[Symbol.asyncDispose]();
+    throw error;
+  }
+  return file;
 }
 
 async function linkOrFail(
@@ -211,23 +275,24 @@ async function linkOrFail(
   }
 }
 
-async function holds(
+async function hasContent(
   target: string,
-  facts: FileFacts,
+  { sha256 }: FileFacts,
   signal: AbortSignal,
 ): Promise<boolean> {
-  const found = await measureStream(
-    createReadStream(target, { signal, highWaterMark: READ_BYTES }),
-  );
-  return found.sha256 === facts.sha256;
+  const stream = createReadStream(target, { signal, highWaterMark: READ_BYTES });
+  return (await measureStream(stream)).sha256 === sha256;
 }
 
-/** Makes a folder with its parents, and makes each new one durable. */
+/** Makes a folder with its parents, and makes the entry of each new one durable. */
 async function makeDurableFolders(folder: string): Promise<void> {
   const first = await makeFolders(folder);
   if (first === undefined) return;
-  for (let made = folder; made.length >= first.length; made = dirname(made))
+  let made = folder;
+  while (made.length >= first.length) {
     await syncPath(made);
+    made = dirname(made);
+  }
   await syncPath(dirname(first));
 }
 

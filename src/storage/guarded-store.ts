@@ -1,4 +1,7 @@
-/** What all object stores have in common: their checks, their errors, and what is told where a key is taken. */
+/**
+ * What all object stores have in common: the checks of keys, the classification of errors, the spool, and
+ * the error for a key that is taken.
+ */
 import { lstat, readdir, unlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Readable } from 'node:stream';
@@ -8,126 +11,205 @@ import { makeFolders } from '../files/folders.ts';
 import { checkKey, checkPrefix } from '../ledger/object-keys.ts';
 import type {
   ListedObject,
+  ObjectFacts,
   ObjectStore,
   Outcome,
   StoreCapabilities,
+  StoredRange,
 } from './object-store.ts';
 import { type StoreProbe, probeStore } from './probe-store.ts';
 
-/** What each kind of store does its own way. Keys are checked; errors are as they came. */
-export interface StoreKind
-  extends
-    StoreProbe,
-    Pick<ObjectStore, 'url' | 'head' | 'remove' | typeof Symbol.asyncDispose> {
-  /** Where objects grow before they are published. Nothing in it is visible to readers. */
+/** What each kind of store does in its own way. Keys are checked before; errors are raw. */
+export interface StoreKind extends StoreProbe, AsyncDisposable {
+  readonly url: string;
+  /** Where objects grow before they are published. No reader sees what is in it. */
   readonly spoolDir: string;
+  /** What the last probe found; the kind may write faster if it knows. */
+  capabilities?: StoreCapabilities;
   putFile(
     key: string,
     path: string,
     facts: FileFacts,
     signal: AbortSignal,
   ): Promise<Outcome>;
-  readonly putBytes: ObjectStore['putIfAbsent'];
-  /** What the last trial has found. */
-  known?: StoreCapabilities;
-  /** undefined where nothing lies there. */
-  read(...asked: Parameters<ObjectStore['read']>): Promise<Readable | undefined>;
+  putBytes(
+    key: string,
+    content: Buffer,
+    signal: AbortSignal,
+    spoolPrefix?: string,
+  ): Promise<Outcome>;
+  head(key: string, signal: AbortSignal): Promise<ObjectFacts | undefined>;
+  /** @returns undefined if nothing lies under the key */
+  read(
+    key: string,
+    signal: AbortSignal,
+    range?: StoredRange,
+  ): Promise<Readable | undefined>;
   list(prefix: string, signal: AbortSignal): AsyncGenerator<ListedObject>;
-  /** Of dead processes, beside the spool. @returns how many */
+  remove(key: string, signal: AbortSignal): Promise<void>;
+  /**
+   * Aborts the uploads of dead processes, which lie outside of the spool.
+   * @returns how many were aborted
+   */
   abortUploads(startedBeforeMs: number, signal: AbortSignal): Promise<number>;
 }
 
-export function openStore(kind: StoreKind): ObjectStore {
-  const { url } = kind;
-  const spool = openSpool(kind.spoolDir);
-  const guard = async <Result>(
-    what: string,
-    work: () => Promise<Result>,
-  ): Promise<Result> => {
+/** Makes a kind of store an object store. */
+export function guardStore(kind: StoreKind): ObjectStore {
+  return new GuardedStore(kind);
+}
+
+class GuardedStore implements ObjectStore {
+  readonly #kind: StoreKind;
+  readonly #spool: Spool;
+
+  constructor(kind: StoreKind) {
+    this.#kind = kind;
+    this.#spool = new Spool(kind.spoolDir);
+  }
+
+  get url(): string {
+    return this.#kind.url;
+  }
+
+  spoolPath(name: string): Promise<string> {
+    return this.#guard(`spool ${name}`, () => this.#spool.path(name));
+  }
+
+  clearSpool(prefix: string): Promise<number> {
+    return this.#guard(`clear the spool of ${prefix}`, () => this.#spool.clear(prefix));
+  }
+
+  publishFile(
+    key: string,
+    path: string,
+    facts: FileFacts,
+    signal: AbortSignal,
+  ): Promise<void> {
+    return this.#publish(key, () =>
+      this.#kind.putFile(checkKey(key), path, facts, signal),
+    );
+  }
+
+  publishBytes(
+    key: string,
+    content: Buffer,
+    signal: AbortSignal,
+    spoolPrefix?: string,
+  ): Promise<void> {
+    return this.#publish(key, () =>
+      this.#kind.putBytes(checkKey(key), content, signal, spoolPrefix),
+    );
+  }
+
+  putIfAbsent(
+    key: string,
+    content: Buffer,
+    signal: AbortSignal,
+    spoolPrefix?: string,
+  ): Promise<Outcome> {
+    return this.#guard(`publish ${key}`, () =>
+      this.#kind.putBytes(checkKey(key), content, signal, spoolPrefix),
+    );
+  }
+
+  head(key: string, signal: AbortSignal): Promise<ObjectFacts | undefined> {
+    return this.#guard(`look up ${key}`, () => this.#kind.head(checkKey(key), signal));
+  }
+
+  read(key: string, signal: AbortSignal, range?: StoredRange): Promise<Readable> {
+    return this.#guard(`read ${key}`, async () => {
+      const bytes = await this.#kind.read(checkKey(key), signal, range);
+      if (bytes !== undefined) return bytes;
+      const message = `Cannot read the object ${key}: it is not in ${this.url}`;
+      throw new PermanentError(message, { code: 'OBJECT_MISSING', meta: { key } });
+    });
+  }
+
+  async *list(prefix: string, signal: AbortSignal): AsyncGenerator<ListedObject> {
+    try {
+      yield* this.#kind.list(checkPrefix(prefix), signal);
+    } catch (error) {
+      throw this.#kind.mapError(`list ${prefix}`, error);
+    }
+  }
+
+  remove(key: string, signal: AbortSignal): Promise<void> {
+    return this.#guard(`remove ${key}`, () => this.#kind.remove(checkKey(key), signal));
+  }
+
+  removeAbandoned(olderThanMs: number, signal: AbortSignal): Promise<number> {
+    return this.#guard('clear away what dead processes left', async () => {
+      const beforeMs = Date.now() - olderThanMs;
+      const files = await this.#spool.clear('', beforeMs);
+      const uploads = await this.#kind.abortUploads(beforeMs, signal);
+      return files + uploads;
+    });
+  }
+
+  async capabilities(signal: AbortSignal): Promise<StoreCapabilities> {
+    return this.#kind.capabilities ?? this.probe(signal);
+  }
+
+  async probe(signal: AbortSignal, stepMaxMs?: number): Promise<StoreCapabilities> {
+    const found = await probeStore(this, this.#kind, signal, stepMaxMs);
+    this.#kind.capabilities = found;
+    return found;
+  }
+
+  [Symbol.asyncDispose](): PromiseLike<void> {
+    return this.#kind[Symbol.asyncDispose]();
+  }
+
+  async #publish(key: string, write: () => Promise<Outcome>): Promise<void> {
+    const outcome = await this.#guard(`publish ${key}`, write);
+    if (outcome === 'written') return;
+    throw new PermanentError(
+      `Cannot publish ${key} in ${this.url}: other bytes lie there already; ` +
+        'it was changed from outside, or the disk is failing',
+      { code: 'OBJECT_CONFLICT', meta: { key } },
+    );
+  }
+
+  async #guard<Result>(what: string, work: () => Promise<Result>): Promise<Result> {
     try {
       return await work();
     } catch (error) {
-      throw kind.mapError(what, error);
+      throw this.#kind.mapError(what, error);
     }
-  };
-  const publish = async (key: string, write: () => Promise<Outcome>) => {
-    if ((await guard(`publish ${key}`, write)) === 'written') return;
-    throw new PermanentError(
-      `Cannot publish ${key} in ${url}: other bytes lie there already; it was changed from outside, or the disk is failing`,
-      { code: 'OBJECT_CONFLICT', meta: { key } },
-    );
-  };
-  const store: ObjectStore = {
-    url,
-    spoolPath: (name) => guard(`spool ${name}`, () => spool.path(name)),
-    clearSpool: (prefix) =>
-      guard(`clear the spool of ${prefix}`, () => spool.clear(prefix)),
-    publishFile: (key, ...file) =>
-      publish(key, () => kind.putFile(checkKey(key), ...file)),
-    publishBytes: (key, ...content) =>
-      publish(key, () => kind.putBytes(checkKey(key), ...content)),
-    putIfAbsent: (key, ...content) =>
-      guard(`publish ${key}`, () => kind.putBytes(checkKey(key), ...content)),
-    head: (key, signal) =>
-      guard(`look up ${key}`, () => kind.head(checkKey(key), signal)),
-    read: (key, ...how) =>
-      guard(`read ${key}`, async () => {
-        const bytes = await kind.read(checkKey(key), ...how);
-        if (bytes !== undefined) return bytes;
-        throw new PermanentError(`Cannot read the object ${key}: it is not in ${url}`, {
-          code: 'OBJECT_MISSING',
-          meta: { key },
-        });
-      }),
-    async *list(prefix, signal) {
-      try {
-        yield* kind.list(checkPrefix(prefix), signal);
-      } catch (error) {
-        throw kind.mapError(`list ${prefix}`, error);
-      }
-    },
-    remove: (key, signal) =>
-      guard(`remove ${key}`, () => kind.remove(checkKey(key), signal)),
-    sweep: (olderThanMs, signal) =>
-      guard('clear away what dead processes left', async () => {
-        const beforeMs = Date.now() - olderThanMs;
-        return (
-          (await spool.clear('', beforeMs)) + (await kind.abortUploads(beforeMs, signal))
-        );
-      }),
-    capabilities: async (signal) => kind.known ?? store.tryOut(signal),
-    tryOut: async (signal, stepMaxMs) =>
-      (kind.known = await probeStore(store, kind, signal, stepMaxMs)),
-    [Symbol.asyncDispose]: () => kind[Symbol.asyncDispose](),
-  };
-  return store;
+  }
 }
 
-function openSpool(folder: string) {
-  return {
-    /** Where a file of this name goes; the folder is made. */
-    async path(name: string) {
-      const path = join(folder, checkKey(name).replaceAll('/', '_'));
-      await makeFolders(folder);
-      return path;
-    },
-    /** Removes the files whose names begin with `prefix` and that nobody has written to since. */
-    async clear(prefix: string, writtenBeforeMs = Number.POSITIVE_INFINITY) {
-      let removed = 0;
-      for (const name of (await readdir(folder).catch(undefinedIfMissing)) ?? []) {
-        if (!name.startsWith(prefix)) continue;
-        const path = join(folder, name);
-        const facts = await lstat(path).catch(undefinedIfMissing);
-        if (
-          facts === undefined ||
-          facts.isDirectory() ||
-          facts.mtimeMs >= writtenBeforeMs
-        )
-          continue;
-        await unlink(path).catch(undefinedIfMissing);
-        removed += 1;
-      }
-      return removed;
-    },
-  };
+/** The folder in which objects grow before they are published. */
+class Spool {
+  readonly #folder: string;
+
+  constructor(folder: string) {
+    this.#folder = folder;
+  }
+
+  /** Returns where a file of this name goes, and makes the folder. */
+  async path(name: string): Promise<string> {
+    const path = join(this.#folder, checkKey(name).replaceAll('/', '_'));
+    await makeFolders(this.#folder);
+    return path;
+  }
+
+  /** Removes the files whose names begin with `prefix` and that were not written to since. */
+  async clear(
+    prefix: string,
+    writtenBeforeMs = Number.POSITIVE_INFINITY,
+  ): Promise<number> {
+    const names = (await readdir(this.#folder).catch(undefinedIfMissing)) ?? [];
+    let removed = 0;
+    for (const name of names.filter((one) => one.startsWith(prefix))) {
+      const path = join(this.#folder, name);
+      const facts = await lstat(path).catch(undefinedIfMissing);
+      if (facts === undefined || facts.isDirectory()) continue;
+      if (facts.mtimeMs >= writtenBeforeMs) continue;
+      await unlink(path).catch(undefinedIfMissing);
+      removed += 1;
+    }
+    return removed;
+  }
 }

@@ -6,46 +6,80 @@ import type { Micros } from '../time/time.ts';
 /** How a store treats the condition "only if absent" on a write. */
 export type ConditionSupport = 'honoured' | 'ignored' | 'refused';
 
+/** What a store does with conditional writes. */
 export interface StoreCapabilities {
-  /** On one small write. */
+  /** With the condition on one small write. */
   readonly put: ConditionSupport;
-  /** On the last call of an upload in parts: objects above 16 MiB. */
+  /** With the condition on the last call of an upload in parts, which objects above 16 MiB need. */
   readonly multipart: ConditionSupport;
-  /** Of concurrent writers of different bytes under one key, exactly one was told that it wrote. */
+  /** Of several writers of different bytes under one key, exactly one is told that it wrote. */
   readonly hasOneWinner: boolean;
 }
 
-/** 'written' where the bytes lie under the key now, whoever put them; 'present' where others do. */
+/**
+ * 'written': these bytes lie under the key now, whoever wrote them. 'present': other bytes do.
+ */
 export type Outcome = 'written' | 'present';
 
+/** An object as a listing shows it. */
 export interface ListedObject {
   readonly key: string;
+  /** Size as it is stored. */
   readonly bytes: bigint;
   readonly modifiedAt: Micros;
 }
 
+/** A range of an object's stored bytes. */
+export interface StoredRange {
+  readonly start: bigint;
+  /** Exclusive. */
+  readonly end: bigint;
+}
+
+/** What is known of an object without reading it. */
+export interface ObjectFacts {
+  /** Size as it is stored. */
+  readonly bytes: bigint;
+  /** Hex; undefined if it is not known without reading the object. */
+  readonly sha256: string | undefined;
+}
+
 /**
- * Immutable objects under keys relative to OBJECT_STORE_URL. Publishing is atomic: a key is either
- * absent or whole. Publishing the same bytes twice is fine; other bytes under the same key are an error.
- * A store that cannot be reached, or is busy, is waited for by each call itself (60 s).
+ * Immutable objects under keys relative to OBJECT_STORE_URL. Publishing is atomic: a key is either absent
+ * or whole. Publishing the same bytes twice is accepted; other bytes under the same key are an error. Each
+ * call waits by itself for a store that cannot be reached or is busy (60 s).
  */
 export interface ObjectStore extends AsyncDisposable {
-  /** For messages and manifests; no credentials. */
+  /** For messages and manifests; without credentials. */
   readonly url: string;
-  /** Where to spool a file of this name: beside the store, on its filesystem. The file is not made. */
+
+  /**
+   * Returns where to spool a file of this name: beside the store, on its filesystem. The file itself is
+   * not made.
+   */
   spoolPath(name: string): Promise<string>;
-  /** Removes the spool files whose names begin with `prefix`: what a dead worker left. @returns how many */
+
+  /**
+   * Removes the spool files whose names begin with `prefix`, which a dead worker left.
+   * @returns how many were removed
+   */
   clearSpool(prefix: string): Promise<number>;
-  /** Makes the spooled file visible under `key`, durably. Leaves the spool file to the caller. */
+
+  /**
+   * Makes the spooled file visible under `key`, durably. The caller removes the spool file.
+   * @throws PermanentError `OBJECT_CONFLICT` if other bytes lie under the key
+   */
   publishFile(
     key: string,
     path: string,
     facts: FileFacts,
     signal: AbortSignal,
   ): Promise<void>;
+
   /**
-   * The same for small content (a manifest).
-   * @param spoolPrefix of what it may leave in the spool where the process is killed, for `clearSpool`
+   * Publishes small content, such as a manifest.
+   * @param spoolPrefix names what a killed process may leave in the spool, for `clearSpool`
+   * @throws PermanentError `OBJECT_CONFLICT` if other bytes lie under the key
    */
   publishBytes(
     key: string,
@@ -53,11 +87,12 @@ export interface ObjectStore extends AsyncDisposable {
     signal: AbortSignal,
     spoolPrefix?: string,
   ): Promise<void>;
+
   /**
-   * Writes small content where nothing lies: the commit of a log whose writers may race.
-   * @returns 'written' where these bytes lie under the key now (an answer may have been lost: the same
-   *   bytes of an earlier call count), 'present' where other bytes do. Where `capabilities` does not say
-   *   `put: 'honoured'` and `hasOneWinner`, two writers at once may both be told 'written': hold a lease.
+   * Writes small content if nothing lies under the key: the commit of a log whose writers may race.
+   * @returns 'written' if these bytes lie under the key now; an answer may have been lost, so the same
+   *   bytes of an earlier call count. 'present' if other bytes do. Unless `capabilities` reports
+   *   `put: 'honoured'` and `hasOneWinner`, two writers at once may both get 'written': hold a lease
    */
   putIfAbsent(
     key: string,
@@ -65,38 +100,45 @@ export interface ObjectStore extends AsyncDisposable {
     signal: AbortSignal,
     spoolPrefix?: string,
   ): Promise<Outcome>;
-  /** Size and, where it can be told cheaply, SHA-256 (hex) of what is stored; undefined where absent. */
-  head(
-    key: string,
-    signal: AbortSignal,
-  ): Promise<{ bytes: bigint; sha256: string | undefined } | undefined>;
-  /** Stored bytes as they are (compressed); `range` in bytes, end exclusive. @throws PermanentError `OBJECT_MISSING` */
-  read(
-    key: string,
-    signal: AbortSignal,
-    range?: { start: bigint; end: bigint },
-  ): Promise<Readable>;
-  /** Keys below a prefix, in order. */
-  list(prefix: string, signal: AbortSignal): AsyncIterable<ListedObject>;
-  /** Only the janitor and the lake's compaction call this. Absent keys are fine. */
-  remove(key: string, signal: AbortSignal): Promise<void>;
-  /** Removes spool files and unfinished uploads of dead processes, older than `olderThanMs`. @returns how many */
-  sweep(olderThanMs: number, signal: AbortSignal): Promise<number>;
-  /** What `tryOut` found; tried once a store, at the first call. */
-  capabilities(signal: AbortSignal): Promise<StoreCapabilities>;
+
+  /** @returns undefined if nothing lies under the key */
+  head(key: string, signal: AbortSignal): Promise<ObjectFacts | undefined>;
+
   /**
-   * Writes, reads, lists, removes and sends a part below `probe/`, now.
-   * @param stepMaxMs how long one step may take; a minute by default
-   * @throws what the store refused or could not do, named; UnreachableError where a step gets no answer
+   * Reads the stored bytes as they are (compressed).
+   * @throws PermanentError `OBJECT_MISSING`
    */
-  tryOut(signal: AbortSignal, stepMaxMs?: number): Promise<StoreCapabilities>;
+  read(key: string, signal: AbortSignal, range?: StoredRange): Promise<Readable>;
+
+  /** Lists the objects below a prefix, in the order of their keys. */
+  list(prefix: string, signal: AbortSignal): AsyncIterable<ListedObject>;
+
+  /**
+   * Removes an object; an absent key is accepted. Only garbage collection and the lake's compaction call
+   * this.
+   */
+  remove(key: string, signal: AbortSignal): Promise<void>;
+
+  /**
+   * Removes the spool files and unfinished uploads of dead processes that are older than `olderThanMs`.
+   * @returns how many were removed
+   */
+  removeAbandoned(olderThanMs: number, signal: AbortSignal): Promise<number>;
+
+  /** Returns what `probe` found last; the first call probes the store. */
+  capabilities(signal: AbortSignal): Promise<StoreCapabilities>;
+
+  /**
+   * Tries the store out now: writes, reads, lists, removes and sends a part below `probe/`.
+   * @param stepMaxMs how long one step may take; a minute by default
+   * @throws PermanentError naming what the store refused or could not do
+   * @throws UnreachableError if a step gets no answer
+   */
+  probe(signal: AbortSignal, stepMaxMs?: number): Promise<StoreCapabilities>;
 }
 
-/** Whether a second writer of a key is told so, without a lease. */
-export function isWrittenOnce({
-  put,
-  multipart,
-  hasOneWinner,
-}: StoreCapabilities): boolean {
+/** Whether the store itself keeps a second writer of a key out, without a lease. */
+export function isWrittenOnce(capabilities: StoreCapabilities): boolean {
+  const { put, multipart, hasOneWinner } = capabilities;
   return put === 'honoured' && multipart === 'honoured' && hasOneWinner;
 }

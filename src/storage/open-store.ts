@@ -1,10 +1,10 @@
-/** The object store that OBJECT_STORE_URL names. */
+/** Chooses the kind of object store that OBJECT_STORE_URL names. */
 import { fileURLToPath } from 'node:url';
 import { openFileStore } from './file-store.ts';
 import type { ObjectStore } from './object-store.ts';
 import { openS3Store, type StoreOptions } from './s3/s3-store.ts';
 
-/** Opens nothing yet: the first call does. */
+/** Opens no connection; the first call does. */
 export function openObjectStore(options: StoreOptions): ObjectStore {
   const { url } = options;
   return url.protocol === 's3:'

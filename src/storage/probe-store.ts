@@ -1,4 +1,4 @@
-/** What a store really does with reads and writes, tried out below `probe/`: rights, parts, conditions, a race. */
+/** Tries out what a store does with reads and writes, below `probe/`: rights, parts, conditions, a race. */
 import { randomUUID } from 'node:crypto';
 import { buffer } from 'node:stream/consumers';
 import { PermanentError, UnreachableError } from '../errors/errors.ts';
@@ -7,101 +7,155 @@ import { withTimeout } from '../concurrency/timeouts.ts';
 import type { ConditionSupport, ObjectStore, StoreCapabilities } from './object-store.ts';
 
 const PROBE_PREFIX = 'probe/';
-/** Of probes whose process was killed. */
-const LEFT_BEHIND_MICROS = 3_600_000_000n;
+/** The age at which an object below `probe/` is taken for what a killed process left. */
+const ABANDONED_MICROS = 3_600_000_000n;
 const STEP_MAX_MS = 60_000;
 const TEXT = 'ledger-mirror tries this store out\n';
+const RACING_WRITERS = [1, 2, 3, 4];
 
-/** One conditional write as the store answers it, where something may lie under the key. */
+/** Sends one conditional write for a key that may be taken, and returns how the store answers it. */
 type TryWrite = (
   key: string,
   content: Buffer,
   signal: AbortSignal,
 ) => Promise<ConditionSupport>;
 
+/** What a probe needs of a kind of store beside its ordinary calls. */
 export interface StoreProbe {
   readonly tryPut: TryWrite;
   readonly tryInParts: TryWrite;
-  /** @param what was done, and to which key: "publish ledger/…" */
+  /** @param what is what was done, and to which key: "publish ledger/…" */
   readonly mapError: (what: string, error: unknown) => Error;
 }
 
-/** @throws what the store refused, classified; UnreachableError where a step gets no answer in time */
+/**
+ * @throws PermanentError naming what the store refused
+ * @throws UnreachableError if a step gets no answer in time
+ */
 export async function probeStore(
   store: ObjectStore,
-  { tryPut, tryInParts, mapError }: StoreProbe,
+  kind: StoreProbe,
   signal: AbortSignal,
   stepMaxMs = STEP_MAX_MS,
 ): Promise<StoreCapabilities> {
-  // A step that outlasts `stepMaxMs` is left to itself.
-  const step = async <Result>(
-    what: string,
-    work: (either: AbortSignal) => Promise<Result>,
-  ) => {
-    signal.throwIfAborted();
-    const late = () =>
-      new UnreachableError(
-        `Cannot ${what} in ${store.url}: no answer within ${stepMaxMs / 1000} s; check that the store is up, and what lies in between`,
-        { code: 'OBJECT_STORE_UNREACHABLE', meta: { step: what, attempts: 1 } },
-      );
-    return withTimeout(
-      stepMaxMs,
-      (limit) => work(AbortSignal.any([signal, limit])),
-      late,
-    ).catch((error: unknown) => {
-      throw mapError(what, error);
-    });
-  };
-  const nameProbe = (name: string) => `${PROBE_PREFIX}${randomUUID()}.${name}`;
-  const one = nameProbe('one');
-  const raced = nameProbe('raced');
-  const made = [one, raced];
-  const removeAll = async (): Promise<void> => {
-    for (const key of made)
-      await step('remove an object', (either) => store.remove(key, either));
-  };
+  const probe = new Probe(store, kind, signal, stepMaxMs);
   try {
-    await step('write an object', (either) =>
-      store.publishBytes(one, Buffer.from(TEXT), either),
-    );
-    const read = await step('read a range of an object', async (either) =>
-      buffer(await store.read(one, either, { start: 7n, end: 13n })),
-    );
-    if (read.toString() !== TEXT.slice(7, 13))
-      throw unusable('it reads other bytes than were written');
-    const isListed = await step('list objects', async (either) => {
-      let isFound = false;
-      for await (const { key, modifiedAt } of store.list(PROBE_PREFIX, either)) {
-        isFound ||= key === one;
-        if (modifiedAt < nowMicros() - LEFT_BEHIND_MICROS) made.push(key);
-      }
-      return isFound;
-    });
-    if (!isListed) throw unusable('it does not list what was written');
-    const other = Buffer.from('other bytes\n');
-    const put = await step('write an object that is there', (either) =>
-      tryPut(one, other, either),
-    );
-    const multipart = await step('send an object in parts', (either) =>
-      tryInParts(one, other, either),
-    );
-    const told = await step('write one object from several sides', (either) =>
-      Promise.all(
-        [1, 2, 3, 4].map((nth) => tryPut(raced, Buffer.from(`writer ${nth}\n`), either)),
-      ),
-    );
-    await removeAll();
-    // Without a condition, each writer is told that it wrote.
-    return {
-      put,
-      multipart,
-      hasOneWinner: told.filter((answer) => answer !== 'honoured').length === 1,
-    };
+    await probe.checkReadsAndLists();
+    const capabilities = await probe.tryConditions();
+    await probe.removeAll();
+    return capabilities;
   } catch (error) {
-    // A later trial removes what cannot be removed now.
-    await removeAll().catch(() => undefined);
+    // A later probe removes what cannot be removed now.
+    await probe.removeAll().catch(() => undefined);
     throw error;
   }
+}
+
+class Probe {
+  readonly #store: ObjectStore;
+  readonly #kind: StoreProbe;
+  readonly #signal: AbortSignal;
+  readonly #stepMaxMs: number;
+  readonly #written = probeKey('one');
+  readonly #raced = probeKey('raced');
+  /** What is to be removed, with what killed processes left. */
+  readonly #keys = [this.#written, this.#raced];
+
+  constructor(
+    store: ObjectStore,
+    kind: StoreProbe,
+    signal: AbortSignal,
+    stepMaxMs: number,
+  ) {
+    this.#store = store;
+    this.#kind = kind;
+    this.#signal = signal;
+    this.#stepMaxMs = stepMaxMs;
+  }
+
+  async checkReadsAndLists(): Promise<void> {
+    const key = this.#written;
+    await this.#step('write an object', (signal) =>
+      this.#store.publishBytes(key, Buffer.from(TEXT), signal),
+    );
+
+    const range = { start: 7n, end: 13n };
+    const read = await this.#step('read a range of an object', async (signal) =>
+      buffer(await this.#store.read(key, signal, range)),
+    );
+    if (read.toString() !== TEXT.slice(7, 13)) {
+      throw unusable('it reads other bytes than were written');
+    }
+
+    const isListed = await this.#step('list objects', (signal) => this.#list(signal));
+    if (!isListed) throw unusable('it does not list what was written');
+  }
+
+  /** @returns whether the written object is listed */
+  async #list(signal: AbortSignal): Promise<boolean> {
+    let isListed = false;
+    for await (const { key, modifiedAt } of this.#store.list(PROBE_PREFIX, signal)) {
+      isListed ||= key === this.#written;
+      const isAbandoned = modifiedAt < nowMicros() - ABANDONED_MICROS;
+      if (isAbandoned) this.#keys.push(key);
+    }
+    return isListed;
+  }
+
+  async tryConditions(): Promise<StoreCapabilities> {
+    const other = Buffer.from('other bytes\n');
+    const put = await this.#step('write an object that is there', (signal) =>
+      this.#kind.tryPut(this.#written, other, signal),
+    );
+    const multipart = await this.#step('send an object in parts', (signal) =>
+      this.#kind.tryInParts(this.#written, other, signal),
+    );
+    const answers = await this.#step('write one object from several sides', (signal) => {
+      const writes = RACING_WRITERS.map((nth) =>
+        this.#kind.tryPut(this.#raced, Buffer.from(`writer ${nth}\n`), signal),
+      );
+      return Promise.all(writes);
+    });
+    // A store that ignores the condition tells each writer that it wrote.
+    const winners = answers.filter((answer) => answer !== 'honoured');
+    return { put, multipart, hasOneWinner: winners.length === 1 };
+  }
+
+  async removeAll(): Promise<void> {
+    for (const key of this.#keys) {
+      await this.#step('remove an object', (signal) => this.#store.remove(key, signal));
+    }
+  }
+
+  /** Runs a step. One that takes longer than `stepMaxMs` is abandoned, and may still end. */
+  async #step<Result>(
+    what: string,
+    work: (signal: AbortSignal) => Promise<Result>,
+  ): Promise<Result> {
+    this.#signal.throwIfAborted();
+    try {
+      return await withTimeout(
+        this.#stepMaxMs,
+        (limit) => work(AbortSignal.any([this.#signal, limit])),
+        () => this.#timeoutError(what),
+      );
+    } catch (error) {
+      throw this.#kind.mapError(what, error);
+    }
+  }
+
+  #timeoutError(what: string): UnreachableError {
+    const seconds = this.#stepMaxMs / 1000;
+    return new UnreachableError(
+      `Cannot ${what} in ${this.#store.url}: no answer within ${seconds} s; ` +
+        'check that the store is up, and what lies in between',
+      { code: 'OBJECT_STORE_UNREACHABLE', meta: { step: what, attempts: 1 } },
+    );
+  }
+}
+
+function probeKey(name: string): string {
+  return `${PROBE_PREFIX}${randomUUID()}.${name}`;
 }
 
 function unusable(state: string): PermanentError {

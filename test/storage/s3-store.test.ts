@@ -145,7 +145,7 @@ describe('S3Store', () => {
     for (const name of ['1', '2', '3', '4', '5'])
       double.uploads.set(`left ${name}`, left);
     double.uploads.set('foreign', { ...left, key: 'other/a/left' });
-    expect(await store.sweep(60_000, signal)).toBe(5);
+    expect(await store.removeAbandoned(60_000, signal)).toBe(5);
     expect([...double.uploads.keys()]).toEqual(['foreign']);
   });
 
@@ -247,7 +247,7 @@ describe('S3Store', () => {
       return undefined;
     };
     double.uploads.set('other', left);
-    expect(await store.sweep(60_000, signal)).toBe(0);
+    expect(await store.removeAbandoned(60_000, signal)).toBe(0);
   });
 
   test.each(['refused', 'ignored'] as const)(
@@ -255,7 +255,7 @@ describe('S3Store', () => {
     async (conditions) => {
       await using store = openDouble();
       double.conditions = conditions;
-      expect(await store.tryOut(signal)).toEqual({
+      expect(await store.probe(signal)).toEqual({
         put: conditions,
         multipart: conditions,
         hasOneWinner: false,

@@ -102,7 +102,7 @@ export function describeObjectStore(
 
     test('tries itself out and leaves nothing behind', async () => {
       await using store = await open();
-      const found = await store.tryOut(signal);
+      const found = await store.probe(signal);
       expect(found).toEqual(expected);
       expect(await store.capabilities(signal)).toEqual(found);
       expect(await keysOf(store, '')).toEqual([]);
@@ -229,8 +229,8 @@ export function describeObjectStore(
       for (const path of [one, other])
         await expect(access(path)).rejects.toThrow('ENOENT');
       await Promise.all([access(kept), access(foreign)]);
-      expect(await store.sweep(60_000, signal)).toBe(0);
-      expect(await store.sweep(-1000, signal)).toBe(2);
+      expect(await store.removeAbandoned(60_000, signal)).toBe(0);
+      expect(await store.removeAbandoned(-1000, signal)).toBe(2);
     });
 
     test('refuses keys that lead out of it', async () => {

@@ -88,7 +88,7 @@ export function describeRefusals(running: StoreUnderTest): void {
       await expect(
         store.list('', signal)[Symbol.asyncIterator]().next(),
       ).rejects.toMatchObject(refused);
-      await expect(store.tryOut(signal)).rejects.toMatchObject(refused);
+      await expect(store.probe(signal)).rejects.toMatchObject(refused);
     });
 
     test('of an unknown key is about the credentials', async () => {
@@ -119,7 +119,7 @@ export function describeRefusals(running: StoreUnderTest): void {
       await expect(
         reader.publishBytes('b', Buffer.from('x'), signal),
       ).rejects.toMatchObject(refused);
-      await expect(reader.tryOut(signal)).rejects.toMatchObject(refused);
+      await expect(reader.probe(signal)).rejects.toMatchObject(refused);
       expect((await buffer(await reader.read('a', signal))).toString()).toBe('content');
     });
 
@@ -234,7 +234,7 @@ export function describeOutages(running: StoreUnderTest): void {
       await using store = openStoreOn(server);
       server.freezeGateway();
       try {
-        await expect(store.tryOut(signal, 1_000)).rejects.toMatchObject({
+        await expect(store.probe(signal, 1_000)).rejects.toMatchObject({
           name: 'UnreachableError',
           message: expect.stringContaining('no answer within 1 s') as string,
         });
@@ -267,8 +267,8 @@ export function describeOutages(running: StoreUnderTest): void {
       const Key = `${new URL(store.url).pathname.slice(1)}/a/left`;
       await client.send(new CreateMultipartUploadCommand({ Bucket: server.bucket, Key }));
       client.destroy();
-      expect(await store.sweep(3_600_000, signal)).toBe(0);
-      expect(await store.sweep(-60_000, signal)).toBe(1);
+      expect(await store.removeAbandoned(3_600_000, signal)).toBe(0);
+      expect(await store.removeAbandoned(-60_000, signal)).toBe(1);
       expect(await uploadsOf(server, store)).toEqual([]);
     });
   });

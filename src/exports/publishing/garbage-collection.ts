@@ -47,7 +47,7 @@ export async function collectGarbage(
   const retired = await removeRetired(deps, graceMs, signal);
   const unreferenced = await removeUnreferenced(deps, graceMs, signal);
   const report = {
-    sweptFiles: await objects.sweep(graceMs, signal),
+    sweptFiles: await objects.removeAbandoned(graceMs, signal),
     removedObjects: retired + unreferenced.removed,
     keptObjects: unreferenced.kept,
   };

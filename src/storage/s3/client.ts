@@ -1,23 +1,24 @@
-/** The S3 client that OBJECT_STORE_URL and the AWS variables describe. */
+/** Makes the S3 client that OBJECT_STORE_URL and the AWS variables describe. */
 import { S3, type S3ClientConfig } from '@aws-sdk/client-s3';
 import { UsageError } from '../../errors/errors.ts';
 import { retryOf } from './errors.ts';
 
 const CONNECT_TIMEOUT_MS = 10_000;
-/** Without a byte in either direction. */
+/** How long a connection may carry no byte in either direction. */
 const SOCKET_TIMEOUT_MS = 30_000;
-/** Patience decides; without a number the client would stop at three attempts. */
+/** The retry strategy decides by time. Without a number the client would stop at three attempts. */
 const ATTEMPTS_MAX = 1_000;
-/** Self-hosted servers ignore the region, but a signature has to name one. */
+/** Self-hosted servers ignore the region, but a signature must name one. */
 const REGION_OF_ENDPOINTS = 'us-east-1';
 const DELAY_MIN_MS = 100;
 const DELAY_MAX_MS = 3_000;
-/** Attempts after data was damaged in transit. */
-const FEW = 5;
+/** How often a call is sent whose data was damaged in transit. */
+const DAMAGED_ATTEMPTS_MAX = 5;
 
+/** The AWS_… variables. */
 type Ambient = Readonly<Partial<Record<string, string>>>;
 
-/** @throws UsageError where the endpoint is no URL */
+/** @throws UsageError if the endpoint is not a URL */
 export function openS3Client(url: URL, ambient: Ambient, patienceMs: number): S3 {
   const endpoint =
     url.searchParams.get('endpoint') ??
@@ -32,7 +33,7 @@ export function openS3Client(url: URL, ambient: Ambient, patienceMs: number): S3
     url.searchParams.get('region') ??
     ambient['AWS_REGION'] ??
     ambient['AWS_DEFAULT_REGION'] ??
-    (endpoint && REGION_OF_ENDPOINTS);
+    (endpoint === undefined ? undefined : REGION_OF_ENDPOINTS);
   return new S3({
     ...(region === undefined ? {} : { region }),
     // Self-hosted stores need path-style URLs.
@@ -40,7 +41,8 @@ export function openS3Client(url: URL, ambient: Ambient, patienceMs: number): S3
     ...credentialsOf(ambient),
     maxAttempts: ATTEMPTS_MAX,
     retryStrategy: waitPatiently(patienceMs),
-    // SHA-256 is sent and kept by us; the SDK's default breaks multipart uploads on some stores.
+    // The store sends and keeps SHA-256 sums itself; the SDK's default breaks multipart uploads on
+    // some servers.
     requestChecksumCalculation: 'WHEN_REQUIRED',
     responseChecksumValidation: 'WHEN_REQUIRED',
     requestHandler: {
@@ -50,13 +52,17 @@ export function openS3Client(url: URL, ambient: Ambient, patienceMs: number): S3
   });
 }
 
-/** What `.env` gave is not in the process's environment; all else is the SDK's own chain. */
+/**
+ * Passes on what `.env` gave, because it is not in the process's environment. Everything else is left to
+ * the SDK's own chain.
+ */
 function credentialsOf(
   ambient: Ambient,
 ): Pick<S3ClientConfig, 'credentials' | 'profile'> {
   const accessKeyId = ambient['AWS_ACCESS_KEY_ID'];
   const secretAccessKey = ambient['AWS_SECRET_ACCESS_KEY'];
-  const { AWS_SESSION_TOKEN: sessionToken, AWS_PROFILE: profile } = ambient;
+  const sessionToken = ambient['AWS_SESSION_TOKEN'];
+  const profile = ambient['AWS_PROFILE'];
   if (accessKeyId === undefined || secretAccessKey === undefined) {
     return profile === undefined ? {} : { profile };
   }
@@ -68,14 +74,15 @@ type Strategy = Extract<
   S3ClientConfig['retryStrategy'],
   { refreshRetryTokenForRetry: unknown }
 >;
-/** One call's failures so far, the first of them on the monotonic clock. */
+/** Counts the failures of one call. */
 type CallToken = Awaited<ReturnType<Strategy['acquireInitialRetryToken']>> & {
+  /** When the first of them happened, on the monotonic clock. */
   readonly sinceMs?: number;
 };
 
 /**
- * The one retry layer: the SDK asks it after every failure, and the table of errors decides. It waits for a
- * store that is away or busy as long as `patienceMs`, from a call's first failure on.
+ * The only layer that retries: the SDK calls it after every failure, and the table of errors decides. It
+ * waits for a store that is away or busy for `patienceMs`, counted from a call's first failure.
  */
 function waitPatiently(patienceMs: number): Strategy {
   return {
@@ -94,11 +101,11 @@ function waitPatiently(patienceMs: number): Strategy {
       const isWorthIt =
         retry === 'wait'
           ? nowMs + delayMs - sinceMs <= patienceMs
-          : retry === 'few' && failures < FEW;
+          : retry === 'few' && failures < DAMAGED_ATTEMPTS_MAX;
       if (!isWorthIt) throw new Error('not tried again');
       return { getRetryCount: () => failures, getRetryDelay: () => delayMs, sinceMs };
     },
-    // Nothing is shared between calls.
+    // Calls share no state.
     recordSuccess: () => undefined,
   };
 }

@@ -1,4 +1,7 @@
-/** The one table of what an error of S3, or of the way to it, means: whether to try again, and what to do. */
+/**
+ * The one table of what an error of S3, or of the connection to it, means: whether the call is repeated,
+ * and what a person can do.
+ */
 import { S3ServiceException } from '@aws-sdk/client-s3';
 import {
   errorCode,
@@ -9,14 +12,16 @@ import {
 import { classifyErrno } from '../../errors/faults.ts';
 
 /**
- * `wait`: the same call, for as long as the store's patience lasts. `few`: the same call, a few times; more
- * would not help. `anew`: not this call, but the whole job. `never`: until somebody changes something.
+ * `wait`: the call is repeated until the store's patience ends. `few`: it is repeated a few times, because
+ * more would not help. `anew`: the call cannot be repeated, but the whole job can. `never`: it fails until
+ * somebody changes something.
  */
 export type Retry = 'wait' | 'few' | 'anew' | 'never';
 
 interface Meaning {
   readonly code: string;
   readonly retry: Retry;
+  /** The end of the message: what to do. */
   readonly advice: string;
 }
 
@@ -62,7 +67,7 @@ const CONFIGURATION = never(
   'check OBJECT_STORE_URL and the AWS variables',
 );
 
-/** By the name of the SDK's error (S3's own code, where its status says less), by status, by errno. */
+/** Keys are names of the SDK's errors (S3's own codes, if they are more exact), statuses and errnos. */
 const MEANINGS: readonly (readonly [RegExp, Meaning])[] = [
   [/^(?:Credentials|Token)ProviderError$/, CREDENTIALS],
   [
@@ -91,7 +96,7 @@ function lookUp(text: string | number): Meaning | undefined {
   return MEANINGS.find(([pattern]) => pattern.test(String(text)))?.[1];
 }
 
-/** Name before status before errno: the name is the most exact. */
+/** Looks the name up first, then the status, then the errno: the name is the most exact. */
 function meaningOf(error: unknown): Meaning {
   const byName = lookUp(nameOf(error));
   if (byName !== undefined) return byName;
@@ -100,7 +105,7 @@ function meaningOf(error: unknown): Meaning {
   const errno = errorCode(error);
   const fault = classifyErrno(errno);
   if (fault !== undefined) return fault === 'unreachable' ? AWAY : CERTIFICATE;
-  // Thrown before anything was sent: "Region is missing" and its like.
+  // The rest is thrown before anything was sent, such as "Region is missing".
   return lookUp(errno) ?? CONFIGURATION;
 }
 
@@ -109,8 +114,11 @@ export function retryOf(error: unknown): Retry {
   return isAbort(error) ? 'never' : meaningOf(error).retry;
 }
 
-/** Of a failed write: it may have happened. A refusal is final, and an unreachable store cannot be asked. */
-export function isWorthAsking(error: unknown): boolean {
+/**
+ * Whether a failed write may have happened, so that a look at the key helps. After a refusal it has not,
+ * and an unreachable store cannot be looked at.
+ */
+export function mayHaveHappened(error: unknown): boolean {
   return (
     isTaken(error) ||
     isConditionUnknown(error) ||
@@ -120,7 +128,7 @@ export function isWorthAsking(error: unknown): boolean {
 
 export function statusOf(error: unknown): number | undefined {
   if (error instanceof S3ServiceException) return error.$metadata.httpStatusCode;
-  // An answer that is no XML: a proxy's page, or nothing at all.
+  // The answer is not XML: it is a proxy's page, or empty.
   const response: unknown =
     error instanceof Error && '$response' in error ? error.$response : undefined;
   const status: unknown =
@@ -130,36 +138,41 @@ export function statusOf(error: unknown): number | undefined {
   return typeof status === 'number' ? status : undefined;
 }
 
-/** The key (or the upload, the bucket) is not there. */
+/** Whether the key or the upload is absent. A missing bucket is a wrong setting. */
 export function isMissing(error: unknown): boolean {
   return (
     statusOf(error) === 404 && !(error instanceof Error && error.name === 'NoSuchBucket')
   );
 }
 
-/** The condition did not hold: something lies under the key. */
+/** Whether the condition failed: something lies under the key. */
 export function isTaken(error: unknown): boolean {
   return statusOf(error) === 412;
 }
 
-/** The store does not know conditional writes. */
+/** Whether the store does not know conditional writes. */
 export function isConditionUnknown(error: unknown): boolean {
   return statusOf(error) === 501;
 }
 
-/** @param what was done, and to which key: "publish ledger/…" */
+/**
+ * Classifies an error.
+ * @param what is what was done, and to which key: "publish ledger/…"
+ */
 export function s3Error(what: string, url: string, error: unknown): Error {
   if (error instanceof PermanentError || error instanceof RetryableError) return error;
   if (isAbort(error)) return error;
   const { code, retry, advice } = meaningOf(error);
-  const attempts = (error instanceof S3ServiceException && error.$metadata.attempts) || 1;
+  const counted =
+    error instanceof S3ServiceException ? error.$metadata.attempts : undefined;
+  const attempts = counted || 1;
   const details = {
     code,
     cause: error,
     meta: {
       status: statusOf(error),
       name: nameOf(error),
-      // Marks that the wait is over: retries do not multiply over layers.
+      // Marks that the wait is over, so that other layers do not wait again.
       ...(retry === 'wait' ? { attempts } : {}),
     },
   };
@@ -170,7 +183,7 @@ export function s3Error(what: string, url: string, error: unknown): Error {
     : new RetryableError(message, details);
 }
 
-/** The words that can be searched for: status and S3's own code, or the errno. */
+/** Returns words that can be searched for: the status and S3's own code, or the errno. */
 function stateOf(error: unknown): string {
   const status = statusOf(error);
   if (status !== undefined) return `${status} ${nameOf(error)}`;

@@ -1,77 +1,101 @@
 /**
- * A large object in parts: two at a time in memory, each with its SHA-256, made visible by one last call. Part
- * checksums are named in that call only where the store echoed them.
+ * Sends a large object in parts. Two parts at a time are held in memory, each is sent with its SHA-256, and
+ * one last call makes the object visible. That call names the checksums of parts only if the store returned
+ * them.
  */
 import type { CompletedPart, S3 } from '@aws-sdk/client-s3';
 import type { FileFacts } from '../../files/byte-counter.ts';
 import { isMissing } from './errors.ts';
 
-/** One PUT up to here, parts of this size above: it is held in memory while it is sent. */
+/** Objects up to this size are one PUT, which is held in memory; larger ones have parts of this size. */
 export const PART_BYTES = 16 * 2 ** 20;
-/** S3 takes 10,000; larger files get larger parts. */
+/** S3 accepts 10,000 parts. Files that would have more than this get larger ones. */
 const PARTS_MAX = 9_000;
 const CHECKSUM = { ChecksumAlgorithm: 'SHA256' } as const;
 /** Aborting an upload must not delay a process that is told to stop. */
 const ABORT_MS_MAX = 3_000;
 
-export type Where = Readonly<Record<'Bucket' | 'Prefix', string>>;
-export type Target = Readonly<Record<'Bucket' | 'Key', string>>;
+/** A bucket, and what precedes the keys in it: empty, or with a slash at its end. */
+export interface Where {
+  readonly Bucket: string;
+  readonly Prefix: string;
+}
 
-type PartsSource = FileFacts & {
-  readonly readPart: (start: number, length: number) => Promise<Buffer>;
-};
+/** An object in a bucket. */
+export interface Target {
+  readonly Bucket: string;
+  readonly Key: string;
+}
 
-/** Sends a write with its condition, or without. */
-export type Send = (condition: { readonly IfNoneMatch?: string }) => Promise<unknown>;
+/** Content that can be read in parts. */
+export interface PartsSource extends FileFacts {
+  readPart(start: number, length: number): Promise<Buffer>;
+}
+
+/** The condition of a write; empty: none. */
+export interface WriteCondition {
+  readonly IfNoneMatch?: string;
+}
+
+/** Sends a write under a condition. */
+export type Send = (condition: WriteCondition) => Promise<unknown>;
+
+/** Decides under which condition the call that makes an object visible is sent. */
+export type Conditionally = (send: Send) => Promise<unknown>;
 
 /**
  * @param conditionally sends the last call, which makes the object visible
- * @throws the SDK's error that came first, after the upload was given up
+ * @throws the SDK's first error, after the upload was aborted
  */
 export async function uploadInParts(
   client: S3,
   target: Target,
-  { bytes: exactBytes, sha256, readPart }: PartsSource,
-  conditionally: (send: Send) => Promise<unknown>,
+  source: PartsSource,
+  conditionally: Conditionally,
   signal: AbortSignal,
 ): Promise<void> {
-  const bytes = Number(exactBytes);
+  const bytes = Number(source.bytes);
+  const partBytes = Math.max(PART_BYTES, Math.ceil(bytes / PARTS_MAX));
+  const count = Math.ceil(bytes / partBytes);
   const failing = new AbortController();
   const either = { abortSignal: AbortSignal.any([signal, failing.signal]) };
-  const create = { ...target, ...CHECKSUM, Metadata: { sha256 } };
+
+  const create = { ...target, ...CHECKSUM, Metadata: { sha256: source.sha256 } };
   const { UploadId } = await client.createMultipartUpload(create, either);
   const upload = { ...target, UploadId };
-  const partBytes = Math.max(PART_BYTES, Math.ceil(bytes / PARTS_MAX));
-  const Parts: CompletedPart[] = [];
-  const starts = Array.from(
-    { length: Math.ceil(bytes / partBytes) },
-    (_, nth) => nth * partBytes,
-  ).values();
-  const sendParts = async (): Promise<void> => {
+  const parts: CompletedPart[] = [];
+  // Both senders take their next part from one iterator.
+  const starts = Array.from({ length: count }, (_, nth) => nth * partBytes).values();
+
+  async function sendParts(): Promise<void> {
     for (const start of starts) {
       const PartNumber = start / partBytes + 1;
-      const Body = await readPart(start, Math.min(partBytes, bytes - start));
+      const Body = await source.readPart(start, Math.min(partBytes, bytes - start));
       const part = { ...upload, ...CHECKSUM, PartNumber, Body };
       const { ETag, ChecksumSHA256 } = await client.uploadPart(part, either);
-      Parts[PartNumber - 1] = { PartNumber, ETag, ChecksumSHA256 };
+      parts[PartNumber - 1] = { PartNumber, ETag, ChecksumSHA256 };
     }
-  };
+  }
+
   try {
     await Promise.all([sendParts(), sendParts()]);
-    const last = { ...upload, MultipartUpload: { Parts } };
+    const last = { ...upload, MultipartUpload: { Parts: parts } };
     await conditionally((condition) =>
       client.completeMultipartUpload({ ...last, ...condition }, either),
     );
   } catch (error) {
-    // The other parts stop. Also after an abort: what is left behind costs money; the sweep removes what this misses.
     failing.abort(error);
+    // The parts that were sent cost money. `abortUploads` removes them later if this fails.
     const limit = { abortSignal: AbortSignal.timeout(ABORT_MS_MAX) };
     await client.abortMultipartUpload(upload, limit).catch(() => undefined);
     throw error;
   }
 }
 
-/** Aborts what was begun before, and never finished. @returns how many uploads */
+/**
+ * Aborts the uploads that were begun before an instant and never finished.
+ * @returns how many
+ */
 export async function abortUploads(
   client: S3,
   where: Where,
@@ -79,26 +103,24 @@ export async function abortUploads(
   abortSignal: AbortSignal,
 ): Promise<number> {
   let aborted = 0;
-  for (let from = {}; ;) {
-    const page = await client.listMultipartUploads(
-      { ...where, ...from },
-      { abortSignal },
-    );
+  let marker = {};
+  for (;;) {
+    const listing = { ...where, ...marker };
+    const page = await client.listMultipartUploads(listing, { abortSignal });
     for (const { Key, UploadId, Initiated } of page.Uploads ?? []) {
-      if ((Initiated?.getTime() ?? 0) >= startedBeforeMs) continue;
+      const startedMs = Initiated?.getTime() ?? 0;
+      if (startedMs >= startedBeforeMs) continue;
+      const upload = { Bucket: where.Bucket, Key, UploadId };
       try {
-        await client.abortMultipartUpload(
-          { Bucket: where.Bucket, Key, UploadId },
-          { abortSignal },
-        );
+        await client.abortMultipartUpload(upload, { abortSignal });
         aborted += 1;
       } catch (error) {
-        // Finished or aborted since it was listed.
+        // The upload was finished or aborted after it was listed.
         if (!isMissing(error)) throw error;
       }
     }
     const { NextKeyMarker: KeyMarker, NextUploadIdMarker: UploadIdMarker } = page;
     if (page.IsTruncated !== true || KeyMarker === undefined) return aborted;
-    from = { KeyMarker, UploadIdMarker };
+    marker = { KeyMarker, UploadIdMarker };
   }
 }
