@@ -1,7 +1,7 @@
-/** The version of this checkout. */
+/** The version of the program. */
 import packageJson from '../package.json' with { type: 'json' };
 
-/** As package.json has it. */
+/** Returns the version that package.json states. */
 export function version(): string {
   return packageJson.version;
 }

@@ -1,25 +1,27 @@
 /**
- * The right to sync a list, or to export a ledger. Kept alive while work goes on, which is stopped where it cannot be
- * sure any more to hold it: the deadline is counted on this process's monotonic clock, from before each renewal was sent.
+ * A lease is the right to sync a list or to export a ledger. It is renewed while the work runs. The work
+ * is aborted once the lease might have run out: the deadline is counted on the monotonic clock of this
+ * process, from the moment before each renewal was sent.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { FencedError, RetryableError } from '../errors/errors.ts';
 
 /**
- * A process that gets no time keeps its leases for this long. One that was killed loses its connection, and its
- * successor takes over ten seconds after the last renewal (`mirror.is_leased`).
+ * How long a lease lasts without a renewal, so that a process that gets no CPU time for a while keeps its
+ * leases. A killed process loses its connection, and a successor takes over ten seconds after the last
+ * renewal (`mirror.is_leased`).
  */
 export const LEASE_MS = 60_000;
 
 export interface KeptLease extends AsyncDisposable {
-  /** Aborts with the reason when the lease is lost or about to run out. */
+  /** Aborts, with the error as its reason, when the lease is lost or about to run out. */
   readonly signal: AbortSignal;
-  /** @throws FencedError | RetryableError `LEASE_LOST` */
+  /** @throws FencedError if another worker has the lease, RetryableError `LEASE_LOST` if it may have run out */
   readonly check: () => void;
 }
 
 export interface LeaseHandle {
-  /** For messages. */
+  /** What is leased, for messages: "the sync of parties". */
   readonly what: string;
   /** When the request that took the lease was sent (`performance.now()`). */
   readonly takenAtMs: number;
@@ -30,25 +32,25 @@ export interface LeaseHandle {
 export const LEASE_TIMES = {
   leaseMs: LEASE_MS,
   renewEveryMs: 2_500,
-  /** Work stops this long before the lease can run out: enough for a request that is under way. */
+  /** Work stops this long before the lease can run out, which is enough for a request under way. */
   marginMs: 2_500,
 };
 
-/** Renews until it is disposed, and then gives the lease back. */
+/** Renews a lease until the result is disposed, which releases the lease. */
 export function keepLease(handle: LeaseHandle, times = LEASE_TIMES): KeptLease {
   const lost = new AbortController();
   const stopped = new AbortController();
-  const heldMs = times.leaseMs - times.marginMs;
-  let deadlineMs = handle.takenAtMs + heldMs;
+  const validMs = times.leaseMs - times.marginMs;
+  let deadlineMs = handle.takenAtMs + validMs;
 
   function check(): void {
     if (!lost.signal.aborted && performance.now() > deadlineMs)
-      lost.abort(runOut(handle.what));
+      lost.abort(leaseLost(handle.what));
     lost.signal.throwIfAborted();
   }
 
-  async function heartbeat(): Promise<void> {
-    for (;;) {
+  async function renewUntilStopped(): Promise<void> {
+    while (true) {
       await sleep(times.renewEveryMs, undefined, {
         signal: stopped.signal,
         ref: false,
@@ -57,29 +59,32 @@ export function keepLease(handle: LeaseHandle, times = LEASE_TIMES): KeptLease {
       const sentAtMs = performance.now();
       try {
         await handle.renew();
-        deadlineMs = sentAtMs + heldMs;
+        deadlineMs = sentAtMs + validMs;
       } catch (error) {
-        // The database may come back before the deadline; another owner does not go away.
+        // The database may come back before the deadline. Another owner keeps the lease.
         if (error instanceof FencedError) lost.abort(error);
-        else if (performance.now() > deadlineMs) lost.abort(runOut(handle.what, error));
+        else if (performance.now() > deadlineMs)
+          lost.abort(leaseLost(handle.what, error));
       }
     }
   }
 
-  const beating = heartbeat();
+  const renewing = renewUntilStopped();
   return {
     signal: lost.signal,
     check,
     async [Symbol.asyncDispose]() {
       stopped.abort();
-      await beating;
-      // Where it cannot be given back, it runs out by itself.
+      await renewing;
+      // A lease that cannot be released runs out by itself.
       if (!lost.signal.aborted) await handle.release().catch(() => undefined);
     },
   };
 }
 
-function runOut(what: string, cause?: unknown): RetryableError {
-  const message = `Cannot go on with ${what}: its lease could not be renewed in time; it is tried again`;
+function leaseLost(what: string, cause?: unknown): RetryableError {
+  const message =
+    `Cannot continue ${what}: its lease could not be renewed in time; ` +
+    'it is tried again';
   return new RetryableError(message, { code: 'LEASE_LOST', cause });
 }

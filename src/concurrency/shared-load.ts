@@ -1,30 +1,44 @@
-/** Loads a value once for all callers while it is fresh. */
+/** Shares one loaded value between many callers. */
 
 /**
- * @param maxAgeMs counted from the start of the loading; a failed one is not kept
- * @param usableMs a value that is older than that, and not than this, is told while the next one is loaded
+ * Returns a function that loads a value, and gives all its callers the same one while it is young enough.
+ * A load that fails is not kept.
+ * @param maxAgeMs a value older than this is loaded again; counted from the start of its load
+ * @param usableMs a value older than `maxAgeMs` and younger than this is returned while the next one
+ *   is loaded
  */
 export function sharedLoad<Value>(
   load: () => Promise<Value>,
   maxAgeMs = Number.POSITIVE_INFINITY,
   usableMs = maxAgeMs,
 ): () => Promise<Value> {
-  let current: { readonly value: Promise<Value>; readonly since: number } | undefined;
-  let last: typeof current;
+  let current: Load<Value> | undefined;
+  let last: Load<Value> | undefined;
+
+  async function begin(nowMs: number): Promise<void> {
+    const loading = { value: load(), sinceMs: nowMs };
+    current = loading;
+    try {
+      await loading.value;
+      last = loading;
+    } catch {
+      // Whoever waits for the value gets the error.
+      if (current === loading) current = undefined;
+    }
+  }
+
   return () => {
     const nowMs = performance.now();
-    if (current === undefined || nowMs - current.since >= maxAgeMs) {
-      const loading = { value: load(), since: nowMs };
-      current = loading;
-      loading.value.then(
-        () => (last = loading),
-        () => {
-          if (current === loading) current = undefined;
-        },
-      );
-    }
-    return last !== undefined && nowMs - last.since < usableMs
-      ? last.value
-      : current.value;
+    if (current === undefined || nowMs - current.sinceMs >= maxAgeMs) void begin(nowMs);
+    const isLastUsable = last !== undefined && nowMs - last.sinceMs < usableMs;
+    const shared = isLastUsable ? last : current;
+    if (shared === undefined) throw new TypeError('a load begins before it is shared');
+    return shared.value;
   };
+}
+
+interface Load<Value> {
+  readonly value: Promise<Value>;
+  /** When the load began (`performance.now()`). */
+  readonly sinceMs: number;
 }

@@ -1,10 +1,10 @@
-/** Waiting that has an end: for an answer, or for what others hold. */
+/** Timeouts for calls, and polling with an end. */
 import { setTimeout as sleep } from 'node:timers/promises';
 
 /**
- * The result of `work`, or after `limitMs` the error: a host that is gone says nothing for hours.
- * What is late is aborted, and left to itself.
- * @param late makes the error
+ * Returns the result of `work`, or throws if it takes longer than `limitMs`: a host that is gone may not
+ * answer for hours. Work that is late is aborted, and nobody waits for it.
+ * @param late makes the error to throw
  */
 export async function withTimeout<Result>(
   limitMs: number,
@@ -27,6 +27,7 @@ export async function withTimeout<Result>(
 
 export interface WaitLimits {
   readonly waitMs: number;
+  /** The first pause; each next one is twice as long, up to `stepMaxMs`. */
   readonly stepMinMs?: number;
   readonly stepMaxMs?: number;
   readonly signal: AbortSignal;
@@ -36,8 +37,8 @@ const STEP_MIN_MS = 50;
 const STEP_MAX_MS = 1_000;
 
 /**
- * Asks again and again for what others hold, in growing steps.
- * @param late makes the error where `attempt` has given undefined for `waitMs`
+ * Calls `attempt` until it returns a value, with growing pauses.
+ * @param late makes the error to throw after `attempt` has returned undefined for `waitMs`
  */
 export async function waitFor<Value>(
   attempt: () => Promise<Value | undefined>,

@@ -26,7 +26,7 @@ const RETRYABLE_SQLSTATE = /^(?:40001|40P01|55P03|57014|53...|25P02|25P03|25006)
 /** ENOENT is the Unix socket of a server that is stopped. */
 const LOST_ERRNO = new Set(['ECONNRESET', 'EPIPE', 'ENOENT']);
 
-/** The one table from SQLSTATE or errno to whether, and how, work goes on. */
+/** The one table that decides, by SQLSTATE or errno, whether a statement can be tried again. */
 export function classifyDatabaseCode(code: string): DatabaseFault {
   const isUnreachable =
     UNREACHABLE_SQLSTATE.test(code) ||
@@ -86,6 +86,7 @@ const SOURCE_CODES =
   /^(?:ASSET_REQUIRED|PROXY_REFUSED|SOURCE_(?:UNREACHABLE|BUSY|RATE_LIMITED|BANNED|CLOSED|CERTIFICATE|UNAUTHORIZED|FORBIDDEN|REDIRECT|ABSENT))$/;
 const MIRROR_CODES = /^(?:DATABASE_|SPOOL_|OBJECT_|S3_|STATE_|ROW_THREAD_LOST|STORE_)/;
 
+/** Decides whose fault an error of an export is. */
 export function attributeFault(error: unknown): Fault {
   const code = errorCode(error);
   if (error instanceof FencedError || NOBODY_CODES.test(code)) return 'nobody';

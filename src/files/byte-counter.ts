@@ -1,10 +1,12 @@
-/** Size and SHA-256 of bytes, summed while they stream; and files that are not there. */
+/** Counts and hashes bytes while they stream. */
 import { createHash } from 'node:crypto';
 import { Transform } from 'node:stream';
 import { errorCode } from '../errors/errors.ts';
 
+/** Size and checksum of a content. */
 export interface FileFacts {
   readonly bytes: bigint;
+  /** 64 hex digits. */
   readonly sha256: string;
 }
 
@@ -17,7 +19,7 @@ export class ByteCounter {
     this.#hash.update(chunk);
   }
 
-  /** A stream that adds what passes through it. */
+  /** Returns a stream that adds everything that passes through it. */
   through(): Transform {
     return new Transform({
       transform: (chunk: Buffer, _encoding, done) => {
@@ -27,12 +29,12 @@ export class ByteCounter {
     });
   }
 
-  /** Hex; once, at the end. */
+  /** Returns the checksum as hex digits. It can be called once, after the last `add`. */
   sha256(): string {
     return this.#hash.digest('hex');
   }
 
-  /** Once, at the end. */
+  /** Returns both results. It can be called once, after the last `add`. */
   facts(): FileFacts {
     return { bytes: this.bytes, sha256: this.sha256() };
   }
@@ -45,14 +47,14 @@ export function contentFacts(content: Buffer): FileFacts {
   };
 }
 
-/** Reads everything. */
+/** Reads a stream to its end, and returns its size and checksum. */
 export async function measureStream(chunks: AsyncIterable<Buffer>): Promise<FileFacts> {
   const sums = new ByteCounter();
   for await (const chunk of chunks) sums.add(chunk);
   return sums.facts();
 }
 
-/** For `.catch`: undefined where the file or folder is not there. */
+/** For `.catch`: returns undefined if the file or folder does not exist, and throws every other error. */
 export function undefinedIfMissing(error: unknown): undefined {
   if (errorCode(error) === 'ENOENT') return undefined;
   throw error;

@@ -1,13 +1,13 @@
-/** Makes folders on paths that users give. */
+/** Makes folders at paths that users choose. */
 import { mkdir } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { errorCode } from '../errors/errors.ts';
 
 /**
- * Makes a folder with its parents. Node's own way to do that never ends where the parents are there, and nothing
- * can be made in them, as in `/proc`.
- * @param mode of the innermost; the others get what the umask leaves
- * @returns the first folder that was made; undefined where all were there
+ * Makes a folder with its parents. Node's own `mkdir({ recursive: true })` never ends if the parents exist
+ * and nothing can be made in them, as in `/proc`.
+ * @param mode of the last folder; its parents get the default mode
+ * @returns the first folder that was made; undefined if all existed
  */
 export async function makeFolders(
   folder: string,

@@ -1,22 +1,25 @@
-/** The one way in which a value becomes JSON that is stored, sent, shown or logged: of our own making, or a source's. */
+/** The one way to convert a value to JSON that is stored, sent, shown or logged. */
 import { hideSecrets } from '../logging/secret-masking.ts';
 
 export interface JsonRules {
-  /** For every text, names included. */
+  /** Applied to every text, including the names of members. */
   readonly change: (text: string) => string;
-  /** What nests deeper is cut. Documents nest a few levels; deeper ones are a source's, or a circle. */
+  /**
+   * Values that nest deeper are cut. Our own documents nest a few levels; deeper ones come from a
+   * source, or contain themselves.
+   */
   readonly depthMax?: number;
-  /** Items of an array, or members of an object; more are counted. */
+  /** The most items of an array, or members of an object. The rest is counted. */
   readonly itemsMax?: number;
-  /** What stands in the place of a member's value. */
+  /** Returns the text that replaces a member's value; undefined keeps the value. */
   readonly hide?: (name: string) => string | undefined;
-  /** Default: its message. */
+  /** Describes an error. Default: its message. */
   readonly error?: (error: Error, depth: number) => unknown;
 }
 
 /**
- * The same value as JSON has it: bigints as decimal text, instants as RFC 3339, numbers that JSON lacks as text, bytes
- * as their number.
+ * Converts a value to plain JSON: bigints become decimal text, dates RFC 3339, NaN and infinities text,
+ * and bytes become their number, as `[12 bytes]`.
  */
 export function convertToJson(value: unknown, rules: JsonRules, depth = 0): unknown {
   const {
@@ -43,30 +46,33 @@ export function convertToJson(value: unknown, rules: JsonRules, depth = 0): unkn
   if ('toJSON' in value && typeof value.toJSON === 'function')
     return inner(value.toJSON());
   const members = Object.entries(value).slice(0, itemsMax);
-  // Not by assignment: a member named __proto__ stays a member.
+  // `fromEntries` keeps a member named __proto__, which an assignment would not.
   return Object.fromEntries(
     members.map(([name, item]) => [change(name), hide?.(name) ?? inner(item)]),
   );
 }
 
-/** With U+FFFD in the place of what Postgres cannot keep: NUL, and half a surrogate pair. */
+/** Converts a value to JSON that Postgres can store: U+FFFD replaces NUL and lone surrogates. */
 export function toStorableJson(value: object): Readonly<Record<string, unknown>>;
 export function toStorableJson(value: unknown): unknown;
 export function toStorableJson(value: unknown): unknown {
-  return convertToJson(value, { change: keepable });
+  return convertToJson(value, { change: replaceUnstorable });
 }
 
-/** Without secrets. */
+/** Returns the value as JSON, with its secrets hidden. */
 export function withoutSecrets<Value>(value: Value): Value {
   return convertToJson(value, { change: hideSecrets }) as Value;
 }
 
-/** Storable, without secrets. Never throws: where evidence cannot be read at all, its code alone is kept. */
+/**
+ * Converts evidence to JSON text that Postgres can store, without secrets. It never throws: evidence
+ * that cannot be read becomes the code `EVIDENCE_UNREADABLE`.
+ */
 export function evidenceJson(value: unknown): string {
   try {
     return (
       JSON.stringify(
-        convertToJson(value, { change: (text) => hideSecrets(keepable(text)) }),
+        convertToJson(value, { change: (text) => hideSecrets(replaceUnstorable(text)) }),
       ) ?? 'null'
     );
   } catch {
@@ -74,6 +80,6 @@ export function evidenceJson(value: unknown): string {
   }
 }
 
-function keepable(text: string): string {
+function replaceUnstorable(text: string): string {
   return text.toWellFormed().replaceAll('\0', '\uFFFD');
 }

@@ -1,6 +1,7 @@
 /**
- * Logs: one JSON object a line on stderr, a constant message with values as fields. Every value passes
- * through `toJson` first, so that no secret, no unprintable bigint and no endless error can get out.
+ * Logs are JSON objects, one a line, on stderr. Each has a constant message, and its values as fields.
+ * Every value passes through `convertToJson` first, which hides secrets, prints bigints and limits the
+ * size of errors.
  */
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { pino } from 'pino';
@@ -14,17 +15,17 @@ type LogMethod = (
     | [fields: Readonly<Record<string, unknown>>, message: string]
 ) => void;
 
-/** What everyone is handed to log with. An error goes into the field `err`. */
+/** The logger interface. An error goes into the field `err`. */
 export type Log = Readonly<Record<Level, LogMethod>>;
 
 const LEVELS = ['trace', 'debug', 'info', 'warn', 'error'] as const;
 type Level = (typeof LEVELS)[number];
 export type LogLevel = Level | 'silent';
 
-/** Which run the executing code works for: log lines carry its id without being told. */
+/** The run that the executing code works for. Log lines carry its id. */
 const runScope = new AsyncLocalStorage<string>();
 
-/** Whatever `work` starts belongs to the run. */
+/** Runs `work`, and everything that it starts, in the scope of a run. */
 export function inRun<Result>(
   runId: string,
   work: () => Promise<Result>,
@@ -37,7 +38,7 @@ const SECRET_NAME =
 
 const TEXT_MAX = 4_000;
 
-/** Secrets are hidden, and no value fills the log. */
+/** Hides secrets, and limits what one value may add to the log. */
 const LOGGED: JsonRules = {
   change: (text) => hideSecrets(shorten(text)),
   depthMax: 8,
@@ -47,8 +48,9 @@ const LOGGED: JsonRules = {
 };
 
 /**
- * @param destination where lines go, each with its line end; default: stderr, written before the call returns
- * @returns a log whose lines are JSON objects with level, time, pid, msg and the given fields
+ * Creates a log whose lines are JSON objects with level, time, pid, msg and the given fields.
+ * @param destination receives the lines, each with its line end. Default: stderr, written before the call
+ *   returns
  */
 export function createLog(
   level: LogLevel,
@@ -63,7 +65,7 @@ export function createLog(
         level: (label) => ({ level: label }),
         log: (fields) => convertToJson(fields, LOGGED) as typeof fields,
       },
-      // `describeError` has dealt with errors already; pino's own serializer would undo it.
+      // `describeError` has converted errors already; pino's own serializer would undo that.
       serializers: { err: (value: unknown) => value },
       hooks: { streamWrite: hideKnownSecrets },
       mixin: () => {
@@ -75,15 +77,19 @@ export function createLog(
   );
 }
 
-/** Says everything to both. */
-export function teeLog(one: Log, other: Log): Log {
-  const both = LEVELS.map((level): [Level, LogMethod] => {
-    return [level, (...line) => [one, other].forEach((log) => log[level](...line))];
+/** Returns a log that writes every line to both logs. */
+export function teeLog(first: Log, second: Log): Log {
+  const methods = LEVELS.map((level): [Level, LogMethod] => {
+    const writeBoth: LogMethod = (...line) => {
+      first[level](...line);
+      second[level](...line);
+    };
+    return [level, writeBoth];
   });
-  return Object.fromEntries(both) as Record<Level, LogMethod>;
+  return Object.fromEntries(methods) as Record<Level, LogMethod>;
 }
 
-/** Code, meta and the chain of causes; the stack only of the outermost error. */
+/** Describes an error by its code, meta and causes. Only the outermost errors keep their stack. */
 function describeError(error: Error, depth: number): Record<string, unknown> {
   return {
     type: error.name,

@@ -1,14 +1,14 @@
 /**
- * The one way to hide secrets: for everything that is stored, told, logged or posted. It is fed once with
- * the secrets of the configuration, and hides each in every form in which another side may echo it.
+ * The one way to hide secrets in what is stored, shown, logged or sent. The process registers the secrets
+ * of its configuration once. Each is then hidden in every form in which another program may echo it.
  */
 
-/** What stands in the place of a secret. */
+/** Replaces a secret. */
 export const HIDDEN = '[secret]';
-/** Shorter values would blot out ordinary words. */
+/** Shorter secrets are not hidden, because that would hide parts of ordinary words. */
 const CHARACTERS_MIN = 4;
 
-/** `scheme://user:password@` anywhere in a text. */
+/** Matches `scheme://user:password@` anywhere in a text. */
 const URL_USER = /\b([a-z][a-z0-9+.-]*:\/\/)[^\s/?#"'<>]*@/gi;
 const URL_PARAMETER =
   /([?&](?:[\w.-]*(?:password|secret|token|key|signature))=)[^&\s"']+/gi;
@@ -17,7 +17,7 @@ const AUTH_SCHEME = /\b(bearer|basic)\s+[\w.~+/=-]{4,}/gi;
 const known = new Set<string>();
 let pattern: RegExp | undefined;
 
-/** From now on these values, and what they are made of, are hidden in this process. */
+/** Registers secrets: from now on, `hideSecrets` hides them and their parts in this process. */
 export function rememberSecrets(secrets: Iterable<string>): void {
   for (const secret of secrets) {
     for (const part of partsOf(secret)) {
@@ -33,12 +33,12 @@ export function rememberSecrets(secrets: Iterable<string>): void {
     alternatives.length === 0 ? undefined : new RegExp(alternatives.join('|'), 'gi');
 }
 
-/** The text without known secrets. */
+/** Hides the registered secrets in a text. */
 export function hideKnownSecrets(text: string): string {
   return pattern === undefined ? text : text.replace(pattern, HIDDEN);
 }
 
-/** The text without known secrets, and without what looks like one: passwords in URLs, authorization values. */
+/** Hides the registered secrets, and what looks like one: passwords in URLs, authorization values. */
 export function hideSecrets(text: string): string {
   return hideKnownSecrets(text)
     .replace(URL_USER, `$1${HIDDEN}@`)
@@ -46,7 +46,10 @@ export function hideSecrets(text: string): string {
     .replace(AUTH_SCHEME, `$1 ${HIDDEN}`);
 }
 
-/** `Bearer X` is secret as a whole and as X; of `Basic` also what it encodes, and the password in that. */
+/**
+ * Splits a secret into the parts that are secret by themselves: `Bearer X` and X; for `Basic` also the
+ * user and password that X encodes, and the password.
+ */
 function partsOf(secret: string): readonly string[] {
   const [, scheme = '', value = ''] = /^([\w-]+)\s+(.+)$/.exec(secret) ?? [];
   if (value === '') return [secret];
@@ -55,7 +58,7 @@ function partsOf(secret: string): readonly string[] {
   return [secret, value, pair, pair.slice(pair.indexOf(':') + 1)];
 }
 
-/** As it is, as URLs, JSON and Basic authentication write it. */
+/** Returns a secret as it is, and as URLs, JSON and Basic authentication write it. */
 function formsOf(part: string): readonly string[] {
   const base64 = Buffer.from(part).toString('base64');
   return [
@@ -70,7 +73,7 @@ function formsOf(part: string): readonly string[] {
   ];
 }
 
-/** A pattern for a character: as it is, and as JSON and HTML may write it. */
+/** Returns a pattern that matches a character as it is, and as JSON and HTML may write it. */
 function writtenAs(character: string): string {
   const code = character.charCodeAt(0);
   const hex = code.toString(16);
@@ -81,7 +84,7 @@ function writtenAs(character: string): string {
   return `(?:${plain}|${html}|\\\\u${hex.padStart(4, '0')})`;
 }
 
-/** The text itself where it is no part of a URL. */
+/** Decodes percent escapes. Returns the text itself if its escapes are not valid. */
 export function decodeUrl(text: string): string {
   try {
     return decodeURIComponent(text);

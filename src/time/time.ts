@@ -1,12 +1,12 @@
 /**
- * Instants are whole microseconds since 1970 in a bigint: the precision of the ledger. They never
+ * Instants are whole microseconds since 1970 in a bigint, which is the ledger's precision. They never
  * pass through a JavaScript number; only whole seconds go through a `Date`.
  */
 export type Micros = bigint;
 
 export const SECOND_MICROS = 1_000_000n;
 export const DAY_MICROS = 86_400n * SECOND_MICROS;
-/** The beginning of every ledger: an export "of all times" starts here. */
+/** The beginning of every ledger. An export without a start begins here. */
 export const BEGINNING: Micros = 0n;
 
 /** Digits beyond the microsecond must be zero; no zone of the world is further than 18 hours from UTC. */
@@ -16,7 +16,7 @@ const RFC3339 =
 /**
  * Reads an RFC 3339 instant, a plain date (midnight UTC) or Postgres's timestamptz text
  * (`2023-05-01 10:00:00.123456+05:30`).
- * @returns undefined where the text is none of these or names a day that does not exist
+ * @returns undefined if the text has none of these forms, or names a day that does not exist
  */
 export function parseInstant(text: string): Micros | undefined {
   const match = RFC3339.exec(text);
@@ -33,7 +33,7 @@ export function parseInstant(text: string): Micros | undefined {
     seconds = 0,
   ] = match;
   const local = new Date(`${date}T${time}Z`);
-  // A day that its month lacks becomes one of the next month.
+  // `Date` turns a day that its month lacks into a day of the next month.
   if (local.getUTCDate() !== Number(day)) return undefined;
   const offsetSeconds =
     Number(`${sign}1`) * (Number(hours) * 3600 + Number(minutes) * 60 + Number(seconds));
@@ -41,21 +41,27 @@ export function parseInstant(text: string): Micros | undefined {
   return utcSeconds * SECOND_MICROS + BigInt(fraction.padEnd(6, '0'));
 }
 
-/** An instant that was checked when it was written. @throws RangeError */
+/**
+ * Reads an instant that was checked when it was written.
+ * @throws RangeError if the text is not an instant
+ */
 export function readInstant(text: string): Micros {
   const instant = parseInstant(text);
   if (instant === undefined) throw new RangeError(`not an instant: ${text}`);
   return instant;
 }
 
-/** `2023-05-10T00:00:00.123456Z`: always UTC, always six digits. */
+/** Formats an instant as `2023-05-10T00:00:00.123456Z`: always UTC, always six digits. */
 export function formatInstant(instant: Micros): string {
   const second = floorSecond(instant);
   const fraction = (instant - second).toString().padStart(6, '0');
   return `${new Date(Number(second / 1000n)).toISOString().slice(0, 19)}.${fraction}Z`;
 }
 
-/** `20230510T000000Z`, as object keys carry it; the instant must be a whole second. */
+/**
+ * Formats an instant as `20230510T000000Z`, the form in object keys.
+ * @throws RangeError if the instant is not a whole second
+ */
 export function formatCompact(instant: Micros): string {
   if (floorSecond(instant) !== instant)
     throw new RangeError(`not a whole second: ${instant}`);
@@ -72,17 +78,17 @@ export function ceilSecond(instant: Micros): Micros {
   return floor === instant ? instant : floor + SECOND_MICROS;
 }
 
-/** `2023-05`, in UTC. */
+/** Returns the month of an instant in UTC, as `2023-05`. */
 export function monthOf(instant: Micros): string {
   return formatInstant(instant).slice(0, 'YYYY-MM'.length);
 }
 
-/** The first instant of the month that an instant lies in. */
+/** Returns the first instant of an instant's month, in UTC. */
 export function monthStart(instant: Micros): Micros {
   return readInstant(`${monthOf(instant)}-01`);
 }
 
-/** The wall clock, for what is shown and recorded; durations use `performance.now()`. */
+/** Reads the wall clock, for what is shown and recorded. Measure durations with `performance.now()`. */
 export function nowMicros(): Micros {
   return BigInt(Date.now()) * 1000n;
 }

@@ -102,7 +102,10 @@ describe.each<[string, Env]>([
       headers: { accept: 'text/html' },
       redirect: 'manual',
     });
-    expect([page.status, page.headers.get('location')]).toEqual([303, '/login?next=%2Fqueues']);
+    expect([page.status, page.headers.get('location')]).toEqual([
+      303,
+      '/login?next=%2Fqueues',
+    ]);
     const headers = { authorization: `Bearer ${TOKEN}` };
     await mirror.app.queues.add('load', [
       { name: 'load-segments', data: {}, jobId: 'unwanted', priority: 1 },
