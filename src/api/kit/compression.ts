@@ -1,49 +1,58 @@
-/** Gzip for those who ask for it, as the service gives it; and `Vary`, which the service forgets. */
+/**
+ * Compresses answers with gzip for clients that accept it, as the source does, and adds `Vary`,
+ * which the source forgets.
+ */
 import { pipeline, Readable } from 'node:stream';
 import { promisify } from 'node:util';
 import { constants, createGzip, gzip } from 'node:zlib';
 import type { FastifyInstance } from 'fastify';
 
-/** As the service does: a mirror's time is dearer than the last tenth of the bytes. */
+/** The source's own level: a mirror's time is worth more than the last tenth of the bytes. */
 const OPTIONS = { level: constants.Z_BEST_SPEED } as const;
-/** What fits into a packet gains nothing. */
+/** An answer that fits into a packet gains nothing. */
 const BYTES_MIN = 1_024;
-/** Not event streams, whose every line must get out at once. */
+/** Event streams are left out: every line of theirs must be sent at once. */
 const TYPES = /^(?:application\/json|text\/(?:csv|css|html|javascript))(?:;|$)/;
 const compress = promisify(gzip);
 
-/** Adds the hook; it sees every answer that is sent by way of the framework. */
+/** Registers a hook that sees every answer that Fastify sends. */
 export function addCompression(server: FastifyInstance): void {
   server.addHook('onSend', async (request, reply, payload: unknown) => {
     if (!TYPES.test(String(reply.getHeader('content-type')))) return payload;
     const vary = reply.getHeader('vary');
-    reply.header(
-      'vary',
-      vary === undefined ? 'Accept-Encoding' : `${String(vary)}, Accept-Encoding`,
-    );
+    const others = vary === undefined ? '' : `${String(vary)}, `;
+    reply.header('vary', `${others}Accept-Encoding`);
+
     const isStream = payload instanceof Readable;
-    const isLong =
-      (typeof payload === 'string' || Buffer.isBuffer(payload)) &&
-      Buffer.byteLength(payload) >= BYTES_MIN;
-    const { 'accept-encoding': accepted } = request.headers;
-    const takesGzip = ['gzip', 'x-gzip'].some((coding) => weightOf(accepted, coding) > 0);
-    if (!takesGzip || !(isStream || isLong)) return payload;
+    if (!isStream && !isLong(payload)) return payload;
+    // Ranges and lengths of a download count plain bytes.
+    if (reply.hasHeader('accept-ranges')) return payload;
+    if (!acceptsGzip(request.headers['accept-encoding'])) return payload;
     reply.removeHeader('content-length').header('content-encoding', 'gzip');
-    // Where either end breaks off, the other is let go; what was wrong is the framework's to tell.
+    // If either stream fails, the other is destroyed. Fastify reports the error.
     return isStream
       ? pipeline(payload, createGzip(OPTIONS), () => undefined)
       : compress(payload, OPTIONS);
   });
 }
 
-/** How much a client wants one of what an Accept header names, from 0 to 1; 0 where it is not named. */
-export function weightOf(accept: string | undefined, name: string): number {
-  for (const range of (accept ?? '').toLowerCase().split(',')) {
-    const [named, ...parameters] = range.split(';').map((part) => part.trim());
-    if (named !== name) continue;
-    const weight = Number(
-      parameters.find((parameter) => parameter.startsWith('q='))?.slice(2) ?? 1,
-    );
+function isLong(payload: unknown): payload is string | Buffer {
+  const isBytes = typeof payload === 'string' || Buffer.isBuffer(payload);
+  return isBytes && Buffer.byteLength(payload) >= BYTES_MIN;
+}
+
+function acceptsGzip(accepted: string | string[] | undefined): boolean {
+  const header = String(accepted ?? '');
+  return ['gzip', 'x-gzip'].some((coding) => weightOf(header, coding) > 0);
+}
+
+/** Returns how much a client wants `name`, from 0 to 1; 0 if the Accept header omits it. */
+function weightOf(accept: string, name: string): number {
+  for (const range of accept.toLowerCase().split(',')) {
+    const [value, ...parameters] = range.split(';').map((part) => part.trim());
+    if (value !== name) continue;
+    const quality = parameters.find((parameter) => parameter.startsWith('q='));
+    const weight = Number(quality?.slice(2) ?? 1);
     return Number.isFinite(weight) ? weight : 0;
   }
   return 0;

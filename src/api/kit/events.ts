@@ -1,15 +1,18 @@
-/** Server-sent events: one JSON value an event, with a heartbeat so that a dead line is noticed. */
+/**
+ * Server-sent events: one JSON value an event, with a heartbeat so that a dead connection is
+ * noticed. Beside them, what bounds how many answers are open at the same time.
+ */
 import { PassThrough, pipeline } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { FastifyReply } from 'fastify';
 import { StatusError } from './status-error.ts';
 
 const HEARTBEAT_MS = 15_000;
-/** A browser connects again by itself; what hangs for ever does not pile up. */
+/** A browser connects again by itself; without an end, dead streams would pile up. */
 const STREAM_MS_MAX = 60 * 60 * 1_000;
 const STREAMS_MAX = 64;
 
-/** Aborts once the client is gone, or has its whole answer: what is still read for it is let go. */
+/** Returns a signal that aborts once the client is gone or has its whole answer. */
 export function goneSignal(reply: FastifyReply): AbortSignal {
   const gone = new AbortController();
   if (reply.raw.destroyed) gone.abort();
@@ -17,80 +20,88 @@ export function goneSignal(reply: FastifyReply): AbortSignal {
   return gone.signal;
 }
 
-/** @returns takes one of so many places for an answer until it is over; false where all are taken or its client is gone */
-export function limitOpen(max: number): (reply: FastifyReply) => boolean {
+/** Takes a place for an answer. @returns false if all are taken or the client is gone */
+export type TakePlace = (reply: FastifyReply) => boolean;
+
+/** Limits how many answers may be open at the same time; each gives its place back at its end. */
+export function limitOpen(max: number): TakePlace {
   let open = 0;
   return (reply) => {
-    // What is closed already never says so again: its place would not be given back.
+    // A connection that is closed already emits no `close` again: its place would be lost.
     if (reply.raw.destroyed || open >= max) return false;
     open += 1;
-    // A client that leaves its last bytes unread still has its answer.
-    reply.raw.once('close', () => (open -= 1));
+    // Not `finish`: a client that leaves its last bytes unread still has its answer.
+    reply.raw.once('close', () => {
+      open -= 1;
+    });
     return true;
   };
 }
 
-interface Following<Told> {
+/** How a value is followed. */
+export interface FollowOptions<Value> {
+  /** Time between two readings. */
   readonly everyMs: number;
-  /** What is no longer a change. */
-  readonly textOf?: (told: Told) => string;
-  /** Told again after so long, though nothing has changed. */
+  /** Two values of the same text are not a change. JSON if absent. */
+  readonly textOf?: (value: Value) => string;
+  /** The value is sent again after this time, though nothing has changed. */
   readonly silentMsMax?: number;
-  readonly isLast?: (told: Told) => boolean;
+  /** Whether nothing follows this value. */
+  readonly isLast?: (value: Value) => boolean;
 }
 
-/** What `read` gives now, then each change, until it was the last, the signal aborts or there is none. */
-export async function* followChanges<Told>(
-  read: () => Promise<Told | undefined>,
-  {
-    everyMs,
-    textOf = JSON.stringify,
-    silentMsMax = Infinity,
-    isLast = () => false,
-  }: Following<Told>,
+/**
+ * Yields what `read` returns now, then each change, until the last value, the signal's abort, or
+ * undefined.
+ */
+export async function* followChanges<Value>(
+  read: () => Promise<Value | undefined>,
+  options: FollowOptions<Value>,
   signal: AbortSignal,
-): AsyncGenerator<Told> {
-  let last = { text: '', atMs: 0 };
+): AsyncGenerator<Value> {
+  const { everyMs, textOf = JSON.stringify, silentMsMax = Infinity } = options;
+  let lastText = '';
+  let lastMs = 0;
   while (!signal.aborted) {
-    const now = await read();
-    if (now === undefined) return;
-    const text = textOf(now);
-    const atMs = performance.now();
-    if (text !== last.text || atMs - last.atMs > silentMsMax) {
-      yield now;
-      last = { text, atMs };
+    const value = await read();
+    if (value === undefined) return;
+    const text = textOf(value);
+    const nowMs = performance.now();
+    if (text !== lastText || nowMs - lastMs > silentMsMax) {
+      yield value;
+      lastText = text;
+      lastMs = nowMs;
     }
-    if (isLast(now)) return;
+    if (options.isLast?.(value) === true) return;
     await sleep(everyMs, undefined, { signal }).catch(() => undefined);
   }
 }
 
-/** The open streams of this process. */
-const mayOpen = limitOpen(STREAMS_MAX);
+/** Counts the open streams of this process. */
+const takeStream = limitOpen(STREAMS_MAX);
 
 /**
- * Sends what `read` gives now, then each change, until the client is gone.
- * @throws StatusError 429 where too many streams are open; what `read` throws at first
+ * Sends what `read` returns now, then each change, until the client is gone.
+ * @throws StatusError 429 if too many streams are open; what the first `read` throws
  */
-export async function followEvents<Told>(
+export async function followEvents<Value>(
   reply: FastifyReply,
-  read: () => Promise<Told | undefined>,
-  following: Following<Told>,
+  read: () => Promise<Value | undefined>,
+  options: FollowOptions<Value>,
 ): Promise<FastifyReply> {
   const signal = AbortSignal.any([goneSignal(reply), AbortSignal.timeout(STREAM_MS_MAX)]);
-  const values = followChanges(read, following, signal);
-  // What is wrong is told before the stream is open, with a status that a client can read.
+  const values = followChanges(read, options, signal);
+  // The first value is read before the stream is open: its failure still has a status.
   const first = await values.next();
-  if (!mayOpen(reply))
+  if (!takeStream(reply))
     throw new StatusError(
       'resourceExhausted',
       `more than ${STREAMS_MAX} event streams are open`,
     );
   const body = new PassThrough();
-  const heartbeat = setInterval(
-    () => body.writable && body.write(': alive\n\n'),
-    HEARTBEAT_MS,
-  );
+  const heartbeat = setInterval(() => {
+    if (body.writable) body.write(': alive\n\n');
+  }, HEARTBEAT_MS);
   reply.raw.once('close', () => clearInterval(heartbeat));
   pipeline(eventTexts(first, values, signal), body, () => undefined);
   return reply
@@ -98,16 +109,19 @@ export async function followEvents<Told>(
     .send(body);
 }
 
-/** Ends with an `end` event where the values do; without one the client is to come again. */
+/** Ends with an `end` event if the values end; without one, the client connects again. */
 async function* eventTexts(
   first: IteratorResult<unknown>,
   rest: AsyncIterator<unknown>,
   signal: AbortSignal,
-) {
+): AsyncGenerator<string> {
   yield 'retry: 2000\n\n';
   try {
-    for (let next = first; next.done !== true; next = await rest.next())
+    let next = first;
+    while (next.done !== true) {
       yield `data: ${JSON.stringify(next.value)}\n\n`;
+      next = await rest.next();
+    }
   } catch (error) {
     if (!signal.aborted) throw error;
   }

@@ -1,23 +1,29 @@
 /**
- * Reads a query string the way the service's gateway does: fields by either spelling, each at most
- * once, values by Go's rules, and what nobody knows ignored. So the same request gets the same error.
+ * Reads a query string the way the source's gateway does: fields in either spelling, each at most
+ * once, values by Go's rules, unknown fields ignored. So the same request gets the same error.
  */
 import { StatusError } from './status-error.ts';
 
-/** What a field of each kind is read as. */
-interface Values {
+/** The value of a field, by its kind. */
+interface ValueKinds {
   string: string;
   int32: number;
   int64: bigint;
   bool: boolean;
 }
-type FieldKind = keyof Values;
+type FieldKind = keyof ValueKinds;
+type FieldValue = ValueKinds[FieldKind];
 
-/** A message's fields by their proto names, `pagination.newest_first`; messages are implied by the dots. */
+/**
+ * A message's fields by their proto names, such as `pagination.newest_first`. Messages are
+ * implied by the dots.
+ */
 export type Fields = Readonly<Record<string, FieldKind>>;
 
-/** What was given; a field that was not is absent. */
-export type Given<F extends Fields> = { -readonly [Name in keyof F]?: Values[F[Name]] };
+/** The values of a query; a field that it omits is absent. */
+export type QueryValues<F extends Fields> = {
+  -readonly [Name in keyof F]?: ValueKinds[F[Name]];
+};
 
 /** Fields that only have members: a value of their own cannot be read. */
 const MESSAGES = new Map([
@@ -30,37 +36,38 @@ const TRUE = /^(?:1|t|T|true|TRUE|True)$/;
 const FALSE = /^(?:0|f|F|false|FALSE|False)$/;
 
 /**
+ * Reads the fields of a request.
  * @param url the request target, with its query string
  * @throws StatusError 400 without details, in the gateway's words
  */
-export function readQuery<F extends Fields>(url: string, fields: F): Given<F> {
-  const given: Record<string, Values[FieldKind]> = {};
-  for (const [key, values] of parameters(url)) {
+export function readQuery<F extends Fields>(url: string, fields: F): QueryValues<F> {
+  const query: Record<string, FieldValue> = {};
+  for (const [key, texts] of readParameters(url)) {
     const name = fieldName(key, fields);
     if (name === undefined) continue;
-    const last = name.slice(name.lastIndexOf('.') + 1);
+    const last = lastPart(name);
     const kind = fields[name];
-    if (Object.hasOwn(given, name))
+    if (Object.hasOwn(query, name))
       throw refuse(`field already set for oneof "_${last}"`);
-    if (values.length > 1)
-      throw refuse(`too many values for field "${last}": ${values.join(', ')}`);
+    if (texts.length > 1)
+      throw refuse(`too many values for field "${last}": ${texts.join(', ')}`);
     if (kind === undefined) {
-      throw refuse(
-        `parsing field "${last}": unsupported message type: "${MESSAGES.get(name) ?? name}"`,
-      );
+      const message = MESSAGES.get(name) ?? name;
+      throw refuse(`parsing field "${last}": unsupported message type: "${message}"`);
     }
-    given[name] = readValue(last, kind, values[0] ?? '');
+    query[name] = readValue(last, kind, texts[0] ?? '');
   }
-  return given as Given<F>;
+  return query as QueryValues<F>;
 }
 
 /** Keys in the order of their first appearance; `a[b]=c` counts as the values b and c of a. */
-function parameters(url: string): Map<string, string[]> {
+function readParameters(url: string): Map<string, string[]> {
   const start = url.indexOf('?');
   const pairs = start < 0 ? [] : url.slice(start + 1).split('&', PARAMETERS_MAX + 1);
   if (pairs.length > PARAMETERS_MAX)
     throw refuse(`too many parameters: at most ${PARAMETERS_MAX} are read`);
-  const found = new Map<string, string[]>();
+
+  const parameters = new Map<string, string[]>();
   for (const pair of pairs) {
     if (pair === '') continue;
     if (pair.includes(';')) throw refuse('invalid semicolon separator in query');
@@ -70,9 +77,9 @@ function parameters(url: string): Map<string, string[]> {
     const bracketed = /^(.*)\[(.*)\]$/s.exec(key);
     const name = bracketed?.[1] ?? key;
     const values = bracketed?.[2] === undefined ? [value] : [bracketed[2], value];
-    found.set(name, [...(found.get(name) ?? []), ...values]);
+    parameters.set(name, [...(parameters.get(name) ?? []), ...values]);
   }
-  return found;
+  return parameters;
 }
 
 function unescape(text: string): string {
@@ -84,29 +91,28 @@ function unescape(text: string): string {
   }
 }
 
-/** The field or message that a key names, by its proto name; undefined where nobody knows it. */
+/** @returns the proto name of the field or message that a key names; undefined if it is unknown */
 function fieldName(key: string, fields: Fields): string | undefined {
-  const name = key
-    .split('.')
-    .map((part) =>
-      part.includes('_')
-        ? part
-        : part.replaceAll(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`),
-    )
-    .join('.');
+  const name = key.split('.').map(protoName).join('.');
   const known = Object.keys(fields);
   const parent = known.find((field) => name.startsWith(`${field}.`));
-  if (parent !== undefined) {
-    throw refuse(
-      `invalid path: "${parent.slice(parent.lastIndexOf('.') + 1)}" is not a message`,
-    );
-  }
-  return known.some((field) => field === name || field.startsWith(`${name}.`))
-    ? name
-    : undefined;
+  if (parent !== undefined)
+    throw refuse(`invalid path: "${lastPart(parent)}" is not a message`);
+  const isKnown = known.some((field) => field === name || field.startsWith(`${name}.`));
+  return isKnown ? name : undefined;
 }
 
-function readValue(field: string, kind: FieldKind, text: string): Values[FieldKind] {
+/** `newestFirst` is `newest_first`; a name that has an underscore stays as it is. */
+function protoName(part: string): string {
+  if (part.includes('_')) return part;
+  return part.replaceAll(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
+}
+
+function lastPart(name: string): string {
+  return name.slice(name.lastIndexOf('.') + 1);
+}
+
+function readValue(field: string, kind: FieldKind, text: string): FieldValue {
   if (kind === 'string') return text;
   if (kind === 'bool') {
     const isTrue = TRUE.test(text);

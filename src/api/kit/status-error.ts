@@ -1,31 +1,47 @@
 /**
- * Errors as the mirrored service words them: a google.rpc.Status, whose one detail says what happened.
- * What its gateway refuses by itself carries no detail and one Content-Type; what its handlers refuse
- * carries a detail and a second Content-Type, a slip of the original that its clients live with.
+ * Errors as the source words them: a google.rpc.Status. An error of the source's gateway has no
+ * detail and one Content-Type. An error of its handlers has one detail, which says what happened,
+ * and a second Content-Type: a slip of the original that its clients live with.
  */
 import { Readable } from 'node:stream';
 import type { FastifyReply } from 'fastify';
 import { z } from 'zod';
 
-/** The code of gRPC, and the status of HTTP. */
-const STATUSES = {
-  invalidArgument: [3, 400],
-  notFound: [5, 404],
-  alreadyExists: [6, 409],
-  permissionDenied: [7, 403],
-  resourceExhausted: [8, 429],
-  failedPrecondition: [9, 422],
-  unimplemented: [12, 501],
-  internal: [13, 500],
-  unavailable: [14, 503],
-  unauthenticated: [16, 401],
-} as const;
+export type StatusName =
+  | 'invalidArgument'
+  | 'notFound'
+  | 'alreadyExists'
+  | 'outOfRange'
+  | 'permissionDenied'
+  | 'resourceExhausted'
+  | 'failedPrecondition'
+  | 'unimplemented'
+  | 'internal'
+  | 'unavailable'
+  | 'unauthenticated';
 
-export type StatusName = keyof typeof STATUSES;
+interface StatusCodes {
+  readonly grpc: number;
+  readonly http: number;
+}
 
-/** The numbers and texts of the service's own error details. */
+const STATUSES: Readonly<Record<StatusName, StatusCodes>> = {
+  invalidArgument: { grpc: 3, http: 400 },
+  notFound: { grpc: 5, http: 404 },
+  alreadyExists: { grpc: 6, http: 409 },
+  permissionDenied: { grpc: 7, http: 403 },
+  resourceExhausted: { grpc: 8, http: 429 },
+  failedPrecondition: { grpc: 9, http: 422 },
+  outOfRange: { grpc: 11, http: 416 },
+  unimplemented: { grpc: 12, http: 501 },
+  internal: { grpc: 13, http: 500 },
+  unavailable: { grpc: 14, http: 503 },
+  unauthenticated: { grpc: 16, http: 401 },
+};
+
+/** The numbers and texts of the source's own error details. */
 export const DETAIL = {
-  /** The service's table of errors does not hold this one, so it has the number of those. */
+  /** The source has no number of its own for this error; all such errors have 10000. */
   invalidPartyId: { code: 10_000, message: 'invalid party id' },
   missingPartyId: { code: 10_014, message: 'missing party id' },
   invalidPagination: { code: 10_028, message: 'invalid pagination' },
@@ -34,9 +50,12 @@ export const DETAIL = {
   export: { code: 260_002, message: 'failed to export ledger entries' },
 } as const;
 
+/** The detail of an error of the source's handlers. */
 interface Detail {
   readonly code: number;
+  /** The kind of error. */
   readonly message: string;
+  /** The reason. */
   readonly inner?: string;
 }
 
@@ -50,10 +69,10 @@ export const STATUS_BODY = z
   .describe('google.rpc.Status');
 export type StatusBody = z.infer<typeof STATUS_BODY>;
 
-/** An answer other than 200, thrown by a handler; with no details it is one of the gateway's. */
+/** An answer other than success, thrown by a handler. Without details it is one of the gateway's. */
 export class StatusError extends Error {
   override readonly name = 'StatusError';
-  /** Under the name by which Fastify and its plugins know it. */
+  /** The HTTP status, under the name that Fastify and its plugins know. */
   readonly statusCode: number;
   readonly body: StatusBody;
 
@@ -64,12 +83,12 @@ export class StatusError extends Error {
     cause?: unknown,
   ) {
     super(message, cause === undefined ? undefined : { cause });
-    const [code, statusCode] = STATUSES[status];
-    this.statusCode = statusCode;
-    this.body = { code, message, details };
+    const { grpc, http } = STATUSES[status];
+    this.statusCode = http;
+    this.body = { code: grpc, message, details };
   }
 
-  /** What the service's handlers say: the kind as message, the reason as the one detail. */
+  /** An error of the source's handlers: its kind is the message, its reason the one detail. */
   static ofHandler(
     status: StatusName,
     { code, message, inner = '' }: Detail,
@@ -86,7 +105,7 @@ export class StatusError extends Error {
   }
 }
 
-/** Sends an error of a list operation, with the second Content-Type where the service has it. */
+/** Sends an error of a list, with the second Content-Type if the source has it. */
 export function sendStatus(
   reply: FastifyReply,
   { statusCode, body }: StatusError,
@@ -98,17 +117,20 @@ export function sendStatus(
     'content-type': ['application/json', 'application/grpc'],
     'content-length': bytes.length,
   });
-  // As a stream: of what is no stream Fastify reads the type, which it takes for one text.
+  // As a stream: Fastify reads the type of everything else, and takes it for one text.
   return reply.send(Readable.from([bytes]));
 }
 
-/** Sends JSON with no charset in its Content-Type, as the service does. `indent` in spaces. */
+/**
+ * Sends JSON without a charset in its Content-Type, as the source does.
+ * @param indent in spaces
+ */
 export function sendJson(
   reply: FastifyReply,
   body: unknown,
   indent?: number,
 ): FastifyReply {
-  // As bytes: Fastify adds a charset to the type of a text.
+  // As bytes: Fastify adds a charset to the type of text.
   const bytes = Buffer.from(JSON.stringify(body, undefined, indent));
   return reply.header('content-type', 'application/json').send(bytes);
 }

@@ -1,21 +1,24 @@
-/** `GET /api/v2/ledgerentry/export`: a party's mirrored ledger as the service would stream it. */
+/**
+ * The source's own interface, served from the mirror: `GET /api/v2/ledgerentry/export`, a party's
+ * ledger as the source would stream it. The source sends CSV whatever a client accepts, and so
+ * does the mirror.
+ */
 import { once } from 'node:events';
 import { Readable } from 'node:stream';
 import type { FastifyInstance, FastifyReply } from 'fastify';
 import { z } from 'zod';
 import { errorCode } from '../../errors/errors.ts';
 import { canonicalPartyId, isExportableParty, isHexId } from '../../ledger/ids.ts';
+import type { LedgerRange } from '../../ledger/ledger-range.ts';
 import { partyName } from '../../ledger/object-keys.ts';
 import { formatInstant, type Micros, SECOND_MICROS } from '../../time/time.ts';
-import type { LedgerRange } from '../../ledger/ledger-range.ts';
-import { weightOf } from '../kit/compression.ts';
-import { goneSignal, limitOpen } from '../kit/events.ts';
-import type { SourceApiDeps } from './ports.ts';
-import { readQuery } from '../kit/query-text.ts';
+import { goneSignal, limitOpen, type TakePlace } from '../kit/events.ts';
+import { type QueryValues, readQuery } from '../kit/query-text.ts';
 import { openRoutes } from '../kit/routes.ts';
 import { DETAIL, sendJson, StatusError } from '../kit/status-error.ts';
+import type { SourceApiDeps } from './ports.ts';
 
-/** Each holds an object open; the service allows 250 a client. */
+/** Each holds an object open; the source allows 250 a client. */
 const OPEN_EXPORTS_MAX = 32;
 const FIELDS = {
   party_id: 'string',
@@ -26,94 +29,96 @@ const FIELDS = {
 const SECOND_NANOS = 1_000_000_000n;
 
 const INSTANT = z.string().meta({ format: 'int64' }).optional();
-/** As OpenAPI tells of it. Nothing is validated by this: see query-text.ts. */
+/** The query as OpenAPI describes it. It validates nothing: see query-text.ts. */
 const QUERY = z.object({
   partyId: z.string().describe('As the list has it.'),
   assetId: z.string().optional().describe('64 hex digits; without it, every asset.'),
   'dateRange.startTimestamp': INSTANT.describe(
     'Nanoseconds since 1970, inclusive; parts of a second do not count.',
   ),
-  'dateRange.endTimestamp': INSTANT.describe('The same, exclusive.'),
+  'dateRange.endTimestamp': INSTANT.describe(
+    'Nanoseconds since 1970, exclusive; parts of a second do not count.',
+  ),
 });
 
-/** Bytes of CSV in one message: a multiple of three, so that only the last carries base64 padding. */
-const MESSAGE_BYTES_MAX = 768 * 1024;
+const SCHEMA = {
+  summary: 'Export the ledger entries of a party as CSV',
+  produces: ['text/csv'],
+  description: 'A failure after the first byte ends the CSV with an error object.',
+  querystring: QUERY,
+};
 
-const mayOpen = limitOpen(OPEN_EXPORTS_MAX);
+/** Counts the open exports of this process. */
+const takeExport = limitOpen(OPEN_EXPORTS_MAX);
 
 /**
- * Begins the CSV of a ledger: until its first bytes are there, the status can still tell a failure.
- * @throws StatusError where nothing can be sent
+ * Opens the CSV of a ledger, and waits for its first bytes: until then a failure still has a
+ * status.
+ * @param takePlace limits how many are open
+ * @throws StatusError if nothing can be sent
  */
 export async function openLedger(
   reply: FastifyReply,
-  question: LedgerRange,
+  range: LedgerRange,
   { jobs, log }: SourceApiDeps,
+  takePlace: TakePlace = takeExport,
 ): Promise<Readable> {
-  if (!mayOpen(reply))
+  if (!takePlace(reply))
     throw new StatusError('resourceExhausted', 'client reached max subscription allowed');
   const gone = goneSignal(reply);
-  const rows = Readable.from(jobs.stages.readLedger(question, gone), {
-    objectMode: false,
-  });
+  const csv = jobs.stages.readLedger(range, gone);
+  const rows = Readable.from(csv, { objectMode: false });
   rows.once('error', (error) => {
     if (!gone.aborted)
-      log.warn({ err: error, partyId: question.partyId }, 'Export to a client failed');
+      log.warn({ err: error, partyId: range.partyId }, 'Export to a client failed');
   });
-  await once(rows, 'readable').catch((error: unknown) => {
-    throw exportError(error, question);
-  });
-  reply.header('content-disposition', `attachment;filename=${fileName(question)}`);
+  try {
+    await once(rows, 'readable');
+  } catch (error) {
+    throw exportError(error, range);
+  }
+  reply.header('content-disposition', `attachment;filename=${fileName(range)}`);
   return rows;
 }
 
 /** Adds the route. */
 export function addLedgerExport(server: FastifyInstance, deps: SourceApiDeps): void {
-  openRoutes(server, 'service')(
-    'GET /api/v2/ledgerentry/export',
-    {
-      summary: 'Export the ledger entries of a party as CSV',
-      produces: ['text/csv', 'application/json'],
-      description:
-        'Raw CSV, or with `Accept: application/json` one result/error message a line, `data` in base64. A failure after the first byte ends the stream with an error object.',
-      querystring: QUERY,
-    },
-    async ({ url, headers: { accept } }, reply) => {
-      // Thrown outside the envelope: the gateway refuses a query string before the stream exists.
-      const given = readQuery(url, FIELDS);
-      try {
-        const question = readQuestion(given);
-        const rows = await openLedger(reply.header('vary', 'Accept'), question, deps);
-        // Messages only for those who name JSON and not CSV, or prefer it; anything else is the service's form.
-        const isJson =
-          weightOf(accept, 'application/json') > weightOf(accept, 'text/csv');
-        const body = ledgerBody(rows, isJson, question);
-        reply.header('content-type', isJson ? 'application/json' : 'text/csv');
-        return await reply.send(Readable.from(body, { objectMode: false }));
-      } catch (error) {
-        if (!(error instanceof StatusError)) throw error;
-        // Streamed operations put their errors into an envelope.
-        return sendJson(reply.code(error.statusCode), { error: error.body });
-      }
-    },
-  );
+  const add = openRoutes(server, 'service');
+  add('GET /api/v2/ledgerentry/export', SCHEMA, async ({ url }, reply) => {
+    // Outside of the envelope: the source's gateway refuses a query before the stream exists.
+    const query = readQuery(url, FIELDS);
+    try {
+      const range = readRange(query);
+      const rows = await openLedger(reply, range, deps);
+      const body = Readable.from(withErrorAtEnd(rows, range), { objectMode: false });
+      return await reply.header('content-type', 'text/csv').send(body);
+    } catch (error) {
+      if (!(error instanceof StatusError)) throw error;
+      // Streamed operations put their errors into an envelope.
+      return sendJson(reply.code(error.statusCode), { error: error.body });
+    }
+  });
 }
 
-/** @throws StatusError as the service's handler words it */
-function readQuestion(given: ReturnType<typeof readQuery<typeof FIELDS>>): LedgerRange {
-  const { party_id: text = '', asset_id: asset, ...range } = given;
-  const partyId = canonicalPartyId(text);
-  const assetId = asset?.toLowerCase();
+/** @throws StatusError as the source's handler words it */
+function readRange(query: QueryValues<typeof FIELDS>): LedgerRange {
+  const { party_id: text = '', asset_id: asset } = query;
   if (text === '') throw StatusError.ofHandler('invalidArgument', DETAIL.missingPartyId);
+  const partyId = canonicalPartyId(text);
   if (partyId === undefined || !isExportableParty(partyId))
     throw StatusError.ofHandler('invalidArgument', DETAIL.invalidPartyId);
+  const assetId = asset?.toLowerCase();
   if (assetId !== undefined && !isHexId(assetId))
     throw StatusError.ofHandler('invalidArgument', DETAIL.invalidAssetId);
-  const from = wholeSecond(range['date_range.start_timestamp']);
-  return { partyId, assetId, from, to: wholeSecond(range['date_range.end_timestamp']) };
+  return {
+    partyId,
+    assetId,
+    from: wholeSecond(query['date_range.start_timestamp']),
+    to: wholeSecond(query['date_range.end_timestamp']),
+  };
 }
 
-/** The service drops what is below the second from both bounds. */
+/** The source drops what is below the second from both bounds. */
 function wholeSecond(nanos: bigint | undefined): Micros | undefined {
   if (nanos === undefined) return undefined;
   const rest = ((nanos % SECOND_NANOS) + SECOND_NANOS) % SECOND_NANOS;
@@ -122,63 +127,41 @@ function wholeSecond(nanos: bigint | undefined): Micros | undefined {
 
 function exportError(error: unknown, { partyId }: LedgerRange): StatusError {
   if (error instanceof StatusError) return error;
-  if (errorCode(error) === 'LEDGER_NOT_MIRRORED' && error instanceof Error) {
-    // To the service a word is no party; a source with such ids has ledgers of them.
-    if (!isHexId(partyId))
-      return StatusError.ofHandler('invalidArgument', DETAIL.invalidPartyId);
-    return StatusError.ofHandler(
-      'notFound',
-      { ...DETAIL.export, inner: error.message },
-      error,
-    );
+  if (errorCode(error) !== 'LEDGER_NOT_MIRRORED' || !(error instanceof Error)) {
+    const detail = { ...DETAIL.export, inner: errorCode(error) };
+    return StatusError.ofHandler('internal', detail, error);
   }
-  return StatusError.ofHandler(
-    'internal',
-    { ...DETAIL.export, inner: errorCode(error) },
-    error,
-  );
+  // The source takes a word for no party; another source with such ids has ledgers of them.
+  if (!isHexId(partyId))
+    return StatusError.ofHandler('invalidArgument', DETAIL.invalidPartyId);
+  const detail = { ...DETAIL.export, inner: error.message };
+  return StatusError.ofHandler('notFound', detail, error);
 }
 
-/** `ledger_entries_<party>[_<asset>][_<from>][-<to>].csv`, the service's own way of naming it. */
+/** `ledger_entries_<party>[_<asset>][_<from>][-<to>].csv`, as the source names it. */
 function fileName({ partyId, assetId, from, to }: LedgerRange): string {
-  const instant = (time: Micros): string =>
-    `${formatInstant(time).slice(0, 19).replaceAll(':', '_')}Z`;
   const asset = assetId === undefined ? '' : `_${assetId}`;
-  const start = from === undefined ? '' : `_${instant(from)}`;
-  const end = to === undefined ? '' : `-${instant(to)}`;
+  const start = from === undefined ? '' : `_${timeInName(from)}`;
+  const end = to === undefined ? '' : `-${timeInName(to)}`;
   return `ledger_entries_${partyName(partyId)}${asset}${start}${end}.csv`;
 }
 
+function timeInName(time: Micros): string {
+  return `${formatInstant(time).slice(0, 19).replaceAll(':', '_')}Z`;
+}
+
 /**
- * A failure after the first byte can no longer change the status; it ends the stream as the service ends it, with the
- * error in the place of the next bytes.
- * @param isJson the result/error messages of the interface document, one JSON message a line
- * @returns the body; it ends normally also where `rows` failed
+ * A failure after the first byte can no longer change the status. The source then ends its stream
+ * with the error in the place of the next bytes, and so does this.
+ * @returns the body; it ends normally even if `rows` failed
  */
-async function* ledgerBody(
+async function* withErrorAtEnd(
   rows: AsyncIterable<Buffer>,
-  isJson: boolean,
-  question: LedgerRange,
+  range: LedgerRange,
 ): AsyncGenerator<Buffer> {
-  // The interface wants `extensions` set in the first message; the mirror has none to tell.
-  let extensions = ',"extensions":[]';
   try {
-    for await (const chunk of rows) {
-      if (!isJson) {
-        yield chunk;
-        continue;
-      }
-      for (let start = 0; start < chunk.length; start += MESSAGE_BYTES_MAX) {
-        const data = chunk.subarray(start, start + MESSAGE_BYTES_MAX).toString('base64');
-        yield Buffer.from(
-          `{"result":{"contentType":"text/csv","data":"${data}"${extensions}}}\n`,
-          'latin1',
-        );
-        extensions = '';
-      }
-    }
+    yield* rows;
   } catch (error) {
-    const told = JSON.stringify({ error: exportError(error, question).body });
-    yield Buffer.from(isJson ? `${told}\n` : told);
+    yield Buffer.from(JSON.stringify({ error: exportError(error, range).body }));
   }
 }

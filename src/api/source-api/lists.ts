@@ -1,20 +1,24 @@
 /**
- * `GET /api/v2/parties` and `/api/v2/checkpoints`, as the mirrored service answers them. The network's own party is
- * listed without a position: it stands above all others, newest first the first row and oldest first the last. The
- * service leaves it out where it is not on the first page, and sends nothing behind its cursor; whoever follows the
- * cursors here gets every row. Where several checkpoints share a height, the service leaves their order open and its
- * cursor cannot tell them apart; here each has its own.
+ * The source's own interface, served from the mirror: `GET /api/v2/parties` and
+ * `/api/v2/checkpoints`.
+ *
+ * The network's own party is listed without a position. It stands above all others: the first row
+ * if the newest come first, the last if the oldest do. The source leaves it out if it is not on
+ * the first page, and sends nothing behind its cursor; here a client that follows the cursors
+ * gets every row. If several checkpoints share a height, the source leaves their order open and
+ * its cursor cannot distinguish them; here each has its own.
  */
 import type { FastifyInstance } from 'fastify';
 import { z } from 'zod';
-import { canonicalPartyId, ID_WORDS, NETWORK_PARTY } from '../../ledger/ids.ts';
 import { sharedLoad } from '../../concurrency/shared-load.ts';
+import { canonicalPartyId, ID_WORDS, NETWORK_PARTY } from '../../ledger/ids.ts';
 import type { Rows } from '../../postgres/rows.ts';
 import { readQuery } from '../kit/query-text.ts';
-import { openRoutes, named, nameSchemas } from '../kit/routes.ts';
+import { named, nameSchemas, openRoutes } from '../kit/routes.ts';
 import { DETAIL, sendJson, sendStatus, StatusError } from '../kit/status-error.ts';
+import { Cursors } from './cursors.ts';
 import {
-  Cursors,
+  type Edge,
   type Page,
   PAGE_FIELDS,
   PAGE_INFO,
@@ -24,36 +28,60 @@ import {
 } from './paging.ts';
 import * as store from './store/list-rows.ts';
 
-/** How much older than the rows the block named in the headers may be; never newer. */
+/** How much older than the rows the block in the headers may be; it is never newer. */
 const STATE_MAX_AGE_MS = 1_000;
 const PARTY_FIELDS = { party_id: 'string', ...PAGE_FIELDS } as const;
 const EVEN_HEX = /^(?:[0-9a-f]{2})+$/i;
-const NETWORK: store.PartyRow = { id: NETWORK_PARTY, pos: null };
-/** A page of its own for what is not cut from the list. */
-const ALONE = { isForward: true, rowsMax: 1, beyond: undefined } as const;
+/** Paging of a page with one row that is not cut from the list. */
+const SINGLE_ROW = { isForward: true, rowsMax: 1, beyond: undefined } as const;
+
+/** The source's ids of one byte stand for words: `03` is the party `network`. */
+const WORDS_BY_BYTE: ReadonlyMap<string, string> = new Map([
+  ['00', 'VOTE'],
+  ['03', NETWORK_PARTY],
+  ['04', 'XYZalpha'],
+  ['05', 'XYZbeta'],
+  ['06', 'XYZgamma'],
+  ['07', 'XYZdelta'],
+  ['08', 'XYZepsilon'],
+  ['09', 'fBTC'],
+  ['0a', 'fDAI'],
+  ['0b', 'fEURO'],
+  ['0c', 'fUSDC'],
+]);
 
 const PARTY_ID = z
   .string()
   .optional()
-  .describe('Only this party; 404 where the mirror has none of that id.');
-const CHECKPOINT = z.object({
+  .describe('Only this party; 404 if the mirror has none of that id.');
+const CHECKPOINT = z.looseObject({
   hash: z.string(),
   blockHash: z.string(),
   atBlock: z.string().meta({ format: 'uint64' }),
 });
 
-interface Asked {
+/** One request for a page. */
+interface ListRequest {
+  /** The request target, with its query. */
   readonly url: string;
   readonly state: store.ListState;
   readonly cursors: Cursors;
 }
 
-/** The lists as OpenAPI tells of them (nothing is validated by that: see query-text.ts), and how a page of each is made. */
-const LISTS = {
+/** How a list is described in OpenAPI, and how a page of it is read. */
+interface ListRoute {
+  readonly summary: string;
+  readonly querystring: z.ZodType;
+  readonly node: z.ZodType;
+  /** @throws StatusError as the source words it */
+  readonly read: (rows: Rows, request: ListRequest) => Promise<Page>;
+}
+
+const LISTS: Readonly<Record<store.ListName, ListRoute>> = {
   parties: {
     summary: 'List parties, or look one up',
     querystring: z.object({ partyId: PARTY_ID, ...PAGING.shape }),
-    node: z.object({ id: z.string() }),
+    node: z.looseObject({ id: z.string() }),
     read: readParties,
   },
   checkpoints: {
@@ -66,114 +94,115 @@ const LISTS = {
 
 /** Adds both routes. */
 export function addLists(server: FastifyInstance, rows: Rows): void {
-  const secret = sharedLoad(() => store.readCursorSecret(rows));
+  const readSecret = sharedLoad(() => store.readCursorSecret(rows));
   nameSchemas(server, { PageInfo: PAGE_INFO });
-  const add = openRoutes(server, 'service');
-  for (const name of ['parties', 'checkpoints'] as const) {
-    const readState = sharedLoad(() => store.readListState(rows, name), STATE_MAX_AGE_MS);
-    const { summary, querystring, node, read } = LISTS[name];
-    const edges = z.array(z.object({ node, cursor: z.string() }));
-    const response = {
-      200: z.object({ [name]: z.object({ edges, pageInfo: named('PageInfo') }) }),
-    };
-    add(
-      `GET /api/v2/${name}`,
-      { summary, querystring, response },
-      async ({ url }, reply) => {
-        const state = await readState();
-        const block = {
-          'x-block-height': state.headHeight,
-          'x-block-timestamp': state.headNanos,
-          'x-mirror-whole': `${state.isComplete}`,
-        };
-        try {
-          const found = await read(rows, {
-            url,
-            state,
-            cursors: new Cursors(await secret(), name),
-          });
-          const isPretty = /[?&]pretty(?:[=&]|$)/.test(url);
-          return sendJson(
-            reply.headers(block),
-            { [name]: found },
-            isPretty ? 1 : undefined,
-          );
-        } catch (error) {
-          if (!(error instanceof StatusError)) throw error;
-          // What the gateway refuses never reached the service's handlers, which name the block.
-          return sendStatus(
-            error.body.details.length === 0 ? reply : reply.headers(block),
-            error,
-          );
-        }
-      },
-    );
-  }
+  addList(server, rows, 'parties', readSecret);
+  addList(server, rows, 'checkpoints', readSecret);
 }
 
-/** @throws StatusError as the service words it */
+function addList(
+  server: FastifyInstance,
+  rows: Rows,
+  name: store.ListName,
+  readSecret: () => Promise<Buffer>,
+): void {
+  const readState = sharedLoad(() => store.readListState(rows, name), STATE_MAX_AGE_MS);
+  const { summary, querystring, node, read } = LISTS[name];
+  const edges = z.array(z.object({ node, cursor: z.string() }));
+  const response = {
+    200: z.object({ [name]: z.object({ edges, pageInfo: named('PageInfo') }) }),
+  };
+  const add = openRoutes(server, 'service');
+  const schema = { summary, querystring, response };
+  add(`GET /api/v2/${name}`, schema, async ({ url }, reply) => {
+    const state = await readState();
+    const headers = {
+      'x-block-height': state.headHeight,
+      'x-block-timestamp': state.headNanos,
+      'x-mirror-whole': `${state.isComplete}`,
+    };
+    try {
+      const cursors = new Cursors(await readSecret(), name);
+      const page = await read(rows, { url, state, cursors });
+      const isPretty = /[?&]pretty(?:[=&]|$)/.test(url);
+      const indent = isPretty ? 1 : undefined;
+      return sendJson(reply.headers(headers), { [name]: page }, indent);
+    } catch (error) {
+      if (!(error instanceof StatusError)) throw error;
+      // What the source's gateway refuses never reached its handlers, which name the block.
+      const isOfGateway = error.body.details.length === 0;
+      return sendStatus(isOfGateway ? reply : reply.headers(headers), error);
+    }
+  });
+}
+
 async function readParties(
   rows: Rows,
-  { url, state: { epoch, hasNetwork }, cursors }: Asked,
+  { url, state: { epoch, hasNetwork }, cursors }: ListRequest,
 ): Promise<Page> {
-  const edgeOf = ({ id, pos }: store.PartyRow) => ({
-    node: { id },
+  const edgeOf = ({ id, pos, extra }: store.PartyRow): Edge => ({
+    node: { id, ...extra },
     cursor: cursors.write(`${epoch}`, pos ?? ''),
   });
   const { party_id: partyId, ...paging } = readQuery(url, PARTY_FIELDS);
-  // Also where one party is asked for and its page is not cut from the list.
+  // The source checks the paging of a lookup too, and then ignores it.
   const request = readPageRequest(paging, epoch, cursors);
   if (partyId !== undefined && partyId !== '')
-    return toPage(ALONE, [await findParty(rows, partyId, epoch)], edgeOf);
+    return toPage(SINGLE_ROW, [await findParty(rows, partyId, epoch)], edgeOf);
+
   const { ascending, beyond, rowsMax } = request;
   const isBeyondNetwork = beyond?.[0] === '';
-  if (isBeyondNetwork && ascending) return toPage(ALONE, [], edgeOf);
+  if (isBeyondNetwork && ascending) return toPage(SINGLE_ROW, [], edgeOf);
   const slice = {
     ascending,
     beyond: isBeyondNetwork ? undefined : beyond,
     rowsMax: rowsMax + 1,
   };
-  const found = await store.readSlice(rows, 'parties', epoch, slice);
+  const placed = await store.readSlice(rows, 'parties', epoch, slice);
   const isNetworkHere =
-    hasNetwork && (ascending ? found.length <= rowsMax : beyond === undefined);
-  const networkHere = isNetworkHere ? [NETWORK] : [];
-  return toPage(
-    request,
-    ascending ? [...found, ...networkHere] : [...networkHere, ...found],
-    edgeOf,
-  );
+    hasNetwork && (ascending ? placed.length <= rowsMax : beyond === undefined);
+  if (!isNetworkHere) return toPage(request, placed, edgeOf);
+
+  const network = await store.readParty(rows, epoch, NETWORK_PARTY);
+  const networkRows = network === undefined ? [] : [network];
+  const all = ascending ? [...placed, ...networkRows] : [...networkRows, ...placed];
+  return toPage(request, all, edgeOf);
 }
 
-/** @throws StatusError as the service words it */
 async function readCheckpoints(
   rows: Rows,
-  { url, state: { epoch }, cursors }: Asked,
+  { url, state: { epoch }, cursors }: ListRequest,
 ): Promise<Page> {
   const request = readPageRequest(readQuery(url, PAGE_FIELDS), epoch, cursors);
   const slice = { ...request, rowsMax: request.rowsMax + 1 };
-  const found = await store.readSlice(rows, 'checkpoints', epoch, slice);
-  return toPage(request, found, ({ hash, blockHash, atBlock, copy }) => ({
-    node: { hash, blockHash, atBlock },
+  const placed = await store.readSlice(rows, 'checkpoints', epoch, slice);
+  return toPage(request, placed, ({ hash, blockHash, atBlock, copy, extra }) => ({
+    node: { hash, blockHash, atBlock, ...extra },
     cursor: cursors.write(`${epoch}`, atBlock, hash, blockHash, copy),
   }));
 }
 
+/** @throws StatusError 404 for an id that is not listed, 400 for text that is not an id */
 async function findParty(
   rows: Rows,
   text: string,
   epoch: number,
 ): Promise<store.PartyRow> {
-  // Words are taken as they are written, hex in either case.
-  const id = EVEN_HEX.test(text) ? text.toLowerCase() : text;
-  const found =
-    canonicalPartyId(id) === id ? await store.readParty(rows, epoch, id) : undefined;
-  if (found !== undefined) return found;
-  const isId = EVEN_HEX.test(id) || ID_WORDS.get(id.toLowerCase()) === id;
-  const inner = isId
-    ? 'no resource corresponding to this id'
-    : `decoding '${text}': not a valid hex id (or well known exception)`;
-  throw StatusError.ofHandler(isId ? 'notFound' : 'invalidArgument', {
+  // Words count as they are written, hex digits in either case.
+  const isHex = EVEN_HEX.test(text);
+  const lower = isHex ? text.toLowerCase() : text;
+  const id = WORDS_BY_BYTE.get(lower) ?? lower;
+  const isCanonical = canonicalPartyId(id) === id;
+  const party = isCanonical ? await store.readParty(rows, epoch, id) : undefined;
+  if (party !== undefined) return party;
+
+  if (isHex || ID_WORDS.get(id.toLowerCase()) === id)
+    throw StatusError.ofHandler('notFound', {
+      ...DETAIL.parties,
+      inner: 'no resource corresponding to this id',
+    });
+  throw StatusError.ofHandler('invalidArgument', {
     ...DETAIL.parties,
-    inner,
+    inner: 'not a valid hex id (or well known exception)',
   });
 }

@@ -1,19 +1,21 @@
 /**
- * The page rules of the mirrored service, for a list whose every row has a position of its own: which
- * slice a request asks for, and what its page says of its neighbours.
+ * The page rules of the source, for a list whose every row has a position of its own: which slice
+ * a request wants, and what its page reports of its neighbours.
  *
- * Differences from the service, all on the safe side: a page holds at most `PAGE_ROWS_MAX` rows, also
- * where the service would send everything or fail; and a cursor that the mirror has not made is a 400.
+ * The mirror differs from the source on the safe side only. No page holds more than
+ * `PAGE_ROWS_MAX` rows, and a request for more is a 400, as in the source's releases since 0.73:
+ * a client that got fewer rows than it asked for would take them for all. A cursor that the
+ * mirror has not made is a 400 too.
  */
-import { hash, timingSafeEqual } from 'node:crypto';
 import { z } from 'zod';
-import type { Given } from '../kit/query-text.ts';
+import type { QueryValues } from '../kit/query-text.ts';
 import { DETAIL, StatusError } from '../kit/status-error.ts';
+import type { Cursors } from './cursors.ts';
 
 const PAGE_ROWS_DEFAULT = 1_000;
-/** As in the service's later releases; the contract's limit. */
 const PAGE_ROWS_MAX = 5_000;
 
+/** The fields of a list's query, by their proto names. */
 export const PAGE_FIELDS = {
   'pagination.first': 'int32',
   'pagination.after': 'string',
@@ -22,18 +24,19 @@ export const PAGE_FIELDS = {
   'pagination.newest_first': 'bool',
 } as const;
 
-const ROWS = z.int32().min(1).optional().meta({ format: 'int32' });
+const ROWS = z.int32().min(1).max(PAGE_ROWS_MAX).optional().meta({ format: 'int32' });
 const CURSOR = z.string().optional();
-/** The same as OpenAPI tells of it. */
+
+/** The same fields, as OpenAPI describes them. */
 export const PAGING = z.object({
   'pagination.first': ROWS.describe(
-    'Rows to return behind the cursor in `pagination.after`; more than 5000 are never sent. Default 1000.',
+    'Rows to return behind the cursor in `pagination.after`, 5000 at most. Default 1000.',
   ),
   'pagination.after': CURSOR.describe(
     'Paging forward: the cursor of the previous page’s last row.',
   ),
   'pagination.last': ROWS.describe(
-    'Rows to return before the cursor in `pagination.before`. Ignored where `pagination.first` is given.',
+    'Rows to return before the cursor in `pagination.before`, 5000 at most. Ignored if `pagination.first` is given.',
   ),
   'pagination.before': CURSOR.describe(
     'Paging backward: the cursor of the previous page’s first row.',
@@ -48,82 +51,112 @@ export const PAGE_INFO = z.object({
   endCursor: z.string(),
 });
 
+/** The slice of a list that a request wants. */
 export interface PageRequest {
   /** Further down the list as the client reads it. */
   readonly isForward: boolean;
   /** Towards higher positions (newer rows). */
   readonly ascending: boolean;
   readonly rowsMax: number;
-  /** What the cursor says behind its epoch. */
+  /** The fields of the cursor behind its epoch; undefined if the slice begins at the list's end. */
   readonly beyond: readonly string[] | undefined;
 }
 
+/** Size and cursor of the direction that a request pages in. */
+interface Direction {
+  readonly isForward: boolean;
+  readonly size: number | undefined;
+  readonly cursor: string | undefined;
+}
+
 /**
- * @param epoch the life of the source's chain that is served, the first field of every cursor; others are refused
+ * Reads which slice a query wants.
+ * @param epoch the life of the source's chain that is served. It is the first field of every
+ *   cursor; cursors of other epochs are refused
  * @throws StatusError 400 `invalid pagination`
  */
 export function readPageRequest(
-  given: Given<typeof PAGE_FIELDS>,
+  query: QueryValues<typeof PAGE_FIELDS>,
   epoch: number,
   cursors: Cursors,
 ): PageRequest {
-  const { 'pagination.first': first, 'pagination.last': last } = given;
-  const { 'pagination.after': after, 'pagination.before': before } = given;
-  const { 'pagination.newest_first': newestFirst } = given;
-  if (after !== undefined && before !== undefined)
+  if (query['pagination.after'] !== undefined && query['pagination.before'] !== undefined)
     throw invalid('cannot set both a before and after cursor');
-  // `first` wins over `last`; a cursor of the other direction is then not even looked at. Neither
-  // given: a lone `before` pages backward, and a request that only names the order forward.
-  const isForward = first !== undefined || (last === undefined && before === undefined);
-  const [size, text] = isForward ? [first, after] : [last, before];
-  const isUnlimited =
-    size === undefined && text === undefined && newestFirst !== undefined;
-  const rowsMax = isUnlimited
-    ? PAGE_ROWS_MAX
-    : Math.min(size ?? PAGE_ROWS_DEFAULT, PAGE_ROWS_MAX);
-  const cursor = text === undefined ? undefined : cursors.read(text);
-  if (text !== undefined && cursor === undefined) {
-    const reason =
-      text === '' ? 'cursor is empty' : 'not a cursor of this list of this mirror';
-    throw invalid(`failed to decode ${isForward ? 'after' : 'before'} cursor: ${reason}`);
-  }
+  const direction = readDirection(query);
+  const { isForward, size: rowsMax = PAGE_ROWS_DEFAULT } = direction;
+  const cursor = readCursor(direction, cursors);
   if (rowsMax <= 0) throw invalid('pagination limit must be greater than 0');
+  if (rowsMax > PAGE_ROWS_MAX)
+    throw invalid(`pagination limit must be in range 0-${PAGE_ROWS_MAX}`);
   if (cursor !== undefined && cursor[0] !== `${epoch}`)
     throw invalid(
       'the cursor is of an earlier life of the chain; start again without a cursor',
     );
+
+  const isNewestFirst = query['pagination.newest_first'] ?? true;
   return {
     isForward,
-    ascending: (newestFirst ?? true) !== isForward,
+    ascending: isNewestFirst !== isForward,
     rowsMax,
     beyond: cursor?.slice(1),
   };
+}
+
+/**
+ * `first` wins over `last`; a cursor of the other direction is then not even looked at. Without
+ * both, a lone `before` pages backward, and everything else forward.
+ */
+function readDirection(query: QueryValues<typeof PAGE_FIELDS>): Direction {
+  const { 'pagination.first': first, 'pagination.last': last } = query;
+  const { 'pagination.after': after, 'pagination.before': before } = query;
+  const isForward = first !== undefined || (last === undefined && before === undefined);
+  return isForward
+    ? { isForward, size: first, cursor: after }
+    : { isForward, size: last, cursor: before };
+}
+
+function readCursor(
+  { isForward, cursor: text }: Direction,
+  cursors: Cursors,
+): readonly string[] | undefined {
+  if (text === undefined) return undefined;
+  const cursor = cursors.read(text);
+  if (cursor !== undefined) return cursor;
+  const reason =
+    text === '' ? 'cursor is empty' : 'not a cursor of this list of this mirror';
+  throw invalid(`failed to decode ${isForward ? 'after' : 'before'} cursor: ${reason}`);
 }
 
 function invalid(inner: string): StatusError {
   return StatusError.ofHandler('invalidArgument', { ...DETAIL.invalidPagination, inner });
 }
 
+/** One row of a page. */
+export interface Edge {
+  readonly node: object;
+  readonly cursor: string;
+}
+
 /** A page as it is sent. */
 export interface Page {
-  readonly edges: readonly { readonly node: object; readonly cursor: string }[];
+  readonly edges: readonly Edge[];
   readonly pageInfo: z.infer<typeof PAGE_INFO>;
 }
 
 /**
- * What lies behind a cursor is inferred from the cursor, not asked, as the service does: with a cursor
- * there is always something on its side.
- * @param found rows of the slice, up to `rowsMax + 1`
+ * Builds a page. What lies behind a cursor is inferred from the cursor, not read, as the source
+ * does: with a cursor there is always something on its side.
+ * @param rows the rows of the slice in the order in which they were read, up to `rowsMax + 1`
  */
 export function toPage<Row>(
   { isForward, rowsMax, beyond }: Omit<PageRequest, 'ascending'>,
-  found: readonly Row[],
-  edgeOf: (row: Row) => Page['edges'][number],
+  rows: readonly Row[],
+  edgeOf: (row: Row) => Edge,
 ): Page {
-  const hasMore = found.length > rowsMax;
+  const hasMore = rows.length > rowsMax;
   const hasCursor = beyond !== undefined;
-  const shown = found.slice(0, rowsMax).map((row) => edgeOf(row));
-  const edges = isForward ? shown : shown.toReversed();
+  const inOrder = rows.slice(0, rowsMax).map((row) => edgeOf(row));
+  const edges = isForward ? inOrder : inOrder.toReversed();
   return {
     edges,
     pageInfo: {
@@ -133,49 +166,4 @@ export function toPage<Row>(
       endCursor: edges.at(-1)?.cursor ?? '',
     },
   };
-}
-
-const CHARACTERS_MAX = 8_192;
-/** 132 bits: what is cut off a hash cannot be continued from. */
-const SIGNATURE_CHARACTERS = 22;
-
-/**
- * Cursors: a position in a list, as signed text. They carry what the next page starts from, so that a page costs the same
- * at any depth and no process keeps anything; what this mirror has not made for the list is refused.
- */
-export class Cursors {
-  readonly #key: string;
-
-  /** @param secret known to no client; who has it can forge positions, nothing else */
-  constructor(secret: Buffer, list: string) {
-    this.#key = hash('sha256', `${secret.toString('hex')} cursors of ${list}`);
-  }
-
-  /** @returns needs no escape in a URL or in JSON */
-  write(...fields: readonly string[]): string {
-    const body = Buffer.from(JSON.stringify(fields)).toString('base64url');
-    return `${body}.${this.#sign(body)}`;
-  }
-
-  /** @returns the fields; undefined where this mirror has not made `text` for this list */
-  read(text: string): readonly string[] | undefined {
-    if (text.length > CHARACTERS_MAX) return undefined;
-    const [body = '', signature = '', more] = text.split('.');
-    const given = Buffer.from(signature);
-    const expected = Buffer.from(this.#sign(body));
-    const isOurs =
-      more === undefined &&
-      given.length === expected.length &&
-      timingSafeEqual(given, expected);
-    return isOurs
-      ? (JSON.parse(Buffer.from(body, 'base64url').toString()) as string[])
-      : undefined;
-  }
-
-  #sign(body: string): string {
-    return hash('sha256', `${this.#key} ${body}`, 'base64url').slice(
-      0,
-      SIGNATURE_CHARACTERS,
-    );
-  }
 }

@@ -133,7 +133,7 @@ function pageOfParty({ parties }: Network, partyId: string, head: Head): Page {
   });
   const isId = canonicalId(partyId) === partyId;
   if (!isId && !HEX.test(partyId)) {
-    const inner = `decoding '${partyId}': not a valid hex id (or well known exception)`;
+    const inner = 'not a valid hex id (or well known exception)';
     throw partiesFailed(inner, 'InvalidArgument');
   }
   if (partyId === NETWORK_PARTY) return page(NETWORK_EDGE);

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { fc } from '../../support/properties.ts';
 import { describe, expect, it } from 'vitest';
-import { Cursors } from '../../../src/api/source-api/paging.ts';
+import { Cursors } from '../../../src/api/source-api/cursors.ts';
 
 const secret = randomBytes(32);
 const cursors = new Cursors(secret, 'parties');

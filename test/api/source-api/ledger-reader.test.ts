@@ -66,7 +66,8 @@ async function readerOf(parts: readonly Part[]): Promise<ReaderDeps> {
     }
     const plain = Buffer.from(`${[part.header ?? HEADER_12, ...part.rows].join('\n')}\n`);
     const suffix = part.suffix ?? '.zst';
-    const objectKey = `ledger/${(made += 1)}.csv${suffix}`;
+    made += 1;
+    const objectKey = `ledger/${made}.csv${suffix}`;
     const stored = { '': plain, '.gz': gzipSync(plain), '.zst': zstdCompressSync(plain) }[
       suffix
     ];

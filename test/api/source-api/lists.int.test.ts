@@ -1,7 +1,7 @@
 /** The mirror's own rules of paging, where they differ from the source's, and what a page costs. */
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { openRows } from '../../../src/postgres/rows.ts';
-import { Cursors } from '../../../src/api/source-api/paging.ts';
+import { Cursors } from '../../../src/api/source-api/cursors.ts';
 import { readCursorSecret } from '../../../src/api/source-api/store/list-rows.ts';
 import { freshWarehouse, startApi } from '../mirror.ts';
 import {
@@ -63,16 +63,78 @@ beforeAll(async () => {
 });
 
 describe('pages of the lists', () => {
-  it.each([
-    'pagination.newestFirst=true',
-    'pagination.first=6000',
+  test.each(['pagination.newestFirst=true', 'pagination.newestFirst=false', ''])(
+    'hold 1,000 rows and name the next page without a size: ?%s',
+    async (query) => {
+      const { edges, pageInfo } = await ask('parties', query);
+      expect(edges).toHaveLength(1_000);
+      expect(pageInfo).toMatchObject({ hasNextPage: true, hasPreviousPage: false });
+    },
+  );
+
+  test.each([
+    'pagination.first=5001',
     'pagination.first=2147483647',
     'pagination.last=5001',
-  ])('hold 5,000 rows at most: %s', async (query) => {
-    expect((await ask('parties', query)).edges).toHaveLength(5_000);
+  ])('are refused above 5,000 rows in the words of the source: ?%s', async (query) => {
+    for (const list of ['parties', 'checkpoints']) {
+      const response = await fetch(`${api.url}/api/v2/${list}?${query}`);
+      expect([response.status, await response.json()]).toEqual([
+        400,
+        {
+          code: 3,
+          message: 'InvalidArgument error',
+          details: [
+            {
+              '@type': 'type.googleapis.com/vega.ErrorDetail',
+              code: 10_028,
+              message: 'invalid pagination',
+              inner: 'pagination limit must be in range 0-5000',
+            },
+          ],
+        },
+      ]);
+    }
   });
 
-  it('show the newest epoch only', async () => {
+  test('show every field that the source shows, the ones nobody knew too', async () => {
+    const id = '1'.padStart(64, '0');
+    const shown = { alias: 'Ann', metadata: [{ key: 'k', value: 'v' }] };
+    await pool.query('update mirror.parties set extra = $2 where party_id = $1', [
+      id,
+      { id: id.toUpperCase(), ...shown },
+    ]);
+    await pool.query(`update mirror.parties set extra = $1 where party_id = 'network'`, [
+      { alias: 'the network' },
+    ]);
+    await pool.query('update mirror.checkpoints set extra = $1 where hash = $2', [
+      { signature: 's' },
+      'h1',
+    ]);
+    const oldest = await ask('parties', 'pagination.last=1');
+    expect(oldest.edges[0]?.node).toEqual({ id, ...shown });
+    expect(JSON.stringify(oldest.edges[0]?.node)).toMatch(/^\{"id"/);
+    expect((await ask('parties', `partyId=${id}`)).edges[0]?.node).toEqual({
+      id,
+      ...shown,
+    });
+    expect((await ask('parties', 'pagination.first=1')).edges[0]?.node).toEqual({
+      id: 'network',
+      alias: 'the network',
+    });
+    const checkpoints = await ask('checkpoints', 'pagination.first=5000');
+    const signed = checkpoints.edges.filter(({ node }) => 'signature' in node);
+    expect(signed.map(({ node }) => node['hash'])).toEqual(['h1']);
+    await pool.query('update mirror.parties set extra = null');
+    await pool.query('update mirror.checkpoints set extra = null');
+  });
+
+  test.each(['03', 'network'])('look the network up by %s', async (id) => {
+    const { edges } = await ask('parties', `partyId=${id}`);
+    expect(edges.map(({ node }) => node)).toEqual([{ id: 'network' }]);
+  });
+
+  test('show the newest epoch only', async () => {
     const older = await fetch(`${api.url}/api/v2/parties?partyId=ff`);
     expect(older.status).toBe(404);
     const before = await ask(
@@ -82,7 +144,7 @@ describe('pages of the lists', () => {
     expect(before.edges[0]?.node).toEqual({ id: '1'.padStart(64, '0') });
   });
 
-  it('refuse cursors of an earlier epoch with a reason', async () => {
+  test('refuse cursors of an earlier epoch with a reason', async () => {
     const old = new Cursors(await readCursorSecret(openRows(pool)), 'parties').write(
       '1',
       '',
@@ -92,7 +154,7 @@ describe('pages of the lists', () => {
     expect(await response.text()).toContain('earlier life of the chain');
   });
 
-  it('list every repeated checkpoint once, in order, at every page size in both directions', async () => {
+  test('list every repeated checkpoint once, in order, at every page size in both directions', async () => {
     const all = (await ask('checkpoints', 'pagination.first=5000')).edges.map(
       ({ node }) => JSON.stringify(node),
     );
@@ -117,7 +179,7 @@ describe('pages of the lists', () => {
     }
   });
 
-  it.each([
+  test.each([
     ['parties', 'first'],
     ['parties', 'last'],
     ['checkpoints', 'first'],
@@ -170,7 +232,7 @@ describe('pages of the lists', () => {
     },
   );
 
-  it('are read from an index alone at any depth', async () => {
+  test('are read from an index alone at any depth', async () => {
     const plans = await Promise.all(
       [
         `select pos, party_id from mirror.parties where epoch = 2 and pos <= 99999999 and pos < 51200000 order by pos desc limit 1001`,
@@ -203,7 +265,7 @@ async function planOf(statement: string): Promise<string> {
 }
 
 describe('the state of the mirror in the headers of lists', () => {
-  it('is as of the newest block of the epoch that is served', async () => {
+  test('is as of the newest block of the epoch that is served', async () => {
     await addGeneration(pool, { list: 'parties', height: '99', time: '2020-01-01' });
     const head = { height: '7', time: '2023-05-01 10:00:00.123456Z' };
     await addGeneration(pool, { list: 'checkpoints', epoch: 2, ...head });
@@ -216,7 +278,7 @@ describe('the state of the mirror in the headers of lists', () => {
     expect(parties.headers.get('x-mirror-whole')).toBe('false');
   });
 
-  it('is complete once the list was read to its end, whatever an audit is reading', async () => {
+  test('is complete once the list was read to its end, whatever an audit is reading', async () => {
     const parties = { list: 'parties', epoch: 2 } as const;
     await addGeneration(pool, {
       ...parties,

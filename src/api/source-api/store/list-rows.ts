@@ -1,33 +1,50 @@
 /**
- * The mirrored lists for the read API. Every slice is one range of one index, so that a page costs the
- * same at any depth.
+ * The mirrored lists for the read API. Every slice is one range of one index, so that a page
+ * costs the same at any depth.
  */
 import { NETWORK_PARTY } from '../../../ledger/ids.ts';
-import type { PageRequest } from '../paging.ts';
 import { onlyRow, type Rows } from '../../../postgres/rows.ts';
+import type { PageRequest } from '../paging.ts';
+
+/** Fields of a listed row that the mirror does not know; the source shows them, and so do we. */
+type ExtraFields = Readonly<Record<string, unknown>>;
 
 export interface PartyRow {
   readonly id: string;
   /** Its place in the source's order; null for the network's own party, which has none. */
   readonly pos: string | null;
+  readonly extra: ExtraFields | null;
+}
+
+export interface CheckpointRow {
+  readonly atBlock: string;
+  readonly hash: string;
+  readonly blockHash: string;
+  /**
+   * Counts the equal rows that the source lists, so that every row of the list has a position of
+   * its own.
+   */
+  readonly copy: string;
+  readonly extra: ExtraFields | null;
 }
 
 interface ListRows {
   readonly parties: PartyRow;
-  /** `copy` counts the equal ones that the source lists, so that every row of the list has a position of its own. */
-  readonly checkpoints: Readonly<
-    Record<'atBlock' | 'hash' | 'blockHash' | 'copy', string>
-  >;
+  readonly checkpoints: CheckpointRow;
 }
+
 export type ListName = keyof ListRows;
 
-/** How the served lists stand: which life of the chain they are of, and as of which block. */
+/** Which life of the chain the served lists are of, and as of which block. */
 export interface ListState {
   readonly epoch: number;
-  /** The source's last block when the newest row was read, and its nanoseconds since 1970; 0 before the first sync. */
+  /** The source's last block when the newest row was read; 0 before the first sync. */
   readonly headHeight: string;
+  /** The time of that block, in nanoseconds since 1970; 0 before the first sync. */
   readonly headNanos: string;
-  /** Whether the list was ever read to its end. A first reading is served as far as it has come. */
+  /**
+   * Whether the list was ever read to its end. A first reading is served as far as it has come.
+   */
   readonly isComplete: boolean;
   /** Whether the network's own party is listed. */
   readonly hasNetwork: boolean;
@@ -39,28 +56,45 @@ const STATE = `
     g.claimed_at is not null as "isComplete",
     exists (select from mirror.parties where party_id = '${NETWORK_PARTY}') as "hasNetwork"
   from (select coalesce(max(epoch), 1) as epoch from mirror.networks) n
-  left join mirror.generations g on g.epoch = n.epoch and g.list = $1 and g.kind = 'current'`;
+  left join mirror.generations g
+    on g.epoch = n.epoch and g.list = $1 and g.kind = 'current'`;
 
-/** A party that is known from an earlier life of the chain only is not in the list that is served. */
+/** A party's spelling by the source lies among its unknown fields; ids are served in one form. */
+const PARTY_COLUMNS = `party_id as id, pos::text, extra - 'id' as extra`;
+
+/** A party that only an earlier life of the chain had is not in the list that is served. */
 const PARTY = `
-  select party_id as id, pos::text from mirror.parties
-  where party_id = $2 and (party_id = '${NETWORK_PARTY}' or (epoch = $1 and pos is not null))`;
+  select ${PARTY_COLUMNS} from mirror.parties
+  where party_id = $2
+    and (party_id = '${NETWORK_PARTY}' or (epoch = $1 and pos is not null))`;
 
-type Statement = (isBeyond: boolean, side: '>' | '<', order: 'asc' | 'desc') => string;
+/** Where a slice begins, and in which direction it is read. */
+interface SliceText {
+  readonly isBeyond: boolean;
+  readonly side: '>' | '<';
+  readonly order: 'asc' | 'desc';
+}
 
-/** $1 is the epoch, $2 how many rows, and what follows the position. */
-const SLICES: Readonly<Record<ListName, Statement>> = {
-  parties: (isBeyond, side, order) => `
-    select party_id as id, pos::text from mirror.parties
-    where epoch = $1 and ${isBeyond ? `pos ${side} $3::bigint` : 'pos is not null'} order by parties.pos ${order} limit $2::int`,
-  // One row more than asked: the one that the slice starts from may have no copy left.
-  checkpoints: (isBeyond, side, order) => `
-    select at_block::text as "atBlock", hash, block_hash as "blockHash", nth::text as copy from (
-      select at_block, hash, block_hash, copies from mirror.checkpoints
-      where epoch = $1 ${isBeyond ? `and (at_block, hash, block_hash) ${side}= ($3::numeric, $4, $5)` : ''}
-      order by at_block ${order}, hash ${order}, block_hash ${order} limit $2::int + 1) page, generate_series(1, copies) nth
+/** In both statements $1 is the epoch, $2 the number of rows, and the position follows. */
+const SLICES: Readonly<Record<ListName, (slice: SliceText) => string>> = {
+  parties: ({ isBeyond, side, order }) => `
+    select ${PARTY_COLUMNS} from mirror.parties
+    where epoch = $1 and ${isBeyond ? `pos ${side} $3::bigint` : 'pos is not null'}
+    order by parties.pos ${order} limit $2::int`,
+  // Reads one row more than wanted: the row that the slice starts from may have no copy left.
+  checkpoints: ({ isBeyond, side, order }) => `
+    select at_block::text as "atBlock", hash, block_hash as "blockHash",
+      nth::text as copy, extra
+    from (
+      select at_block, hash, block_hash, copies, extra from mirror.checkpoints
+      where epoch = $1
+        ${isBeyond ? `and (at_block, hash, block_hash) ${side}= ($3::numeric, $4, $5)` : ''}
+      order by at_block ${order}, hash ${order}, block_hash ${order}
+      limit $2::int + 1
+    ) page, generate_series(1, copies) nth
     ${isBeyond ? `where (at_block, hash, block_hash, nth) ${side} ($3::numeric, $4, $5, $6::int)` : ''}
-    order by at_block ${order}, hash ${order}, block_hash ${order}, nth ${order} limit $2::int`,
+    order by at_block ${order}, hash ${order}, block_hash ${order}, nth ${order}
+    limit $2::int`,
 };
 
 export function readListState(rows: Rows, list: ListName): Promise<ListState> {
@@ -68,7 +102,7 @@ export function readListState(rows: Rows, list: ListName): Promise<ListState> {
 }
 
 /**
- * A slice of a list in one direction, in the order in which it is read.
+ * Reads a slice of a list in one direction, in the order in which it is read.
  * @param slice `beyond`: rows strictly beyond this position; absent: from the list's end
  */
 export function readSlice<List extends ListName>(
@@ -77,29 +111,31 @@ export function readSlice<List extends ListName>(
   epoch: number,
   { ascending, beyond = [], rowsMax }: Omit<PageRequest, 'isForward'>,
 ): Promise<readonly ListRows[List][]> {
-  const [side, order] = ascending ? (['>', 'asc'] as const) : (['<', 'desc'] as const);
   const isBeyond = beyond.length > 0;
-  const statement = SLICES[list](isBeyond, side, order);
-  return rows(
-    `read a page of ${list}`,
-    statement,
-    [epoch, rowsMax, ...beyond],
-    `${list} ${order} ${isBeyond}`,
-  );
+  const order = ascending ? 'asc' : 'desc';
+  const statement = SLICES[list]({ isBeyond, side: ascending ? '>' : '<', order });
+  const name = `${list} ${order} ${isBeyond}`;
+  return rows(`read a page of ${list}`, statement, [epoch, rowsMax, ...beyond], name);
 }
 
-/** undefined where no such party is in the list that is served. */
+/** @returns undefined if no such party is in the list that is served */
 export async function readParty(
   rows: Rows,
   epoch: number,
   id: string,
 ): Promise<PartyRow | undefined> {
-  return (await rows<PartyRow>('look a party up', PARTY, [epoch, id]))[0];
+  const [party] = await rows<PartyRow>('look a party up', PARTY, [epoch, id]);
+  return party;
 }
 
-/** 32 bytes that no client knows, the same for every process of this mirror: without them nobody can forge. */
+/**
+ * Reads 32 bytes that no client knows, the same for every process of this mirror: without them
+ * nobody can forge a cursor.
+ */
 export async function readCursorSecret(rows: Rows): Promise<Buffer> {
   const statement = 'select cursor_secret as secret from mirror.identity';
-  return (await onlyRow(rows<{ secret: Buffer }>("read the cursors' secret", statement)))
-    .secret;
+  const row = await onlyRow(
+    rows<{ secret: Buffer }>("read the cursors' secret", statement),
+  );
+  return row.secret;
 }
