@@ -1,30 +1,31 @@
-/** Which mirror this is, and of which source: the address that was proven by a sync, and the one configured now. */
+/** The identity of a mirror, and of its source. */
 import { createHash } from 'node:crypto';
 import { builder } from './builder.ts';
 import type { Database } from './database.ts';
 import { readRow } from './run-statement.ts';
 
 export interface Identity {
-  /** This database's own, for ever: queues and Redis keys carry it. */
+  /** The id of this database. It never changes; names of queues and Redis keys contain it. */
   readonly mirrorId: string;
-  /** The lineage of its publications: a rebuild takes over that of the objects. */
+  /** The lineage of its publications. A rebuild adopts that of the objects. */
   readonly warehouseId: string;
-  /** The address that the last sync of a list has read; null before the first. */
+  /** The address of the source that the last complete sync of a list read; null before the first. */
   readonly sourceUrl: string | null;
-  /** A rebuild from the objects was begun and not finished. */
+  /** A rebuild from the objects has begun, and has not finished. */
   readonly isRebuilding: boolean;
 }
 
-/** Short and stable: a job carries it. Credentials and query do not count. */
+/** Returns a short and stable id of a source, for jobs. Credentials and query do not count. */
 export function sourceIdOf(url: URL): string {
   return createHash('sha256').update(shownUrl(url)).digest('hex').slice(0, 12);
 }
 
-/** An address as it is kept and shown: without credentials and query. */
+/** Returns an address as it is stored and shown: without credentials and query. */
 export function shownUrl(url: URL): string {
   return `${url.protocol}//${url.host}${url.pathname.replace(/\/+$/, '')}/`;
 }
 
+/** @throws RetryableError, UnreachableError or PermanentError with a code `DATABASE_…` */
 export function readIdentity(db: Database): Promise<Identity> {
   const identity = builder
     .selectFrom('mirror.identity')
@@ -37,7 +38,10 @@ export function readIdentity(db: Database): Promise<Identity> {
   return readRow(db, "read the mirror's identity", identity);
 }
 
-/** Queue names and Redis keys begin with it: any mirrors can share a Redis, two of one source too. */
-export function queuePrefix({ mirrorId }: Pick<Identity, 'mirrorId'>): string {
+/**
+ * Returns the prefix of queue names and Redis keys. Every mirror has its own, so that several mirrors can
+ * share a Redis, even of one source.
+ */
+export function queuePrefix({ mirrorId }: { readonly mirrorId: string }): string {
   return `lm-${mirrorId.replaceAll('-', '').slice(0, 16)}`;
 }

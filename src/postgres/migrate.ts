@@ -1,4 +1,4 @@
-/** Brings the schema forward, under a lock, never backward. */
+/** Migrates the schema to this version, under a lock. It never migrates backward. */
 import { readdir, readFile } from 'node:fs/promises';
 import type { Kysely } from 'kysely';
 import type { Migration } from 'kysely/migration';
@@ -10,9 +10,11 @@ import { type RowOf, statement } from './statement.ts';
 
 const MIGRATIONS_DIR = new URL('../../migrations/', import.meta.url);
 
-/** The steps of the first release, and the start of the SHA-256 of the schema that they make; by `npm run schema`. */
+/** What `npm run schema` records about the first release. */
 export interface Baseline {
+  /** The names of its migrations. */
   readonly migrations: readonly string[];
+  /** The start of the SHA-256 of the schema that they make. */
   readonly schema: string;
 }
 
@@ -33,7 +35,7 @@ const STATE = statement(STATE_COLUMNS)`
     has_database_privilege(current_database(), 'CREATE') as "mayCreate",
     current_database() as name, current_user as role`;
 
-/** The file of each step by its name, in their order. */
+/** Returns the file of each step by its name, in their order. */
 async function readSteps(): Promise<ReadonlyMap<string, URL>> {
   const text = await readFile(new URL('baseline.json', MIGRATIONS_DIR), 'utf8');
   const baseline = JSON.parse(text) as Baseline;
@@ -43,7 +45,7 @@ async function readSteps(): Promise<ReadonlyMap<string, URL>> {
   return new Map(
     files.toSorted().map((file) => {
       const name = file.slice(0, -3);
-      // Named after what the baseline makes, so that a database of an earlier baseline is told from this one.
+      // Its name contains what it makes, so that a database of an earlier baseline is recognised.
       const isBaseline = name === baseline.migrations[0];
       return [
         isBaseline ? `${name}-${baseline.schema}` : name,
@@ -54,16 +56,19 @@ async function readSteps(): Promise<ReadonlyMap<string, URL>> {
 }
 
 /**
- * Runs every migration that the database has not seen, each call once over all processes.
- * @returns the names that were run
- * @throws UnreachableError `DATABASE_UNREACHABLE`, or PermanentError `DATABASE_NEWER` where the database was
- * made by a newer version, `DATABASE_OLDER` where an earlier baseline made it, `DATABASE_RIGHTS` where this user may not make what is missing
+ * Runs every migration that the database has not seen. Of several processes that call it at once, one runs
+ * them and the others wait.
+ * @returns the names of the migrations that were run
+ * @throws UnreachableError `DATABASE_UNREACHABLE`
+ * @throws PermanentError `DATABASE_NEWER` if a newer version made the database, `DATABASE_OLDER` if an
+ *   earlier baseline made it, `DATABASE_RIGHTS` if this user may not create what is missing, or
+ *   `MIGRATION_FAILED`
  */
 export async function migrate<Schema>(db: Kysely<Schema>): Promise<readonly string[]> {
   const steps = await readSteps();
   const found = await readRow(db, 'open the database', STATE);
   if (!found.hasSchema) await makeSchema(db, found);
-  // A current schema takes no lock: Kysely's lock key is the same for all its users.
+  // A current schema needs no lock. Kysely's lock key is the same in all programs that use it.
   if (found.hasSteps && (await isCurrent(db, [...steps.keys()]))) return [];
   const importStep = async ([name, { href }]: [string, URL]) =>
     [name, await import(href)] as [string, Migration];
@@ -99,7 +104,10 @@ export async function migrate<Schema>(db: Kysely<Schema>): Promise<readonly stri
     .map((result) => result.migrationName);
 }
 
-/** Schema first: the migrator keeps its own two tables in it. Where it is there, no right to make one is needed. */
+/**
+ * Creates the schema, in which the migrator keeps its own two tables. Once it exists, no right to create
+ * one is needed.
+ */
 async function makeSchema(
   db: StatementRunner,
   { mayCreate, name, role }: State,
@@ -111,7 +119,7 @@ async function makeSchema(
       { code: 'DATABASE_RIGHTS', meta: { role, database: name } },
     );
   }
-  // Concurrent creators may collide.
+  // Two processes that create it at the same time may collide.
   const create = statement()`do $$ begin
     create schema if not exists mirror;
     exception when unique_violation then null;
@@ -119,7 +127,10 @@ async function makeSchema(
   await execute(db, 'open the database', create);
 }
 
-/** @throws PermanentError where another version made it */
+/**
+ * Returns whether every known migration was run.
+ * @throws PermanentError `DATABASE_OLDER` or `DATABASE_NEWER` if another version made the schema
+ */
 async function isCurrent(
   db: StatementRunner,
   known: readonly string[],

@@ -1,6 +1,4 @@
-/**
- * Whole transactions, retried whole. Nothing is retried inside an aborted one; the first error is kept.
- */
+/** Transactions, which are repeated as a whole: nothing can be repeated inside an aborted one. */
 import type { QueryExecutorProvider, RawBuilder } from 'kysely';
 import pRetry from 'p-retry';
 import { RetryableError, UnreachableError } from '../errors/errors.ts';
@@ -8,7 +6,7 @@ import { waitFor } from '../concurrency/timeouts.ts';
 import type { Database } from './database.ts';
 import { mapDatabaseError } from './database-error.ts';
 
-/** Retried at once, more or less: others were in the way. */
+/** Conflicts with other transactions are retried almost at once. */
 const CONFLICTS = { retries: 4, minTimeout: 50, randomize: true };
 /** How long a restart or a failover may take. */
 const UNAVAILABLE = { waitMs: 45_000, stepMinMs: 100, stepMaxMs: 2_000 };
@@ -21,10 +19,9 @@ export interface TransactionOptions {
 }
 
 /**
- * Runs `work` in one transaction and retries it whole while the database says that this can help.
- * `work` must not do anything outside the transaction.
- * @param action for messages: "commit a page of parties"
- * @throws RetryableError | PermanentError with the first error of the last attempt as its cause
+ * Runs `work` in one transaction, and repeats it as a whole while the error is retryable. `work` must not
+ * have effects outside of the transaction, unless `retries` is 0.
+ * @throws RetryableError or PermanentError, whose cause is the first error of the last attempt
  */
 export function inTransaction<Result>(
   db: Database,
@@ -43,13 +40,16 @@ export interface RetryOptions<Result> {
   /** For messages: "commit a page of parties". */
   readonly action: string;
   readonly signal: AbortSignal;
-  /** Asked before each repetition, where an answer may be lost: what the work returned, if it was done after all. */
+  /**
+   * Called before each repetition, because the answer to a COMMIT may have been lost. Returns the result
+   * of the work if it was done after all.
+   */
   readonly wasDone?: (() => Promise<Result | undefined>) | undefined;
 }
 
 /**
- * Waits out a database that restarts or fails over. Work in a transaction is repeated whole.
- * @throws the first error, once the patience is at its end
+ * Repeats `work` while the database restarts or fails over, for 45 seconds.
+ * @throws the first error after that time, or a permanent error at once
  */
 export function retryWhileUnavailable<Result>(
   { action, signal, wasDone }: RetryOptions<Result>,
@@ -66,12 +66,12 @@ export function retryWhileUnavailable<Result>(
       return undefined;
     }
   };
-  const found = waitFor(
+  const outcome = waitFor(
     attempt,
     { ...UNAVAILABLE, signal },
     () => first ?? new Error(action),
   );
-  return found.then(({ result }) => result);
+  return outcome.then(({ result }) => result);
 }
 
 /** The rows of one statement, with its errors classified. */

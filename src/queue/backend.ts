@@ -1,13 +1,13 @@
-/** Where queues live: one small interface, two adapters beside it. Everything above is the same code. */
+/** The interface to the store of the queues, which is Redis or Postgres. Code above it is the same for both. */
 import type { Job, Queue, Worker, WorkerOptions } from 'bullmq';
 
 export const QUEUE_NAMES = ['sync', 'export', 'load', 'nightly'] as const;
 export type QueueName = (typeof QUEUE_NAMES)[number];
 
-/** The payload of every job: ids only. Each job's schema says which. */
+/** The payload of every job: ids only. The schema of each job says which. */
 export type JobData = Readonly<Record<string, unknown>>;
 
-/** The part of BullMQ's queue, job and worker that is used, whichever store they are bound to. */
+/** The parts of BullMQ's queue, job and worker that are used, whichever store they are bound to. */
 export interface BullQueue extends Pick<
   Queue<JobData, void>,
   | 'addBulk'
@@ -35,7 +35,7 @@ export type BullProcessor = (job: BullJob) => Promise<void>;
 
 export interface QueueBackend extends AsyncDisposable {
   queue(name: string): BullQueue;
-  /** What about the store endangers jobs, for people; empty where nothing does. */
+  /** Returns warnings about settings of the store that endanger jobs, as text for people. */
   advice(): Promise<readonly string[]>;
   worker(
     name: string,
@@ -44,7 +44,10 @@ export interface QueueBackend extends AsyncDisposable {
   ): BullWorker;
 }
 
-/** Of each queue. Runs in Postgres are the history; the queue keeps a short tail for its board, and events that nobody reads. */
+/**
+ * What each queue keeps. The history is in the runs in Postgres; a queue keeps some finished jobs for its
+ * board, and events that nobody reads.
+ */
 export const RETENTION = {
   defaultJobOptions: {
     removeOnComplete: { age: 86_400, count: 500 },

@@ -1,31 +1,45 @@
 /**
- * One queue's worker in this process: its signs of life, and its replacement where it has gone silent.
- * A connection can die so that neither end learns of it; then the worker waits for jobs for ever while
- * the store holds some. Canaries show that: jobs that do nothing, save that somebody must take them.
+ * The worker of one queue in this process. It reports whether it takes jobs, and is replaced if it has
+ * stopped doing so.
+ *
+ * A connection can die so that neither end notices. The worker then waits for jobs for ever, while the
+ * store holds some. Canaries reveal that: they are jobs that do nothing, and that somebody must take.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { UnrecoverableError } from 'bullmq';
 import { FencedError, PermanentError, RetryableError } from '../errors/errors.ts';
 import type { Log } from '../logging/log.ts';
-import type { BullJob, BullWorker, QueueBackend } from './backend.ts';
+import type { BullJob, BullWorker, JobData, QueueBackend } from './backend.ts';
 
-/** A job that does nothing: taking it proves that jobs are taken. */
+/** The name of a job that does nothing. A worker that takes it takes other jobs too. */
 export const CANARY = 'canary';
-/** A worker that is cut off from its store cannot close in order. */
+/** How long a worker may take to close; one that is cut off from its store never does. */
 const CLOSE_TIMEOUT_MS = 5_000;
-/** A lock not renewed for this long makes a job another worker's: renewed at half of it. */
+/** A job whose lock is not renewed for this long goes to another worker. BullMQ renews at half of it. */
 const LOCK_MS = 10_000;
 const STALLED_CHECK_MS = 4_000;
-/** Attempts are counted in Postgres; the queue's own counter goes back in time with its store. */
+/** Practically no limit: attempts are counted in Postgres, since the queue's store may lose its count. */
 export const ATTEMPTS_MAX = 1_000_000;
 const BACKOFF_MIN_MS = 1_000;
 const BACKOFF_MAX_MS = 60_000;
-/** Canaries of several rounds stay untouched by bad luck once in a hundred times; replacing a worker costs one connection. */
+/**
+ * With a healthy worker, several rounds of canaries go unclaimed by chance about once in a hundred
+ * times. A needless replacement costs one connection.
+ */
 const SILENT_MAX_MS = 45_000;
 
-export type WorkedJob = ReturnType<typeof toWorkedJob>;
+/** A job as its handler receives it. */
+export interface WorkedJob {
+  readonly id: string;
+  readonly name: string;
+  readonly data: JobData;
+  /** When the job was due, or added if it was not scheduled, in milliseconds since 1970. */
+  readonly dueMs: number;
+  /** 1 for the first delivery. */
+  readonly attempt: number;
+}
 
-/** One delivery of a job, worked. */
+/** How one delivery of a job ended. */
 export interface JobReport {
   readonly queue: string;
   readonly outcome: 'done' | 'failed';
@@ -36,16 +50,16 @@ export interface QueueWorkerOptions {
   readonly backend: QueueBackend;
   readonly log: Log;
   readonly queue: string;
-  /** The queue's in its store. */
+  /** The name of the queue in its store. */
   readonly name: string;
   readonly concurrency: number;
   readonly process: (job: WorkedJob, signal: AbortSignal) => Promise<void>;
   /** Aborted when this process stops working jobs. */
   readonly stop: AbortSignal;
   readonly onError: (error: Error) => void;
-  /** Told of every job worked here, for metrics. */
+  /** Called after every job that was worked here, for metrics. */
   readonly onJob?: (report: JobReport) => void;
-  /** The worker is replaced when canaries were accepted for this long and none was taken. */
+  /** How long canaries may lie in the queue, without one being taken, before the worker is replaced. */
   readonly silentMaxMs?: number;
 }
 
@@ -53,28 +67,32 @@ export class QueueWorker {
   readonly #options: QueueWorkerOptions;
   #worker: BullWorker;
   #activeJobs = 0;
-  #atMs = performance.now();
+  /** When a job was last taken or finished here. */
+  #activeAtMs = performance.now();
   #rebuilds = 0;
-  /** Since when the store has held a canary that this worker could have taken. */
-  #temptedSinceMs: number | undefined;
+  /** Since when a canary lies in the store that this worker could have taken. */
+  #canaryWaitsSinceMs: number | undefined;
 
   constructor(options: QueueWorkerOptions) {
     this.#options = options;
     this.#worker = this.#open();
   }
 
-  /** Signs of life: how long no job was taken or finished here, how often the worker was replaced as it took nothing. */
+  /**
+   * Signs of life: the jobs in work, how long no job was taken or finished here, and how often the worker
+   * was replaced because it took nothing.
+   */
   get pulse(): Readonly<Record<'activeJobs' | 'quietMs' | 'rebuilds', number>> {
-    const quietMs = performance.now() - this.#atMs;
+    const quietMs = performance.now() - this.#activeAtMs;
     return { activeJobs: this.#activeJobs, quietMs, rebuilds: this.#rebuilds };
   }
 
-  /** The store has accepted a canary. Replaces the worker where it has left them alone for too long. */
+  /** Notes that the store accepted a canary. Replaces the worker if it has ignored them for too long. */
   async onCanary(): Promise<void> {
     const { queue, log, silentMaxMs = SILENT_MAX_MS } = this.#options;
     const nowMs = performance.now();
-    this.#temptedSinceMs ??= nowMs;
-    if (this.#activeJobs > 0 || nowMs - this.#temptedSinceMs <= silentMaxMs) return;
+    this.#canaryWaitsSinceMs ??= nowMs;
+    if (this.#activeJobs > 0 || nowMs - this.#canaryWaitsSinceMs <= silentMaxMs) return;
     log.warn(
       { queue, quietMs: Math.round(this.pulse.quietMs) },
       'Worker took no jobs and is replaced',
@@ -82,7 +100,7 @@ export class QueueWorker {
     const silent = this.#worker;
     this.#worker = this.#open();
     this.#rebuilds += 1;
-    this.#temptedSinceMs = undefined;
+    this.#canaryWaitsSinceMs = undefined;
     const closing = silent.close(true).catch((error: unknown) => {
       log.debug({ err: error, queue }, 'Replaced worker did not close well');
     });
@@ -91,15 +109,15 @@ export class QueueWorker {
 
   /** The store did not answer: idleness then says nothing about the worker. */
   onStoreAway(): void {
-    this.#temptedSinceMs = undefined;
+    this.#canaryWaitsSinceMs = undefined;
   }
 
-  /** @param force without waiting for the jobs in work */
+  /** @param force closes without waiting for the jobs in work */
   close(force = false): Promise<void> {
     return this.#worker.close(force);
   }
 
-  /** Opens a worker; it takes jobs from then on. */
+  /** Opens a worker, which takes jobs from then on. */
   #open(): BullWorker {
     const { backend, name, queue, concurrency, stop, onError, log } = this.#options;
     const worker = backend.worker(name, (job) => this.#take(job), {
@@ -124,7 +142,7 @@ export class QueueWorker {
   }
 
   async #take(job: BullJob): Promise<void> {
-    this.#note();
+    this.#noteActivity();
     if (job.name === CANARY) return;
     const { queue, onJob, process, stop } = this.#options;
     const startedMs = performance.now();
@@ -134,37 +152,35 @@ export class QueueWorker {
       await process(toWorkedJob(job), stop);
       outcome = 'done';
     } catch (error) {
-      // An error that will come again ends the job: the queue must not repeat it for ever.
+      // A permanent error ends the job. Otherwise the queue would repeat it for ever.
       const isFinal = error instanceof PermanentError && !(error instanceof FencedError);
       throw isFinal ? new UnrecoverableError(error.message) : error;
     } finally {
       this.#activeJobs -= 1;
-      this.#note();
+      this.#noteActivity();
       onJob?.({ queue, outcome, durationMs: performance.now() - startedMs });
     }
   }
 
-  #note(): void {
-    this.#atMs = performance.now();
-    this.#temptedSinceMs = undefined;
+  #noteActivity(): void {
+    this.#activeAtMs = performance.now();
+    this.#canaryWaitsSinceMs = undefined;
   }
 }
 
-function toWorkedJob(job: BullJob) {
+function toWorkedJob(job: BullJob): WorkedJob {
   return {
     id: job.id ?? '',
     name: job.name,
     data: job.data,
-    /**
-     * When a scheduled job was due, in milliseconds since 1970. Of a job that is late, time and delay would make another
-     * instant: two runs for one scheduled time.
-     */
+    // BullMQ's timestamp and delay do not add up to the scheduled time if the job is late. That would make
+    // two runs for one scheduled time, so the time of the schedule itself comes first.
     dueMs: job.opts.prevMillis ?? job.timestamp + (job.opts.delay ?? 0),
     attempt: job.attemptsMade + 1,
   };
 }
 
-/** The delay the other side asked for, else exponential with jitter. */
+/** Returns the pause that the other side demands; otherwise it grows exponentially, with jitter. */
 function backoffMs(attempt: number, error: Error | undefined): number {
   if (error instanceof RetryableError && error.retryAfterMs !== undefined)
     return error.retryAfterMs;

@@ -19,7 +19,7 @@ import {
 export interface NewJob {
   readonly name: string;
   readonly data: JobData;
-  /** Adding a job whose id is there already does nothing. No colon in it. */
+  /** A job whose id exists already is not added again. It must not contain a colon. */
   readonly jobId: string;
   /** 1 is served first. */
   readonly priority: number;
@@ -28,13 +28,13 @@ export interface NewJob {
 const RETRIED = { attempts: ATTEMPTS_MAX, backoff: { type: 'custom' } };
 const ADD_TIMEOUT_MS = 15_000;
 const PAYLOAD_BYTES_MAX = 16_384;
-/** For workers and connections that do not close in order. */
+/** How long workers may take to close when they no longer wait for their jobs. */
 const FORCED_MS = 1_000;
-/** Jobs of a state that are looked at: those of one priority are ordered by age, canaries among the first. */
+/** How many jobs of a state are read. Jobs of one priority come by age, and canaries among the first. */
 const LOOKED_AT_MAX = 50;
-/** An outage is logged now and then, not for every connection and attempt. */
-const COMPLAIN_EVERY_MS = 10_000;
-/** A due scheduled job that is not taken within this time is lost. */
+/** An outage is logged once in this time, not for every connection and attempt. */
+const WARN_EVERY_MS = 10_000;
+/** A scheduled job that is not taken this long after it was due counts as lost. */
 const SCHEDULE_LATE_MS = 60_000;
 const OPEN = ['waiting', 'active', 'delayed', 'prioritized'] as const;
 const COUNTED = [
@@ -50,15 +50,16 @@ interface QueuesOptions extends Pick<
   QueueWorkerOptions,
   'backend' | 'log' | 'onJob' | 'silentMaxMs'
 > {
-  /** Derived from the mirror's own identity: queues of two mirrors never mix. */
+  /** Derived from the mirror's own identity, so that queues of two mirrors never mix. */
   readonly prefix: string;
 }
 
-/** What a queue holds, without canaries. */
+/** How many jobs a queue holds, without canaries. */
 interface Depth {
   readonly queue: QueueName;
+  /** By BullMQ's state. */
   readonly jobs: Readonly<Record<string, number>>;
-  /** Since the oldest of the jobs that come next was added; 0 where none waits. */
+  /** How long the oldest of the next jobs has waited; 0 if none waits. */
   readonly oldestMs: number;
 }
 
@@ -66,21 +67,22 @@ export class Queues {
   readonly #options: QueuesOptions;
   readonly #queues = new Map<QueueName, BullQueue>();
   readonly #queueWorkers = new Map<QueueName, QueueWorker>();
-  #complainedAtMs = -Infinity;
-  /** Aborted when this process stops working jobs: handlers checkpoint and give the job back. */
+  #warnedAtMs = -Infinity;
+  /** Aborts when this process stops working jobs. Handlers then save their state and release the job. */
   readonly #stop = new AbortController();
 
   constructor(options: QueuesOptions) {
     this.#options = options;
   }
 
+  /** Returns warnings about settings of the store that endanger jobs, as text for people. */
   advice(): Promise<readonly string[]> {
     return bounded("read the settings of the queue's store", () =>
       this.#options.backend.advice(),
     );
   }
 
-  /** @throws RetryableError `QUEUE_UNAVAILABLE` where the store does not answer in time */
+  /** @throws UnreachableError `QUEUE_UNAVAILABLE` if the store does not answer in time */
   async add(queue: QueueName, jobs: readonly NewJob[]): Promise<void> {
     const entries = jobs.map(({ name, data, ...opts }) => ({
       name,
@@ -92,14 +94,14 @@ export class Queues {
     );
   }
 
-  /** Whether the job waits, or is worked. */
+  /** Returns whether the job waits or is being worked. */
   async holds(queue: QueueName, jobId: string): Promise<boolean> {
     const look = () => this.#queue(queue).getJobState(jobId);
     const state = await bounded(`look for a job in the queue ${queue}`, look);
     return OPEN.some((open) => open === state);
   }
 
-  /** Jobs that wait or are worked, without canaries. */
+  /** Counts the jobs that wait or are being worked, without canaries. */
   async open(queue: QueueName): Promise<number> {
     const counts = await this.counts(queue);
     const count = OPEN.reduce((sum, state) => sum + (counts[state] ?? 0), 0);
@@ -107,7 +109,10 @@ export class Queues {
     return (await this.#look(queue, OPEN)).filter(isWork).length;
   }
 
-  /** Makes the schedule where it is missing or differs. @returns whether it was made */
+  /**
+   * Makes a schedule if it is missing or differs.
+   * @returns whether it was made
+   */
   async keepSchedule(
     queue: QueueName,
     id: string,
@@ -148,14 +153,14 @@ export class Queues {
     return { queue, jobs: { ...jobs, prioritized }, oldestMs };
   }
 
-  /** The queues as BullMQ knows them, for its board. */
+  /** Returns BullMQ's own queues, for its board. */
   forBoard(): readonly (readonly [QueueName, BullQueue])[] {
     return QUEUE_NAMES.map((name) => [name, this.#queue(name)] as const);
   }
 
   /**
-   * Sends a canary through every queue that this process works; one that still waits is not sent again.
-   * A worker that leaves them alone is replaced.
+   * Sends a canary through every queue that this process works, unless one still waits there. A worker
+   * that ignores them is replaced.
    * @throws UnreachableError `QUEUE_UNAVAILABLE`
    */
   async sendCanaries(workerId: string): Promise<void> {
@@ -178,7 +183,7 @@ export class Queues {
     await Promise.all(sending);
   }
 
-  /** Signs of life of this process's worker on each queue. */
+  /** Returns the signs of life of this process's worker on each queue. */
   pulses(): readonly (QueueWorker['pulse'] & { readonly queue: QueueName })[] {
     return [...this.#queueWorkers].map(([queue, { pulse }]) => ({ queue, ...pulse }));
   }
@@ -190,7 +195,7 @@ export class Queues {
     process: QueueWorkerOptions['process'],
   ): void {
     const { signal: stop } = this.#stop;
-    const onError = (error: Error): void => this.#complain(error, queue);
+    const onError = (error: Error): void => this.#reportError(error, queue);
     const own = {
       queue,
       name: this.#fullName(queue),
@@ -203,8 +208,8 @@ export class Queues {
   }
 
   /**
-   * Stops taking jobs, lets handlers checkpoint for `graceMs`, then lets go: what was not given back is
-   * found stalled by the next worker. Jobs can still be added. Calling it again does nothing.
+   * Stops taking jobs and gives handlers `graceMs` to save their state. Jobs that are not released by
+   * then are found stalled by the next worker. Jobs can still be added. A second call does nothing.
    */
   async stopWorking(graceMs: number): Promise<void> {
     this.#stop.abort(new DOMException('this process is stopping', 'AbortError'));
@@ -227,7 +232,7 @@ export class Queues {
     await close(FORCED_MS, true);
   }
 
-  /** Stops working where that was not done before, and closes every connection. */
+  /** Stops working, if it has not been stopped before, and closes every connection. */
   async close(graceMs: number): Promise<void> {
     await this.stopWorking(graceMs);
     const closing = Promise.allSettled(
@@ -238,18 +243,20 @@ export class Queues {
     await this.#options.backend[Symbol.asyncDispose]();
   }
 
-  /** Sockets outlive their pools for a moment; a stopping server's farewell is no error. */
-  #complain(error: Error, queue: QueueName): void {
+  /** Ignores errors while this process stops: sockets close after their pools, and report the end. */
+  #reportError(error: Error, queue: QueueName): void {
     if (this.#stop.signal.aborted) return;
-    const isNews = performance.now() - this.#complainedAtMs > COMPLAIN_EVERY_MS;
-    if (isNews) this.#complainedAtMs = performance.now();
-    this.#options.log[isNews ? 'warn' : 'debug'](
-      { err: error, queue },
-      'Queue connection failed',
-    );
+    const { log } = this.#options;
+    const message = 'Queue connection failed';
+    if (performance.now() - this.#warnedAtMs > WARN_EVERY_MS) {
+      this.#warnedAtMs = performance.now();
+      log.warn({ err: error, queue }, message);
+    } else {
+      log.debug({ err: error, queue }, message);
+    }
   }
 
-  /** The first jobs of each state, canaries too. */
+  /** Reads the first jobs of each state, including canaries. */
   async #look(
     queue: QueueName,
     states: readonly (typeof OPEN)[number][],
@@ -272,18 +279,18 @@ export class Queues {
     const known = this.#queues.get(name);
     if (known !== undefined) return known;
     const queue = this.#options.backend.queue(this.#fullName(name));
-    queue.on('error', (error) => this.#complain(error, name));
+    queue.on('error', (error) => this.#reportError(error, name));
     this.#queues.set(name, queue);
     return queue;
   }
 }
 
-/** A canary is nobody's work. */
+/** Returns false for a canary. */
 function isWork({ name }: BullJob): boolean {
   return name !== CANARY;
 }
 
-/** BullMQ waits for its store without a limit; a caller must not. */
+/** Limits a wait for the store: BullMQ itself waits without a limit. */
 function bounded<Result>(action: string, work: () => Promise<Result>): Promise<Result> {
   const late = `Cannot ${action}: the queue's store did not answer within ${ADD_TIMEOUT_MS} ms`;
   return withTimeout(

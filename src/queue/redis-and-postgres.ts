@@ -1,4 +1,4 @@
-/** Where queues lie: in Redis, the reference, or in Postgres, where there is no Redis. */
+/** The two stores of queues: Redis, and Postgres if no Redis is configured. */
 import {
   createPostgresBackend,
   Queue,
@@ -15,23 +15,23 @@ import { type JobData, type QueueBackend, RETENTION } from './backend.ts';
 const CONNECT_TIMEOUT_MS = 10_000;
 const KEEP_ALIVE_MS = 10_000;
 const RECONNECT_MAX_MS = 2_000;
-/** A connection without an answer for this long is dead. Longer than a worker's wait for a job (10 s). */
+/** A connection without an answer for this long is dead. A worker waits for a job for 10 s. */
 const SILENCE_MAX_MS = 20_000;
-/** Connections to Postgres of one queue or worker, beside the one that listens. */
+/** Connections to Postgres of one queue or worker, in addition to the one that listens. */
 const POOL_MAX = 2;
-/** BullMQ's transactions never wait in between: an idle one belongs to a process that hangs. */
+/** BullMQ's transactions never pause. An idle one belongs to a process that hangs. */
 const SETTINGS = '-c idle_in_transaction_session_timeout=60000';
 /** The schema of BullMQ's own tables. */
 const SCHEMA = 'ledger_mirror_queue';
 
 interface BackendOptions {
   readonly url: string;
-  /** Absent: no traces. */
+  /** Without it there are no traces. */
   readonly telemetry?: Telemetry | undefined;
 }
 
 interface RedisOptions extends BackendOptions {
-  /** Two mirrors can share a Redis: each has a prefix of its own. */
+  /** Mirrors can share a Redis, because each has a prefix of its own. */
   readonly prefix: string;
   readonly onError: (error: Error) => void;
 }
@@ -44,11 +44,11 @@ export async function openRedisBackend(options: RedisOptions): Promise<QueueBack
     connectTimeout: CONNECT_TIMEOUT_MS,
     keepAlive: KEEP_ALIVE_MS,
     socketTimeout: SILENCE_MAX_MS,
-    // BullMQ's commands wait for an unreachable Redis; callers bound their own waits.
+    // BullMQ's commands wait while Redis is unreachable; callers limit their own waits.
     maxRetriesPerRequest: null,
     retryStrategy: (times) => Math.min(times * 100, RECONNECT_MAX_MS),
   });
-  // The reason arrives as an event; the failed call only says that the connection is closed.
+  // The reason arrives as an event. The failed call only reports that the connection is closed.
   let reason: Error | undefined;
   connection.on('error', (error) => {
     reason = error;
@@ -70,16 +70,17 @@ export async function openRedisBackend(options: RedisOptions): Promise<QueueBack
   const shared = { connection, prefix, ...(telemetry && { telemetry }) };
   return {
     queue: (name) => new Queue<JobData, void>(name, { ...shared, ...RETENTION }),
-    worker: (name, processor, options) =>
-      new Worker<JobData, void>(name, processor, { ...options, ...shared }),
+    worker: (name, processor, workerOptions) =>
+      new Worker<JobData, void>(name, processor, { ...workerOptions, ...shared }),
     advice: async () => redisAdvice(await connection.info()),
     [Symbol.asyncDispose]: async () => connection.disconnect(),
   };
 }
 
 /**
- * Warnings about a Redis that evicts keys, or forgets them at a restart; of its age BullMQ tells itself.
- * @param info the text of INFO; Valkey and Dragonfly answer it as Redis does
+ * Returns warnings about a Redis that evicts keys, or forgets them at a restart. BullMQ itself warns about
+ * an old version.
+ * @param info the text of INFO, which Valkey and Dragonfly answer as Redis does
  */
 export function redisAdvice(info: string): readonly string[] {
   const policy = /^maxmemory_policy:(\S+)/m.exec(info)?.[1] ?? 'noeviction';
@@ -92,7 +93,10 @@ export function redisAdvice(info: string): readonly string[] {
   ];
 }
 
-/** Brings BullMQ's own tables forward first. @throws UnreachableError `DATABASE_UNREACHABLE` */
+/**
+ * Opens queues in Postgres, after it has migrated BullMQ's own tables.
+ * @throws UnreachableError `DATABASE_UNREACHABLE`
+ */
 export async function openPostgresBackend({
   url,
   telemetry,
@@ -111,8 +115,11 @@ export async function openPostgresBackend({
   const postgres = withBackend(createPostgresBackend);
   return {
     queue: (name) => new postgres.Queue<JobData, void>(name, { ...shared, ...RETENTION }),
-    worker: (name, processor, options) =>
-      new postgres.Worker<JobData, void>(name, processor, { ...options, ...shared }),
+    worker: (name, processor, workerOptions) =>
+      new postgres.Worker<JobData, void>(name, processor, {
+        ...workerOptions,
+        ...shared,
+      }),
     advice: async () => [],
     [Symbol.asyncDispose]: async () => undefined,
   };

@@ -1,4 +1,4 @@
-/** Resume state in Postgres, for mirrors without a Redis: two tables that a crash may empty. */
+/** Resume state in Postgres, for mirrors without a Redis: two unlogged tables, which a crash may empty. */
 import { DatabaseError, type Pool } from 'pg';
 import { classifyDatabaseCode } from '../errors/faults.ts';
 import {
@@ -9,7 +9,7 @@ import {
 } from './resume-state.ts';
 
 const QUERY_TIMEOUT_MS = 3_000;
-/** Writers delete expired rows, a few each time and always more than they add. */
+/** Writers delete expired rows: after so many writes a batch that is larger than what they added. */
 const SWEEP_EVERY = 64;
 const SWEEP_ROWS_MAX = 256;
 
@@ -29,28 +29,29 @@ const RESERVE = `insert into mirror.rate_budgets as budget (budget, next_at)
   returning extract(epoch from next_at - interval '${BURST_MICROS} us' - clock_timestamp())::float8 - $2::float8 as value`;
 
 /**
- * @param pool stays its owner's: closing the state leaves it open
- * @param prefix two mirrors may share a database: each has a prefix of its own
+ * Opens resume state in Postgres.
+ * @param pool stays open when the state is closed
+ * @param prefix mirrors can share a database, because each has a prefix of its own
  */
 export function openPostgresState(pool: Pool, prefix: string): ResumeState {
   let setCount = 0;
   /** @returns the value of the first row */
-  const ask = async (text: string, ...values: (string | number)[]) => {
+  const run = async (text: string, ...values: (string | number)[]) => {
     const query = { text, values, query_timeout: QUERY_TIMEOUT_MS };
     return (await pool.query<{ value: string }>(query)).rows[0]?.value;
   };
   return keepIn({
     name: 'the database',
     advice: "run 'ledger-mirror migrate' where a table is missing",
-    read: (key) => ask(GET, `${prefix}:${key}`),
+    read: (key) => run(GET, `${prefix}:${key}`),
     write: async (key, text, ttlMs) => {
-      await ask(SET, `${prefix}:${key}`, text, ttlMs / 1000);
+      await run(SET, `${prefix}:${key}`, text, ttlMs / 1000);
       setCount += 1;
-      if (setCount % SWEEP_EVERY === 0) await ask(SWEEP, SWEEP_ROWS_MAX);
+      if (setCount % SWEEP_EVERY === 0) await run(SWEEP, SWEEP_ROWS_MAX);
     },
     take: async (budget, intervalMicros) =>
-      Number(await ask(RESERVE, `${prefix}:${budget}`, intervalMicros / 1e6)) * 1e6,
-    // Only an error that Postgres itself answered has a SQLSTATE.
+      Number(await run(RESERVE, `${prefix}:${budget}`, intervalMicros / 1e6)) * 1e6,
+    // Only an error that Postgres itself reported has a SQLSTATE.
     refusal: (error) => {
       const sqlstate = error instanceof DatabaseError ? error.code : undefined;
       const fault =

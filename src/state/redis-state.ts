@@ -1,4 +1,4 @@
-/** Resume state in Redis, the reference: one key for each entry, expired by Redis itself. */
+/** Resume state in Redis: one key for each entry, which Redis itself expires. */
 import { Redis, ReplyError } from 'ioredis';
 import {
   AHEAD_MAX_MICROS,
@@ -14,11 +14,11 @@ const SOCKET_TIMEOUT_MS = 5_000;
 const RECONNECT_MIN_MS = 50;
 const RECONNECT_MAX_MS = 1_000;
 
-/** Answers of a Redis that will serve again: starting, failing over, busy, full. */
+/** Errors of a Redis that will serve again: it starts, fails over, or is busy or full. */
 const RETRYABLE =
   /^(?:LOADING|READONLY|MASTERDOWN|CLUSTERDOWN|TRYAGAIN|BUSY|OOM|NOREPLICAS|MISCONF)$/;
 
-/** On the store's clock. Lua's doubles hold microseconds exactly until the year 2255. */
+/** Runs on the clock of Redis. Lua's doubles hold microseconds exactly until the year 2255. */
 const RESERVE = `
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
@@ -31,9 +31,10 @@ return math.ceil(math.max(0, mine - ${BURST_MICROS} - now))
 `;
 
 /**
- * Connects in the background; until then, and in an outage, calls end in UnreachableError.
- * @param prefix two mirrors can share a Redis: each has a prefix of its own
- * @param onConnectionError the connection broke or could not be made; it is tried again by itself
+ * Opens resume state in Redis. It connects in the background; until then, and in an outage, calls throw
+ * UnreachableError.
+ * @param prefix mirrors can share a Redis, because each has a prefix of its own
+ * @param onConnectionError called when the connection breaks or cannot be made; it is tried again by itself
  */
 export function openRedisState(
   url: string,
@@ -44,7 +45,7 @@ export function openRedisState(
     connectTimeout: CONNECT_TIMEOUT_MS,
     commandTimeout: COMMAND_TIMEOUT_MS,
     socketTimeout: SOCKET_TIMEOUT_MS,
-    // Each failed attempt to connect empties the queue of waiting commands: it cannot grow in an outage.
+    // Each failed attempt to connect empties the queue of waiting commands, so it cannot grow in an outage.
     maxRetriesPerRequest: 0,
     retryStrategy: (times) =>
       Math.min(RECONNECT_MIN_MS * 2 ** Math.min(times, 10), RECONNECT_MAX_MS),
@@ -58,7 +59,7 @@ export function openRedisState(
       redis.set(`${prefix}:state:${key}`, text, 'PX', Math.max(1, Math.ceil(ttlMs))),
     take: async (budget, intervalMicros) =>
       Number(await redis.eval(RESERVE, 1, `${prefix}:rate:${budget}`, intervalMicros)),
-    // Only an error that Redis itself answered is a reply; its code is the first word.
+    // An error that Redis itself answered is a ReplyError, and its first word is the code.
     refusal: (error) => {
       if (!(error instanceof Error && error instanceof ReplyError)) return undefined;
       const reply = /^[A-Z]+/.exec(error.message)?.[0] ?? 'ERR';

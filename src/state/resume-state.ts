@@ -1,6 +1,6 @@
 /**
- * Where stages go on after a failure, and the rate that all workers share. Postgres holds the truth: nothing
- * here says what is done, covered or free.
+ * Resume state: where stages continue after a failure, and the request rate that all workers share. It
+ * only saves work. What is done or covered is decided by the tables in Postgres.
  */
 import {
   isRetryable,
@@ -10,59 +10,61 @@ import {
 } from '../errors/errors.ts';
 import type { Log } from '../logging/log.ts';
 
-/** A larger value is refused. */
+/** Larger values are refused. */
 export const VALUE_CHARS_MAX = 1_048_576;
 /**
- * The rate is a schedule of single requests (GCRA): each reservation takes the next time, an interval after the one
- * before. Unused time is given back only as a small burst, since a store that lost its memory gives it once more.
+ * The rate is a schedule of single requests (GCRA): each reservation takes the next time, one interval
+ * after the one before. Unused time is granted only as a small burst, because a store that loses its
+ * memory grants the burst once more.
  */
 export const BURST_MICROS = 250_000;
-/** A schedule further ahead than this means that the clock was set back. */
+/** A schedule that is further ahead than this shows that the clock was set back. */
 export const AHEAD_MAX_MICROS = 600_000_000;
-/** In an outage the store is tried this often, so that not every call pays its timeout. */
-const ASK_AGAIN_MS = 1_000;
-/** Without the store workers cannot share the rate: each takes this part of it. */
+/** How often the store is tried in an outage, so that not every call pays its timeout. */
+const TRY_AGAIN_MS = 1_000;
+/** Without the store workers cannot share the rate. Each takes one in this many parts of it. */
 const RATE_SHARE = 4;
 
 /**
- * Hints that may vanish or go back in time at any moment: losing one costs at most the page in flight.
+ * Values that may vanish or go back in time at any moment. Losing one costs at most the page in flight.
  *
- * Every call throws UnreachableError `STATE_UNREACHABLE` or RetryableError where the store is away,
- * PermanentError where it refuses for good, and ends within a few seconds either way.
+ * Every call ends within a few seconds. It throws UnreachableError `STATE_UNREACHABLE` or RetryableError if
+ * the store is away, and PermanentError if the store refuses for good.
  */
 export interface ResumeState {
-  /** @returns what JSON.parse makes of the value; undefined where there is none (any more), or an unreadable one */
+  /** @returns the parsed value; undefined if it does not exist, has expired, or is not JSON */
   get(key: string): Promise<unknown>;
   /**
-   * Replaces the value, which JSON must be able to hold, and forgets it after `ttlMs`.
-   * @throws PermanentError `STATE_VALUE` where it is no JSON or too large
+   * Stores a value as JSON, in the place of the one before, for `ttlMs`.
+   * @throws PermanentError `STATE_VALUE` if JSON cannot hold the value, or it is too large
    */
   set(key: string, value: unknown, ttlMs: number): Promise<void>;
   /**
    * Reserves the next request of a budget that all processes share, by the store's clock.
-   * @returns how long to wait before sending it; a reservation that is not used is lost
+   * @returns how long to wait before sending it. A reservation that is not used is lost
    */
   reserve(budget: string, ratePerSecond: number): Promise<{ waitMs: number }>;
   close(): Promise<void>;
 }
 
-/** What a store of its own kind does of it: values are text, errors its own. */
-interface Store extends Pick<ResumeState, 'close'> {
-  /** For messages: its name, and where to look when it refuses for good. */
+/** What a kind of store provides: values are text, and errors are the store's own. */
+export interface TextStore extends Pick<ResumeState, 'close'> {
+  /** For messages. */
   readonly name: string;
+  /** What to look at if the store refuses for good, for messages. */
   readonly advice: string;
   read(key: string): Promise<string | null | undefined>;
   write(key: string, text: string, ttlMs: number): Promise<unknown>;
   /** @returns microseconds to wait */
   take(budget: string, intervalMicros: number): Promise<number>;
-  /** What the store itself answered as an error; undefined where it was not reached. */
+  /** Describes an error that the store itself answered; undefined if it was not reached. */
   refusal(
     error: unknown,
   ): { readonly code: string; readonly isRetryable: boolean } | undefined;
 }
 
-/** Resume state in a store: values are JSON, errors are ours. */
-export function keepIn(store: Store): ResumeState {
+/** Makes resume state of a store of texts: values are JSON, and errors are our own. */
+export function keepIn(store: TextStore): ResumeState {
   const call = async <Result>(
     action: string,
     work: () => Promise<Result>,
@@ -99,7 +101,9 @@ export function keepIn(store: Store): ResumeState {
           text === undefined
             ? 'JSON cannot hold it'
             : `${text.length} characters are too many`;
-        const message = `Cannot remember ${key}: ${state}; give at most ${VALUE_CHARS_MAX} characters of JSON`;
+        const message =
+          `Cannot remember ${key}: ${state}; ` +
+          `give at most ${VALUE_CHARS_MAX} characters of JSON`;
         throw new PermanentError(message, { code: 'STATE_VALUE', meta: { key } });
       }
       await call(`remember ${key}`, () => store.write(key, text, ttlMs));
@@ -107,7 +111,7 @@ export function keepIn(store: Store): ResumeState {
     reserve: async (budget, ratePerSecond) => {
       const take = () => store.take(budget, 1_000_000 / ratePerSecond);
       const waitMicros = await call(`reserve a request of ${budget}`, take);
-      // Timers count whole milliseconds: rounded up, never too early.
+      // Timers count whole milliseconds. Rounding up means never too early.
       return { waitMs: Math.ceil(Math.max(0, waitMicros) / 1000) };
     },
     close: () => store.close(),
@@ -115,8 +119,9 @@ export function keepIn(store: Store): ResumeState {
 }
 
 /**
- * `inner`, but in an outage `get` knows nothing, `set` does nothing, and `reserve` paces this process alone at a
- * quarter of the rate. Each outage is logged once, and its end. What the store refuses for good is still thrown.
+ * Wraps resume state so that work continues in an outage: `get` returns undefined, `set` does nothing, and
+ * `reserve` limits this process alone to a quarter of the rate. Each outage and its end are logged once.
+ * Permanent errors are still thrown.
  * @param nowMs a clock that never goes back
  */
 export function tolerateOutages(
@@ -125,15 +130,15 @@ export function tolerateOutages(
   nowMs = () => performance.now(),
 ): ResumeState {
   let awaySinceMs: number | undefined;
-  let askAgainAtMs = 0;
+  let tryAgainAtMs = 0;
   let nextAloneMs = 0;
-  const ask = async <Answer>(
+  const callOrElse = async <Answer>(
     call: () => Promise<Answer>,
     instead: () => Answer,
   ): Promise<Answer> => {
-    if (awaySinceMs !== undefined && nowMs() < askAgainAtMs) return instead();
-    // In an outage one caller tries the store; the others do not wait for it.
-    askAgainAtMs = nowMs() + ASK_AGAIN_MS;
+    if (awaySinceMs !== undefined && nowMs() < tryAgainAtMs) return instead();
+    // In an outage one caller tries the store, and the others do not wait for it.
+    tryAgainAtMs = nowMs() + TRY_AGAIN_MS;
     try {
       const answer = await call();
       if (awaySinceMs !== undefined) {
@@ -143,7 +148,7 @@ export function tolerateOutages(
       return answer;
     } catch (error) {
       if (!isRetryable(error)) throw error;
-      askAgainAtMs = nowMs() + ASK_AGAIN_MS;
+      tryAgainAtMs = nowMs() + TRY_AGAIN_MS;
       if (awaySinceMs === undefined)
         log.warn({ err: error }, 'Resume state is away, work goes on without it');
       awaySinceMs ??= nowMs();
@@ -158,10 +163,10 @@ export function tolerateOutages(
   const nothing = (): undefined => undefined;
   return {
     ...inner,
-    get: (key) => ask(() => inner.get(key), nothing),
-    set: (...entry) => ask(() => inner.set(...entry), nothing),
+    get: (key) => callOrElse(() => inner.get(key), nothing),
+    set: (...entry) => callOrElse(() => inner.set(...entry), nothing),
     reserve: (...request) =>
-      ask(
+      callOrElse(
         () => inner.reserve(...request),
         () => reserveAlone(request[1]),
       ),
