@@ -46,6 +46,10 @@ export async function openRedisBackend(options: RedisOptions): Promise<QueueBack
     socketTimeout: SILENCE_MAX_MS,
     // BullMQ's commands wait while Redis is unreachable; callers limit their own waits.
     maxRetriesPerRequest: null,
+    // The old connection stays with the former master; a new one leads to the present one. 2: the
+    // command, which was refused as a whole, is sent again.
+    reconnectOnError: ({ message }) =>
+      /^(?:READONLY|MASTERDOWN)\b/.test(message) ? 2 : false,
     retryStrategy: (times) => Math.min(times * 100, RECONNECT_MAX_MS),
   });
   // The reason arrives as an event. The failed call only reports that the connection is closed.

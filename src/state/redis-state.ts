@@ -47,6 +47,8 @@ export function openRedisState(
     socketTimeout: SOCKET_TIMEOUT_MS,
     // Each failed attempt to connect empties the queue of waiting commands, so it cannot grow in an outage.
     maxRetriesPerRequest: 0,
+    // The old connection stays with the former master; a new one leads to the present one.
+    reconnectOnError: ({ message }) => /^(?:READONLY|MASTERDOWN)\b/.test(message),
     retryStrategy: (times) =>
       Math.min(RECONNECT_MIN_MS * 2 ** Math.min(times, 10), RECONNECT_MAX_MS),
   });
