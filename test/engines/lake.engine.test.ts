@@ -142,13 +142,13 @@ async function readHeld(
 }
 
 describe.runIf(python('deltalake'))('delta-rs', () => {
-  test('reads what it opened, over three builds and a vacuum', async () => {
+  test('delta-rs reads what it opened, over three builds and a vacuum', async () => {
     const lake = await world();
     await buildOf(lake, 1);
     expect(await readHeld(lake, 1)).toEqual(shownRows([segmentOf(1)]));
   });
 
-  test('compacts and vacuums a table, which the next build goes on from', async () => {
+  test('delta-rs compacts and vacuums a table, which the next build goes on from', async () => {
     const lake = await world();
     for (const count of [1, 2, 3]) await buildOf(lake, count);
     expect(await ask('deltalake', ['compact', lake.table])).toBe(9);
@@ -168,7 +168,7 @@ describe.runIf(python('deltalake'))('delta-rs', () => {
     });
   });
 
-  test('reads the state before or after, wherever a build is killed', async () => {
+  test('delta-rs reads the state before or after, wherever a build is killed', async () => {
     const lake = await world();
     await buildOf(lake, 1);
     const before = shownRows([segmentOf(1)]);
@@ -191,7 +191,7 @@ describe.runIf(python('deltalake'))('delta-rs', () => {
     expect(await ask('deltalake', ['deltalake', lake.table])).toEqual(after);
   });
 
-  test('reads every row where two builders without a lock race', async () => {
+  test('delta-rs reads every row where two builders without a lock race', async () => {
     const lake = await world();
     await buildOf(lake, 1);
     const builders = ['3', '3'].map((count) =>
@@ -209,7 +209,7 @@ describe.runIf(READERS.length > 0 && process.env['ENGINES_S3'] !== 'no')(
   'a lake on Ceph',
   () => {
     test(
-      "is read by its engines, by README's lines, and by who opened it three builds and a vacuum ago",
+      "a lake on Ceph is read by its engines, by README's lines, and by who opened it three builds and a vacuum ago",
       async () => {
         await using ceph = await startCeph();
         const scratchDir = await mkdtemp(join(tmpdir(), 'ledger-mirror-engines-'));

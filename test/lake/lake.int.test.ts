@@ -138,7 +138,7 @@ async function rowsOf(sql: string): Promise<readonly Record<string, unknown>[]> 
 }
 
 describe('the lake', () => {
-  test('equals the warehouse, to the last digit', async () => {
+  test('the lake equals the warehouse, to the last digit', async () => {
     await fill();
     const built = await buildLake(deps, signal);
 
@@ -173,7 +173,7 @@ describe('the lake', () => {
     });
   });
 
-  test('appends what is new, in files of its own, and leaves nothing else behind', async () => {
+  test('the lake appends new rows in new files and leaves nothing else behind', async () => {
     await fill();
     await buildLake(deps, signal);
     expect(await buildLake(deps, signal)).toMatchObject({ version: 1, changed: [] });
@@ -205,7 +205,7 @@ describe('the lake', () => {
     expect(await rowsOf('select count(*) as n from ledger_entries')).toEqual([{ n: 5 }]);
   });
 
-  test('lies in S3 as well: its files are fetched for a query', async () => {
+  test('a query fetches files of a lake in S3', async () => {
     await using double = await S3Double.start();
     objects = openDoubleStore(double.endpoint, join(deps.scratchDir, 'spool'));
     onTestFinished(() => objects[Symbol.asyncDispose]());
@@ -222,7 +222,7 @@ describe('the lake', () => {
     expect(tables.map(({ table }) => table)).toEqual(LAKE_TABLES);
   });
 
-  test('has one content for a version where the database decides it, whoever asks at once', async () => {
+  test('the database decides one content for a version, however many ask at once', async () => {
     const register = new LakeStore(warehouse.pool);
     const table = 'parties';
     const decide = (version: number, content: string, after?: number): Promise<boolean> =>
@@ -251,7 +251,7 @@ describe('the lake', () => {
     expect(await register.decidedCommits('s3://another/p')).toEqual([]);
   });
 
-  test('fetches only the files that a statement can reach, each once', async () => {
+  test('the lake fetches only the files that a statement can reach, each once', async () => {
     await fill();
     await buildLake(deps, signal);
     const fetched: string[] = [];
@@ -301,7 +301,7 @@ describe('the lake', () => {
   test.each([
     ['a damaged file', 'LAKE_FILE_CORRUPT', (path: string) => writeFile(path, 'PAR1')],
     ['a lost file', 'OBJECT_MISSING', (path: string) => rm(path)],
-  ])('is not in order with %s', async (_name, code, damage) => {
+  ])('verifyLake reports %s', async (_name, code, damage) => {
     await fill();
     await buildLake(deps, signal);
     const [first = ''] = await keysBelow('lake/ledger_entries/month=');
@@ -313,7 +313,7 @@ describe('the lake', () => {
 });
 
 describe('queries of the lake', () => {
-  test('say that there is no lake, and answer over an empty one', async () => {
+  test('a query reports a missing lake and answers over an empty one', async () => {
     await expect(query('select 1')).rejects.toMatchObject({ code: 'LAKE_MISSING' });
     await buildLake(deps, signal);
     expect(await rowsOf('select * from ledger_entries, parties, checkpoints')).toEqual(
@@ -324,7 +324,7 @@ describe('queries of the lake', () => {
     );
   });
 
-  test('write tables, CSV and JSON exactly', async () => {
+  test('query output is exact in tables, CSV and JSON', async () => {
     await buildLake(deps, signal);
     const sql = `select 9007199254740993 as big, cast(1 as hugeint) as amount, 0.10 as dec, null as nothing, 'a,"b"' as text,
       timestamptz '2023-05-01 12:00:00.000001+02' as at_time, [1, 2] as list, {'a': 1} as struct, true as yes`;
@@ -347,7 +347,7 @@ describe('queries of the lake', () => {
     );
   });
 
-  test('shorten ids in a table that is wider than the terminal, and nowhere else', async () => {
+  test('query output shortens ids only in a table that is wider than the terminal', async () => {
     await buildLake(deps, signal);
     const sql = `select '${ASSET}' as id, 'c0ffee' as word, 1 as n`;
     const whole = `${ASSET}  c0ffee  1`;
@@ -359,7 +359,7 @@ describe('queries of the lake', () => {
     expect(await query(sql, { format: 'csv', widthMax: 10 })).toContain(ASSET);
   });
 
-  test('stream a large result at the pace of the reader', async () => {
+  test('a query streams a large result at the pace of its reader', async () => {
     await buildLake(deps, signal);
     const text = await query('select range as n from range(300000)', { format: 'csv' });
     expect(text.split('\n')).toHaveLength(300_002);
@@ -378,7 +378,7 @@ describe('queries of the lake', () => {
     ['two statements', 'select 1; select 2'],
     ['none', ''],
     ['a mistake', 'selec 1'],
-  ])('cannot reach or do %s', async (_name, sql) => {
+  ])('a query cannot reach or do %s', async (_name, sql) => {
     await fill();
     await buildLake(deps, signal);
     await expect(query(sql)).rejects.toMatchObject({
@@ -386,7 +386,7 @@ describe('queries of the lake', () => {
     });
   });
 
-  test('end at their time limit, and when they are told to', async () => {
+  test('a query ends at its time limit and when it is cancelled', async () => {
     await buildLake(deps, signal);
     const endless =
       'select sum(a.range * b.range) from range(10000000) a, range(10000000) b';
@@ -403,7 +403,7 @@ describe('queries of the lake', () => {
   });
 
   test.each(READY_QUESTIONS.map((question) => [question.name, question]))(
-    'have a ready answer for %s',
+    'the ready question %s has an answer',
     async (_name, question) => {
       await fill();
       await buildLake(deps, signal);

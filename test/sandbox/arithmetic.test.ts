@@ -32,7 +32,7 @@ const anyNetwork = fc
 const ordinal = fc.integer({ min: 1, max: 3_000_000 });
 
 describe('the blocks of the network', () => {
-  test('are found for every instant', () => {
+  test('the blocks of the network are found for every instant', () => {
     fc.assert(
       fc.property(anyNetwork, ordinal, ({ chain }, block) => {
         const time = chain.timeOf(block);
@@ -51,7 +51,7 @@ describe('the blocks of the network', () => {
 });
 
 describe('parties', () => {
-  test('are counted as they arrive, and exactly as many as asked at the end of the history', () => {
+  test('parties are counted as they arrive, and their number is exact at the end of the history', () => {
     fc.assert(
       fc.property(
         anyNetwork,
@@ -69,7 +69,7 @@ describe('parties', () => {
     );
   });
 
-  test('have ids that cannot be forged or confused', () => {
+  test('parties have ids that cannot be forged or confused', () => {
     fc.assert(
       fc.property(anyNetwork, fc.nat(), fc.nat({ max: 63 }), ({ ids }, index, at) => {
         const id = ids.id(KIND.party, index);
@@ -84,7 +84,7 @@ describe('parties', () => {
 });
 
 describe('checkpoints', () => {
-  test('are found by their block, ties and all', () => {
+  test('checkpoints are found by their block, ties and all', () => {
     fc.assert(
       fc.property(anyNetwork, fc.nat({ max: 5000 }), ({ checkpoints }, position) => {
         const block = checkpoints.row(position).atBlock;
@@ -97,7 +97,7 @@ describe('checkpoints', () => {
 });
 
 describe('the ledger', () => {
-  test('is the same in whatever windows it is read, many cycles to a block or many blocks to a cycle', () => {
+  test('the ledger is the same in whatever windows it is read, many cycles to a block or many blocks to a cycle', () => {
     const busy = fc
       .record({ seed: fc.string(), whaleEntries: fc.constantFrom(1, 50, 900, 30_000) })
       .map((options) =>
@@ -144,7 +144,7 @@ describe('the ledger', () => {
 });
 
 describe('the whole network', () => {
-  test('stays what it was: data of an earlier run keeps its genesis and must not meet another network', () => {
+  test('the whole network stays what it was: data of an earlier run keeps its genesis and must not meet another network', () => {
     const options = {
       seed: 'golden',
       parties: 200,
@@ -212,7 +212,7 @@ describe('pages', () => {
     }
   }
 
-  test('of parties show each once, in either order and direction', () => {
+  test('pages of parties show each once, in either order and direction', () => {
     fc.assert(
       fc.property(
         anyNetwork,
@@ -235,7 +235,7 @@ describe('pages', () => {
     );
   });
 
-  test('of checkpoints show each height, where no tie is larger than a page', () => {
+  test('pages of checkpoints show each height if no tie is larger than a page', () => {
     fc.assert(
       fc.property(anyNetwork, fc.boolean(), fc.boolean(), (net, newest, forward) => {
         const list = openCheckpointList(net, { ...net.head(), block: 4000 });

@@ -42,7 +42,7 @@ beforeAll(async () => {
 afterAll(() => sandbox.stop());
 
 describe('what an export holds', () => {
-  test('is the truth of every party, as a multiset', async () => {
+  test('an export of the sandbox holds the truth of every party, as a multiset', async () => {
     for (const id of [whale, ...others]) {
       const { status, body, whole } = await ask(sandbox, exportOf(id));
       expect([status, whole]).toEqual([200, true]);
@@ -62,7 +62,7 @@ describe('what an export holds', () => {
     }
   });
 
-  test('is written as release 0.71.4 writes it, amounts beyond 2^53 and times without a fraction among it', async () => {
+  test('an export of the sandbox is written as release 0.71.4 writes it, amounts beyond 2^53 and times without a fraction among it', async () => {
     const rows = rowsOf((await ask(sandbox, exportOf(whale))).body);
     for (const row of rows) expect(row).toMatch(ROW);
     const quantities = rows.map((row) => row.split(',')[1]!);
@@ -73,7 +73,7 @@ describe('what an export holds', () => {
     expect(new Set(rows.map((row) => row.split(',')[5])).size).toBe(1);
   });
 
-  test('has rows that are the same to the last letter', async () => {
+  test('an export of the sandbox has rows that are equal to the last letter', async () => {
     const rows = rowsOf((await ask(sandbox, exportOf(whale))).body);
     expect(new Set(rows).size).toBeLessThan(rows.length);
     const repeated = rows.filter((row, nth) => rows.indexOf(row) < nth);
@@ -81,7 +81,7 @@ describe('what an export holds', () => {
     expect(repeated.some((row) => row.split(',')[1] !== '0')).toBe(true);
   });
 
-  test('comes in an order that changes from call to call', async () => {
+  test('an export of release 0.71.4 comes in an order that changes from call to call', async () => {
     const orders = new Set<string>();
     for (let call = 0; call < 4; call += 1)
       orders.add((await ask(sandbox, exportOf(whale))).body);
@@ -91,7 +91,7 @@ describe('what an export holds', () => {
     ).toBe(1);
   });
 
-  test('can be one asset only, and assets add up', async () => {
+  test('exports of single assets add up to the export of all', async () => {
     const parts: string[] = [];
     for (const assetId of sandbox.truth.assetIds()) {
       const rows = rowsOf(
@@ -106,7 +106,7 @@ describe('what an export holds', () => {
     expect(parts.toSorted()).toEqual([...sandbox.truth.rows(whale)].toSorted());
   });
 
-  test('is cut to half-open whole seconds, which tile exactly', async () => {
+  test('an export is cut to half-open whole seconds, which tile exactly', async () => {
     const nanos = (text: string): string => `${(parseInstant(text) ?? 0n) * 1000n}`;
     const bounds = [
       '2023-05-01T00:00:00Z',
@@ -136,7 +136,7 @@ describe('what an export holds', () => {
     expect((await ask(sandbox, exportOf(whale, reversed))).body).toBe(HEADER);
   });
 
-  test('is a header only where nobody or nothing is known', async () => {
+  test('an export without rows is a header', async () => {
     const unknown = 'f'.repeat(64);
     for (const target of [exportOf(unknown), exportOf(whale, { assetId: unknown })]) {
       expect(await ask(sandbox, target)).toMatchObject({ status: 200, body: HEADER });
@@ -145,7 +145,7 @@ describe('what an export holds', () => {
 });
 
 describe('money', () => {
-  test('is conserved: each movement shows the balances it leads to, and no account goes below zero', () => {
+  test('money is conserved: each movement shows the balances it leads to, and no account goes below zero', () => {
     const network = openNetwork(
       new Settings({ parties: 60, historyMs: 6 * 3_600_000, entriesMean: 200 }),
     );
@@ -188,7 +188,7 @@ describe('money', () => {
     expect(movements).toBeGreaterThan(1000);
   });
 
-  test('is in the truth as balances and as sums', () => {
+  test('the truth of the sandbox has balances and sums', () => {
     const { sums } = sandbox.truth.party(whale);
     const rows = [...sandbox.truth.rows(whale)].map((row) => row.split(','));
     for (const { assetId, type, day, entries, quantity } of sums) {
@@ -213,7 +213,7 @@ describe('how an export is sent', () => {
   const names = (headers: [string, string][]): Record<string, string> =>
     Object.fromEntries(headers);
 
-  test('names the file, and carries none of the lists’ headers', async () => {
+  test('an export names its file and has none of the headers of lists', async () => {
     const asset = sandbox.truth.assetIds()[0]!;
     const query = {
       assetId: asset,
@@ -231,7 +231,7 @@ describe('how an export is sent', () => {
     ).toEqual([]);
   });
 
-  test('is compressed for whoever names gzip, even to refuse it', async () => {
+  test('an export is compressed if the request names gzip, even to refuse it', async () => {
     const reply = await ask(sandbox, exportOf(others[0]!), {
       'accept-encoding': 'gzip;q=0',
     });
@@ -242,7 +242,7 @@ describe('how an export is sent', () => {
     );
   });
 
-  test('comes in pieces that end on rows, or whole where it is small', async () => {
+  test('an export is sent in pieces that end on rows, or whole if it is small', async () => {
     const pieces: number[] = [];
     await using messages = await startSandbox({
       parties: 4,
@@ -290,14 +290,14 @@ describe('an export that fails', () => {
     ['partyId=network', detail(10000, 'invalid party id')],
     [`partyId=${'ab'.repeat(31)}`, detail(10000, 'invalid party id')],
     [`partyId=${'ab'.repeat(32)}&assetId=z`, detail(10038, 'invalid asset ID')],
-  ])('is refused in an envelope: %s', async (query, body) => {
+  ])('an export that fails is refused in an envelope: %s', async (query, body) => {
     const reply = await ask(sandbox, `/api/v2/ledgerentry/export?${query}`);
     expect(reply).toMatchObject({ status: 400, body });
     expect(reply.headers).toContainEqual(['Content-Type', 'application/json']);
     expect(reply.headers).toContainEqual(['Transfer-Encoding', 'chunked']);
   });
 
-  test('is refused without one, and with spaces, where the gateway cannot read it', async () => {
+  test('an export that the gateway cannot parse is refused without an envelope, with spaces', async () => {
     const reply = await ask(
       sandbox,
       exportOf(whale, { 'dateRange.startTimestamp': '1.5e9' }),
@@ -309,7 +309,7 @@ describe('an export that fails', () => {
     expect(reply.headers).toContainEqual(['Content-Length', '124']);
   });
 
-  test('demands an asset where the release does', async () => {
+  test('an export demands an asset if the release does', async () => {
     await using strict = await startSandbox({ parties: 4, assetRequired: true });
     const [first] = [...strict.truth.parties()];
     expect(await ask(strict, exportOf(first!.id))).toMatchObject({
@@ -323,7 +323,7 @@ describe('an export that fails', () => {
     });
   });
 
-  test('has a status of its own before the first byte', async () => {
+  test('an export that fails has a status of its own before the first byte', async () => {
     sandbox.faults.once('export', { errorAfterBytes: 0 });
     const reply = await ask(sandbox, exportOf(whale));
     expect(reply).toMatchObject({ status: 500, body: FAILURE, whole: true });
@@ -332,7 +332,7 @@ describe('an export that fails', () => {
   });
 
   test.each([HEADER.length, 1000, 1_048_576, 2_000_000])(
-    'glues its error to a 200 after %i bytes',
+    'an export that fails glues its error to a 200 after %i bytes',
     async (errorAfterBytes) => {
       sandbox.faults.once('export', { errorAfterBytes });
       const reply = await ask(sandbox, exportOf(whale));
@@ -343,7 +343,7 @@ describe('an export that fails', () => {
     },
   );
 
-  test('sends its error as the last message in the message form', async () => {
+  test('an export that fails sends its error as the last message in the message form', async () => {
     await using messages = await startSandbox({
       parties: 4,
       whaleEntries: 100,
@@ -363,7 +363,7 @@ describe('an export that fails', () => {
   });
 
   test.each(['identity', 'gzip'])(
-    'breaks off where it is told to (%s)',
+    'an export that fails breaks off where it is told to (%s)',
     async (encoding) => {
       sandbox.faults.once('export', { cutAfterBytes: 5000 });
       const reply = await ask(sandbox, exportOf(whale), { 'accept-encoding': encoding });
@@ -372,7 +372,7 @@ describe('an export that fails', () => {
     },
   );
 
-  test('falls silent where it is told to, until the client goes away', async () => {
+  test('a silent export stays open until the client goes away', async () => {
     sandbox.faults.once('export', { stallAfterBytes: 5000 });
     sandbox.requests.clear();
     await new Promise<void>((resolve, reject) => {
@@ -391,7 +391,7 @@ describe('an export that fails', () => {
 });
 
 describe('a large export', () => {
-  test('costs no memory, and stops when the client goes away', async () => {
+  test('a large export costs no memory, and stops when the client goes away', async () => {
     await using large = await startSandbox({
       parties: 2,
       historyMs: 3_600_000,

@@ -22,7 +22,7 @@ const base64 = (text: string): string => Buffer.from(text).toString('base64');
 const newest = (count: number): string[] => parties.toReversed().slice(0, count);
 
 describe('which page a request gets', () => {
-  test('gives the newest first, `network` before all, where nothing is asked', async () => {
+  test('which page a request gets gives the newest first, `network` before all, where nothing is asked', async () => {
     const reply = await page(sandbox, 'parties');
     expect(reply.ids).toEqual(['network', ...parties.toReversed()]);
     expect(reply).toMatchObject({ next: false, previous: false });
@@ -32,7 +32,7 @@ describe('which page a request gets', () => {
     expect(reply.end).toBe(reply.cursors.at(-1));
   });
 
-  test('gives every row where only an order is asked', async () => {
+  test('which page a request gets gives every row where only an order is asked', async () => {
     await using large = await startSandbox({ parties: 1500, rateLimit: 'none' });
     expect((await page(large, 'parties')).ids).toHaveLength(1000);
     const all = await page(large, 'parties', { 'pagination.newestFirst': 'false' });
@@ -45,7 +45,7 @@ describe('which page a request gets', () => {
     ).toHaveLength(1000);
   });
 
-  test('pages forward and back, in both orders', async () => {
+  test('which page a request gets pages forward and back, in both orders', async () => {
     const first = await page(sandbox, 'parties', { 'pagination.first': '5' });
     expect(first).toMatchObject({
       ids: ['network', ...newest(4)],
@@ -75,7 +75,7 @@ describe('which page a request gets', () => {
     expect(oldest.ids).toEqual(parties.slice(5, 8));
   });
 
-  test('infers the flags of a last page from counts', async () => {
+  test('which page a request gets infers the flags of a last page from counts', async () => {
     const end = await page(sandbox, 'parties', { 'pagination.last': '4' });
     expect(end).toMatchObject({
       ids: parties.slice(0, 4).toReversed(),
@@ -101,7 +101,7 @@ describe('which page a request gets', () => {
     expect(exact).toMatchObject({ ids: end.ids.slice(1), next: false, previous: true });
   });
 
-  test('ignores what does not belong together, forward winning', async () => {
+  test('which page a request gets ignores what does not belong together, forward winning', async () => {
     const three = { 'pagination.first': '3' };
     const some = (await page(sandbox, 'parties', { 'pagination.first': '9' })).end;
     const expected = (await page(sandbox, 'parties', three)).ids;
@@ -123,11 +123,11 @@ describe('which page a request gets', () => {
     );
   });
 
-  test('ends a readList at one row a page, because nothing compares with the time of `network`', async () => {
+  test('which page a request gets ends a readList at one row a page, because nothing compares with the time of `network`', async () => {
     expect(await readList(sandbox, 'parties', 1, true)).toEqual(['network']);
   });
 
-  test('promises a page that is empty where only `network` is left, oldest first', async () => {
+  test('which page a request gets promises a page that is empty where only `network` is left, oldest first', async () => {
     const query = { 'pagination.first': `${COUNT}`, 'pagination.newestFirst': 'false' };
     const first = await page(sandbox, 'parties', query);
     expect(first).toMatchObject({ ids: parties, next: true });
@@ -138,7 +138,7 @@ describe('which page a request gets', () => {
     expect(second).toMatchObject({ ids: [], next: false, previous: true });
   });
 
-  test('is empty oldest first behind a cursor beyond the newest party, even of `network`', async () => {
+  test('which page a request gets is empty oldest first behind a cursor beyond the newest party, even of `network`', async () => {
     const beyond = base64(`{"ID":"ff","TxHash":"01","VegaTime":"2023-05-01T05:00:00Z"}`);
     const query = { 'pagination.newestFirst': 'false', 'pagination.after': beyond };
     expect(await page(sandbox, 'parties', query)).toMatchObject({
@@ -148,7 +148,7 @@ describe('which page a request gets', () => {
     });
   });
 
-  test('drops the first row where a cursor is empty or its row is gone', async () => {
+  test('which page a request gets drops the first row where a cursor is empty or its row is gone', async () => {
     const far = base64(`{"ID":"ff","TxHash":"01","VegaTime":"9999-12-31T00:00:00Z"}`);
     expect(
       await page(sandbox, 'parties', {
@@ -180,7 +180,7 @@ describe('which page a request gets', () => {
     expect(reply.ids).toEqual(later.slice(1, 4).map((party) => party.id));
   });
 
-  test('reads parameters in either spelling and ignores those it does not know', async () => {
+  test('which page a request gets reads parameters in either spelling and ignores those it does not know', async () => {
     const reply = await ask(
       sandbox,
       '/api/v2/parties?pagination.first=2&pagination.newest_first=f&pagination.limit=1&x[y]=1',
@@ -190,7 +190,7 @@ describe('which page a request gets', () => {
     ).toEqual([{ id: parties[0] }, { id: parties[1] }]);
   });
 
-  test('filters by party, whatever page is asked', async () => {
+  test('which page a request gets filters by party, whatever page is asked', async () => {
     for (const id of [parties[7]!, parties[7]!.toUpperCase()]) {
       const reply = await page(sandbox, 'parties', {
         partyId: id,
@@ -205,7 +205,7 @@ describe('which page a request gets', () => {
     expect((await page(sandbox, 'parties', { partyId: '' })).ids).toHaveLength(COUNT + 1);
   });
 
-  test('indents where it is asked to be pretty', async () => {
+  test('which page a request gets indents where it is asked to be pretty', async () => {
     const reply = await ask(sandbox, '/api/v2/parties?pagination.first=2&pretty');
     expect(reply.body).toMatch(/^\{\n {1}"parties": \{\n {2}"edges": \[\n/);
   });
@@ -262,7 +262,7 @@ describe('errors of the lists', () => {
       ),
     ],
     ['pagination.after=%zz', gateway('invalid URL escape "%zz"')],
-  ])('answers 400 to %s', async (query, body) => {
+  ])('errors of the lists answers 400 to %s', async (query, body) => {
     for (const list of ['parties', 'checkpoints']) {
       expect(await ask(sandbox, `/api/v2/${list}?${query}`)).toMatchObject({
         status: 400,
@@ -289,7 +289,7 @@ describe('errors of the lists', () => {
       'checkpoints',
       `pagination.after=${encodeURIComponent(base64('{"blockHeight":9223372036854775808}'))}`,
     ],
-  ] as const)('answers 500 to %s?%s', async (list, query) => {
+  ] as const)('errors of the lists answers 500 to %s?%s', async (list, query) => {
     const reply = await ask(sandbox, `/api/v2/${list}?${query}`);
     expect(reply.status).toBe(500);
     const [code, message] = failed[list];
@@ -300,7 +300,7 @@ describe('errors of the lists', () => {
     });
   });
 
-  test('answers 400 to what is no id and 404 to an id nobody has', async () => {
+  test('errors of the lists answers 400 to what is no id and 404 to an id nobody has', async () => {
     expect(await ask(sandbox, '/api/v2/parties?partyId=bad')).toMatchObject({
       status: 400,
       body: `{"code":3,"message":"InvalidArgument error",${detail(50001, 'failed to get parties', 'not a valid hex id (or well known exception)')}`,
@@ -316,7 +316,7 @@ describe('errors of the lists', () => {
     ]);
   });
 
-  test('has JSON and gRPC headers where a handler failed, and no block headers where the gateway did', async () => {
+  test('errors of the lists has JSON and gRPC headers where a handler failed, and no block headers where the gateway did', async () => {
     const handler = await ask(sandbox, '/api/v2/parties?pagination.first=0');
     expect(
       handler.headers
@@ -329,7 +329,7 @@ describe('errors of the lists', () => {
     expect(gatewayed.headers.map(([name]) => name)).not.toContain('X-Block-Height');
   });
 
-  test('knows three paths and one method', async () => {
+  test('errors of the lists knows three paths and one method', async () => {
     for (const path of ['/', '/api/v2/parties/', '/api/v2/party']) {
       expect(await ask(sandbox, path)).toMatchObject({
         status: 404,
@@ -346,7 +346,7 @@ describe('errors of the lists', () => {
     ]);
   });
 
-  test('refuses a page that is too large for it', async () => {
+  test('errors of the lists refuses a page that is too large for it', async () => {
     await using large = await startSandbox({ parties: 70_000 });
     const reply = await ask(large, '/api/v2/parties?pagination.newestFirst=true');
     expect(reply.status).toBe(429);
@@ -361,7 +361,7 @@ describe('errors of the lists', () => {
 });
 
 describe('checkpoints', () => {
-  test('lists several rows of one height, some the same', () => {
+  test('checkpoints lists several rows of one height, some the same', () => {
     const rows = [...sandbox.truth.checkpoints()].map(
       (row) => `${row.atBlock} ${row.hash}`,
     );
@@ -373,7 +373,7 @@ describe('checkpoints', () => {
   });
 
   test.each([true, false])(
-    'ends at the truth, whole, where no page border cuts a height (newest first: %s)',
+    'checkpoints ends at the truth, whole, where no page border cuts a height (newest first: %s)',
     async (newestFirst) => {
       const truth = [...sandbox.truth.checkpoints()].map(
         (row) => `${row.atBlock} ${row.hash} ${row.blockHash}`,
@@ -384,7 +384,7 @@ describe('checkpoints', () => {
     },
   );
 
-  test('turns round for ever in a height with more rows than a page', async () => {
+  test('checkpoints turns round for ever in a height with more rows than a page', async () => {
     await using tied = await startSandbox({
       parties: 2,
       tieRows: [9],
@@ -400,7 +400,7 @@ describe('checkpoints', () => {
     });
   });
 
-  test('forgets whole days, and then drops a row behind a cursor that is gone', async () => {
+  test('checkpoints forgets whole days, and then drops a row behind a cursor that is gone', async () => {
     const day = 86_400_000;
     await using short = await startSandbox({
       parties: 2,
@@ -425,7 +425,7 @@ describe('checkpoints', () => {
 
 describe('reading a list to its end', () => {
   test.each([2, 3, 7, 10, 100])(
-    'reach every party at %i a page, both ways',
+    'reading a list to its end reach every party at %i a page, both ways',
     async (rowsMax) => {
       const forward = await readList(sandbox, 'parties', rowsMax, true);
       expect(forward).toEqual(['network', ...parties.toReversed()]);
@@ -434,7 +434,7 @@ describe('reading a list to its end', () => {
     },
   );
 
-  test('gives rows ordered by time and id, several parties in one block included', () => {
+  test('reading a list to its end gives rows ordered by time and id, several parties in one block included', () => {
     const rows = [...sandbox.truth.parties()];
     const sorted = rows.toSorted((a, b) => {
       if (a.firstSeen !== b.firstSeen) return a.firstSeen < b.firstSeen ? -1 : 1;
@@ -444,7 +444,7 @@ describe('reading a list to its end', () => {
     expect(new Set(rows.map((row) => row.firstSeen)).size).toBeLessThan(rows.length);
   });
 
-  test('pages through a million parties at any depth', async () => {
+  test('reading a list to its end pages through a million parties at any depth', async () => {
     await using million = await startSandbox({ parties: 1_000_000, rateLimit: 'none' });
     const deep = [...million.truth.parties().drop(3000).take(4)];
     expect(million.truth.partyCount()).toBe(1_000_000);

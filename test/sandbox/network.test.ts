@@ -21,7 +21,7 @@ async function everything(sandbox: Sandbox): Promise<unknown> {
 }
 
 describe('the network', () => {
-  test('is the same for the same seed and head, and another for another seed', async () => {
+  test('the network is the same for the same seed and head, and another for another seed', async () => {
     await using first = await startSandbox(SMALL);
     await using again = await startSandbox(SMALL);
     await using other = await startSandbox({ ...SMALL, seed: 'other' });
@@ -31,7 +31,7 @@ describe('the network', () => {
     );
   });
 
-  test('is the same whether it was served until a head or started there', async () => {
+  test('the network is the same whether it was served until a head or started there', async () => {
     await using grown = await startSandbox(SMALL);
     grown.advance(3_000_000);
     const head = grown.truth.head();
@@ -40,7 +40,7 @@ describe('the network', () => {
     expect(await everything(restarted)).toEqual(await everything(grown));
   });
 
-  test('only ever grows at its newest end', async () => {
+  test('the network only ever grows at its newest end', async () => {
     await using sandbox = await startSandbox(SMALL);
     const before = {
       parties: [...sandbox.truth.parties()],
@@ -67,7 +67,7 @@ describe('the network', () => {
     expect(sandbox.truth.head().height).toBe(before.height + 1800n);
   });
 
-  test('shows the newest block in the headers of lists, and moves with its clock', async () => {
+  test('the network shows the newest block in the headers of lists, and moves with its clock', async () => {
     const furthest = 1_682_900_060_000_000n;
     let now = furthest - 60_000_000n;
     await using sandbox = await startSandbox({ ...SMALL, clock: () => now });
@@ -85,7 +85,7 @@ describe('the network', () => {
     expect(await height()).toBe(first + 60n);
   });
 
-  test('gives a page that began before new parties came the same rows', async () => {
+  test('the network gives a page that began before new parties came the same rows', async () => {
     await using sandbox = await startSandbox(SMALL);
     const first = await page(sandbox, 'parties', { 'pagination.first': '6' });
     const second = await page(sandbox, 'parties', {
@@ -104,7 +104,7 @@ describe('the network', () => {
     );
   });
 
-  test('is busy as a market is: most have little, a few have most', async () => {
+  test('the network is busy as a market is: most have little, a few have most', async () => {
     await using sandbox = await startSandbox({
       parties: 2000,
       historyMs: 86_400_000,
@@ -123,7 +123,7 @@ describe('the network', () => {
     );
   });
 
-  test('begins with no block, and no more parties than it may have', async () => {
+  test('the network begins with no block, and no more parties than it may have', async () => {
     await using unborn = await startSandbox({ ...SMALL, clock: () => 0n });
     expect((await page(unborn, 'parties')).ids).toEqual(['network']);
     expect((await page(unborn, 'checkpoints')).ids).toEqual([]);
@@ -137,7 +137,7 @@ describe('the network', () => {
 describe('the rate limit', () => {
   const limit = { perSecond: 20, burst: 100, banMs: 600_000 };
 
-  test('lets a burst pass, refuses what follows, and bans who goes on', () => {
+  test('the rate limit lets a burst pass, refuses what follows, and bans who goes on', () => {
     let now = 0;
     const admit = openRateLimiter(limit, () => now);
     for (let call = 0; call < 100; call += 1) expect(admit('a').refused).toBeUndefined();
@@ -153,7 +153,7 @@ describe('the rate limit', () => {
     expect(admit('a').refused).toBeUndefined();
   });
 
-  test('says the whole seconds of a ban, whatever fraction the clock shows', () => {
+  test('the rate limit says the whole seconds of a ban, whatever fraction the clock shows', () => {
     const admit = openRateLimiter(
       { ...limit, burst: 0, banMs: 60_000 },
       () => 83_171.547_552_808_81,
@@ -161,7 +161,7 @@ describe('the rate limit', () => {
     expect(admit('a').headers).toMatchObject({ 'Ratelimit-Retry-After': '60' });
   });
 
-  test('gives back so many calls a second', () => {
+  test('the rate limit gives back so many calls a second', () => {
     let now = 0;
     const admit = openRateLimiter(limit, () => now);
     for (let call = 0; call < 100; call += 1) admit('a');
@@ -170,7 +170,7 @@ describe('the rate limit', () => {
     expect(admitted).toEqual([...Array.from({ length: 10 }, () => true), false]);
   });
 
-  test('forgets of more than 10,000 clients those that were silent the longest', () => {
+  test('the rate limit forgets of more than 10,000 clients those that were silent the longest', () => {
     const admit = openRateLimiter({ ...limit, burst: 2 }, () => 0);
     for (const address of ['silent', 'silent', 'lively']) admit(address);
     for (let other = 0; other < 9998; other += 1) admit(`other ${other}`);
@@ -180,7 +180,7 @@ describe('the rate limit', () => {
     expect(admit('silent').refused).toBeUndefined();
   });
 
-  test('speaks as the service does, and does not count exports', async () => {
+  test('the rate limit speaks as the service does, and does not count exports', async () => {
     await using sandbox = await startSandbox({
       ...SMALL,
       // Nothing comes back while it is asked.
@@ -207,7 +207,7 @@ describe('the rate limit', () => {
 });
 
 describe('faults', () => {
-  test('answer instead, rewrite, delay, and are judged in order', async () => {
+  test('faults answer instead, rewrite, delay, and are judged in order', async () => {
     await using sandbox = await startSandbox(SMALL);
     const remove = sandbox.faults.add((request) =>
       request.route === 'parties' && request.query.get('pagination.first') === '3'

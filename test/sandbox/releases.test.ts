@@ -76,7 +76,7 @@ describe.each(['0.71.6', '0.73'] as const)('release %s', (release) => {
 });
 
 describe('release 0.71.6 filters wrongly', () => {
-  test('lets everything that comes in pass the bounds and the asset', async () => {
+  test('release 0.71.6 filters wrongly lets everything that comes in pass the bounds and the asset', async () => {
     await using sandbox = await network({ release: '0.71.6' });
     const party = whaleOf(sandbox);
     const [assetId] = sandbox.truth.assetIds();
@@ -90,7 +90,7 @@ describe('release 0.71.6 filters wrongly', () => {
     expect((await rows(sandbox, query)).toSorted()).toEqual(expected.toSorted());
   });
 
-  test('lets nothing that goes out pass a start and an end', async () => {
+  test('release 0.71.6 filters wrongly lets nothing that goes out pass a start and an end', async () => {
     await using sandbox = await network({ release: '0.71.6' });
     const party = whaleOf(sandbox);
     const query = {
@@ -105,7 +105,7 @@ describe('release 0.71.6 filters wrongly', () => {
   });
 
   test.each(['connection', 'crash'] as const)(
-    'dies of an end without a start: %s',
+    'release 0.71.6 filters wrongly dies of an end without a start: %s',
     async (onFatalQuestion) => {
       await using sandbox = await network({ release: '0.71.6', onFatalQuestion });
       const query = { 'dateRange.endTimestamp': nanos(TO) };
@@ -148,7 +148,7 @@ describe('release 0.73 filters by a time that it does not send', () => {
     expect(strays).toBeGreaterThan(0);
   });
 
-  test('but filters correctly by the asset', async () => {
+  test('release 0.73 filters by a time that it does not send but filters correctly by the asset', async () => {
     await using sandbox = await network({ release: '0.73' });
     const parts: string[] = [];
     for (const assetId of sandbox.truth.assetIds()) {

@@ -105,7 +105,7 @@ async function rowsOf(deps: LakeDeps): Promise<number> {
 /** @param everyNth of the writes of a build, before which one dies */
 export function describeLake(running: StoreUnderTest, everyNth: number): void {
   describe('the lake', () => {
-    test('is the one before or after a build, whichever write the build dies at', async () => {
+    test('the lake is the one before or after a build, whichever write the build dies at', async () => {
       await using world = await openWorld(running);
       const { warehouse, deps } = world;
       warehouse.segments = segments(1);
@@ -132,7 +132,7 @@ export function describeLake(running: StoreUnderTest, everyNth: number): void {
       });
     });
 
-    test('keeps every row where two builders without a lock race', async () => {
+    test('the lake keeps every row where two builders without a lock race', async () => {
       await using world = await openWorld(running);
       const { warehouse, deps, prefix } = world;
       warehouse.segments = segments(1);

@@ -21,7 +21,7 @@ import {
 } from './built.ts';
 
 describe('a build of the lake', () => {
-  test('appends new segments and leaves every file that is there', async () => {
+  test('a build of the lake appends new segments and leaves every file that is there', async () => {
     const world = await built(segment(1, 50));
     const before = await parquetOf(world);
     world.warehouse.segments = [segment(1, 50), segment(2, 3)];
@@ -36,7 +36,7 @@ describe('a build of the lake', () => {
   });
 
   test.each([5, 15])(
-    'takes a row of %s million bytes beside others',
+    'a build of the lake writes a row of %s million bytes beside others',
     async (millions) => {
       const long = entry({
         party_id: A,
@@ -52,7 +52,7 @@ describe('a build of the lake', () => {
     },
   );
 
-  test('replaces open segments without writing a closed row again', async () => {
+  test('a build of the lake replaces open segments without writing a closed row again', async () => {
     const world = await built(segment(1, 20), segment(2, 5, true));
     world.warehouse.segments = [segment(1, 20), segment(3, 2), segment(4, 1, true)];
 
@@ -72,7 +72,7 @@ describe('a build of the lake', () => {
     });
   });
 
-  test('takes a segment that is gone out of the file that holds it', async () => {
+  test('a build of the lake removes a segment that is gone from the file that holds it', async () => {
     const world = await built(segment(1, 4), segment(2, 5), segment(3, 6));
     world.warehouse.segments = [segment(1, 4), segment(3, 6)];
     await buildLake(world.deps, signal);
@@ -90,7 +90,7 @@ describe('a build of the lake', () => {
     });
   });
 
-  test('puts small files together when they are many, without a change of rows', async () => {
+  test('a build of the lake compacts many small files without changing rows', async () => {
     const world = await built(segment(1));
     for (let night = 2; night <= SMALL_FILES_MAX + 1; night += 1) {
       world.warehouse.segments = Array.from({ length: night }, (_, index) =>
@@ -118,7 +118,7 @@ describe('a build of the lake', () => {
     });
   });
 
-  test('carries its application and number, and keeps amounts out of statistics', async () => {
+  test('a commit of a build has its application and number, and no statistics of amounts', async () => {
     const world = await built(segment(1));
     const actions = await logged(world, 0);
     expect(actions.flatMap(({ txn }) => txn ?? [])).toMatchObject([
@@ -134,7 +134,7 @@ describe('a build of the lake', () => {
     );
   });
 
-  test('writes a checkpoint every thirty commits, which reads as the commits do', async () => {
+  test('a build of the lake writes a checkpoint every thirty commits, equal to the commits', async () => {
     const world = await built(segment(1));
     const { objects } = world.deps;
     for (let version = 1; version < 29; version += 1) {
@@ -164,7 +164,7 @@ describe('a build of the lake', () => {
     });
   });
 
-  test('says each day which rows count, by what other parties cover', async () => {
+  test('a build of the lake decides which rows count by the coverage of other parties', async () => {
     const world = await lakeWorld();
     const received = entry({
       party_id: B,
@@ -189,7 +189,7 @@ describe('a build of the lake', () => {
     expect(await parquetOf(world)).toHaveLength(1);
   });
 
-  test('stops where another writer has committed meanwhile, and goes on from there the next time', async () => {
+  test('a build of the lake stops if another writer has committed meanwhile, and the next build continues from there', async () => {
     const world = await built(segment(1));
     world.warehouse.segments = [segment(1), segment(2)];
     const { objects } = world.deps;
@@ -226,7 +226,7 @@ describe('a build of the lake', () => {
     });
   });
 
-  test('writes everything anew, in the same tables, for a database that does not know them', async () => {
+  test('a build of the lake rewrites all tables for a database that does not know them', async () => {
     const world = await built(segment(1, 3));
     world.warehouse.forget();
     world.warehouse.segments = [segment(1, 2)];
@@ -239,7 +239,7 @@ describe('a build of the lake', () => {
     });
   });
 
-  test('adds columns that an older table lacks', async () => {
+  test('a build of the lake adds columns that an older table lacks', async () => {
     const world = await built(segment(1));
     const path = join(world.folder, ENTRIES, '_delta_log', `${'0'.repeat(20)}.json`);
     const text = await readFile(path, 'utf8');

@@ -59,7 +59,7 @@ async function expectOne(
 }
 
 describe('a store that lets two writers put one commit', () => {
-  test('holds a lake, whose commits the database decides, and each build says so', async () => {
+  test('on a store that lets two writers put one commit, the database decides commits and each build reports it', async () => {
     const world = await lakeWorld();
     const deps = careless(world, () => undefined);
     for (const count of [1, 2]) {
@@ -73,7 +73,7 @@ describe('a store that lets two writers put one commit', () => {
     expect(await world.rows('select count(*) from ledger_entries')).toEqual([['1']]);
   });
 
-  test('keeps every row of a builder that was frozen before its commit while another built', async () => {
+  test('the lake keeps every row of a builder that was frozen before its commit while another built', async () => {
     const world = await lakeWorld();
     const isReached = Promise.withResolvers<void>();
     const isFree = Promise.withResolvers<void>();
@@ -99,7 +99,7 @@ describe('a store that lets two writers put one commit', () => {
     await expectOne(world, deps, 2);
   });
 
-  test('refuses the second of two builders that were both told to be alone', async () => {
+  test('the database refuses the second of two builders that both believe to be alone', async () => {
     const world = await lakeWorld();
     const deps = careless(world, () => undefined);
     world.warehouse.segments = [segment(1), segment(2)];
@@ -114,7 +114,7 @@ describe('a store that lets two writers put one commit', () => {
     await expectOne(world, deps, 2);
   });
 
-  test('gets the commit that a killed builder had decided, and nothing twice', async () => {
+  test('the next build puts the commit that a killed builder had decided, once', async () => {
     const world = await lakeWorld();
     world.warehouse.segments = [segment(1)];
     const killed = careless(world, (key) => {

@@ -10,7 +10,7 @@ import { type LakeWorld } from '../lake-world.ts';
 import { A, built, codes, ENTRIES, parquetOf, segment, signal } from './built.ts';
 
 describe('a lake that exists', () => {
-  test('keeps what a version names for the retention, and removes it then', async () => {
+  test('the lake keeps unnamed files for the retention and then removes them', async () => {
     const world = await built(segment(1, 2, true));
     const [old = ''] = await parquetOf(world);
     world.warehouse.segments = [segment(2, 3, true)];
@@ -32,7 +32,7 @@ describe('a lake that exists', () => {
     expect(await codes(world.deps, true)).toEqual([]);
   });
 
-  test('keeps the commits below a checkpoint that cannot be read, however old it is', async () => {
+  test('vacuum keeps the commits below an unreadable checkpoint, however old it is', async () => {
     const world = await built(segment(1, 2));
     world.warehouse.segments = [segment(1, 2), segment(2, 3)];
     await buildLake(world.deps, signal);
@@ -48,7 +48,7 @@ describe('a lake that exists', () => {
     expect(await world.rows('select count(*) from ledger_entries')).toEqual([['5']]);
   });
 
-  test('keeps them also where a later checkpoint, which is too young to stand for them, can be read', async () => {
+  test('vacuum keeps the commits below an unreadable checkpoint even if a later, younger one can be read', async () => {
     const world = await built(segment(1, 2));
     world.warehouse.segments = [segment(1, 2), segment(2, 3)];
     await buildLake(world.deps, signal);
@@ -68,7 +68,7 @@ describe('a lake that exists', () => {
     expect(await world.rows('select count(*) from ledger_entries')).toEqual([['5']]);
   });
 
-  test('has no hint to a checkpoint that goes: a killed build left the hint at it', async () => {
+  test('vacuum removes the hint to a checkpoint that it removes, left behind by a killed build', async () => {
     const world = await built(segment(1, 2));
     const log = join(world.folder, ENTRIES, '_delta_log');
     await checkpointTable(world.deps, ENTRIES, signal);
@@ -90,7 +90,7 @@ describe('a lake that exists', () => {
     expect(await codes(world.deps)).toEqual([]);
   });
 
-  test('is unchanged after a restore until the next load', async () => {
+  test('a restored lake stays as it was in that version until the next load', async () => {
     const world = await built(segment(1, 2));
     world.warehouse.segments = [segment(1, 2), segment(2, 3)];
     await buildLake(world.deps, signal);
@@ -151,7 +151,7 @@ describe('a lake that exists', () => {
     expect(await codes(world.deps)).toContain(code);
   });
 
-  test('is read by a nightly run as far as it is new, and one in so many of its other files', async () => {
+  test('a nightly run reads the new files of the lake and a share of the others', async () => {
     const world = await built(segment(1, 2));
     const nightly = (parts: number): ReturnType<typeof verifyLake> =>
       verifyLake(world.deps, { deep: false, parts }, signal);
@@ -188,7 +188,7 @@ describe('a lake that exists', () => {
     ['other rows than were loaded', 'LAKE_DIFFERS', [segment(1, 9)]],
     ['nothing of what was loaded', undefined, [segment(7)]],
   ] as const)(
-    'with %s is found by a nightly run, which reads no file for it',
+    'a nightly run finds a lake with %s without reading a file',
     async (_name, code, loaded) => {
       const world = await built(segment(1, 2));
       await verifyLake(world.deps, { deep: false }, signal);
@@ -201,7 +201,7 @@ describe('a lake that exists', () => {
     },
   );
 
-  test('is refused as a fault where it is of another mirror', async () => {
+  test('verify reports a lake of another mirror', async () => {
     const world = await built(segment(1, 2));
     world.warehouse.mirrorId = '00000000-0000-4000-8000-000000000002';
     await expect(buildLake(world.deps, signal)).rejects.toMatchObject({
@@ -209,7 +209,7 @@ describe('a lake that exists', () => {
     });
   });
 
-  test('is a fault and brought up to date where it is of an older backup', async () => {
+  test('verify reports a lake from an older backup, and the next build brings it up to date', async () => {
     const world = await built(segment(1, 2));
     world.warehouse.segments = [segment(1, 2), segment(2, 2)];
     await buildLake(world.deps, signal);
@@ -224,7 +224,7 @@ describe('a lake that exists', () => {
     expect(await world.rows('select count(*) from ledger_entries')).toEqual([['4']]);
   });
 
-  test('is refused by name where another writer raised it', async () => {
+  test('a table that another writer raised is refused with LAKE_TABLE_RAISED', async () => {
     const world = await built(segment(1, 2));
     const protocol = {
       minReaderVersion: 3,
@@ -244,7 +244,7 @@ describe('a lake that exists', () => {
     });
   });
 
-  test('names no file outside of its tables', async () => {
+  test('a log that names a file outside its table is refused', async () => {
     const world = await built(segment(1, 2));
     for (const path of [
       '../../../etc/passwd',
@@ -269,7 +269,7 @@ describe('a lake that exists', () => {
     expect(await codes(world.deps)).toEqual([]);
   });
 
-  test('mends a broken checkpoint, which the commits make needless', async () => {
+  test('describeLake removes a broken checkpoint; the commits hold the same state', async () => {
     const world = await built(segment(1));
     const log = join(world.folder, ENTRIES, '_delta_log');
     await writeFile(
@@ -296,7 +296,7 @@ describe('a lake that exists', () => {
     expect(await readdir(log)).toEqual(['00000000000000000000.json']);
   });
 
-  test('mends a broken checkpoint above its last commit at the first look', async () => {
+  test('describeLake removes a broken checkpoint above the last commit', async () => {
     const world = await built(segment(1));
     const log = join(world.folder, ENTRIES, '_delta_log');
     await writeFile(

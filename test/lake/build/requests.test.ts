@@ -16,7 +16,7 @@ function segment(segmentId: number): SegmentRows {
 }
 
 describe('a build on S3', () => {
-  test('lists the lake once and reads each commit once', async () => {
+  test('a build on S3 lists the lake once and reads each commit once', async () => {
     await using double = await S3Double.start();
     const scratchDir = await mkdtemp(join(tmpdir(), 'ledger-mirror-requests-'));
     onTestFinished(() => rm(scratchDir, { recursive: true, force: true }));

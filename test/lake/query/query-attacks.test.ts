@@ -69,7 +69,7 @@ describe('a query', () => {
     `checkpoint`,
     `drop table held`,
     ``,
-  ])('is refused where it is: %s', async (sql) => {
+  ])('a query that would write is refused: %s', async (sql) => {
     await expect(run(sql)).rejects.toThrow(UsageError);
     expect(existsSync(target)).toBe(false);
     expect(readFileSync(kept, 'utf8')).toBe('a file of the lake');
@@ -88,13 +88,13 @@ describe('a query', () => {
     'EXPLAIN (FORMAT JSON) select * from held',
     ' explain\nanalyze\n(select count(*) from held)',
     '-- why\nselect /* how */ 1',
-  ])('is answered where it reads: %s', async (sql) => {
+  ])('a query that only reads is answered: %s', async (sql) => {
     expect((await run(sql)).length).toBeGreaterThan(0);
   });
 });
 
 describe('the engine of a query, as it is configured', () => {
-  test('touches no file that it was not given, also while it prepares what is then refused', async () => {
+  test('the query engine touches no file outside the lake, even while it prepares a refused statement', async () => {
     await using confined = await openDuckDb(spill);
     await confined.connection.run('set enable_external_access = false');
     await confined.connection.run('set lock_configuration = true');
@@ -120,7 +120,7 @@ describe('the engine of a query, as it is configured', () => {
 });
 
 describe('a result on a terminal', () => {
-  test('carries no escape of what was mirrored, in values or in names', async () => {
+  test('a result on a terminal contains no control characters from mirrored values or names', async () => {
     const escape = '\u001b]0;PWNED\u0007\u001b[2J\u009b31m\u202e\u2066';
     const table = await run(
       `select '${escape}' as "name${escape}", 'plain é 表' as other`,
@@ -133,7 +133,7 @@ describe('a result on a terminal', () => {
     );
   });
 
-  test('is whole in formats for programs', async () => {
+  test('formats for programs keep control characters', async () => {
     const escape = '\u001b]0;PWNED\u0007';
     expect(await run(`select '${escape}' as text`, 'csv')).toBe(`text\n${escape}\n`);
   });

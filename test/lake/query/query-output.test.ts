@@ -6,7 +6,7 @@ import { expect, onTestFinished, test } from 'vitest';
 import { openDuckDb } from '../../../src/lake/local/duckdb.ts';
 import { runQuery } from '../../../src/lake/query/query.ts';
 
-test('in JSON, what is neither a list nor a struct is as the engine writes it, nested or not', async () => {
+test('JSON output writes types without a JSON form as DuckDB shows them, nested or not', async () => {
   const spill = await mkdtemp(join(tmpdir(), 'ledger-mirror output '));
   onTestFinished(() => rm(spill, { recursive: true }));
   await using engine = await openDuckDb(spill);
@@ -41,7 +41,7 @@ test('in JSON, what is neither a list nor a struct is as the engine writes it, n
 });
 
 test.each(['table', 'csv', 'ndjson', 'json', 'parquet'] as const)(
-  'an answer in %s that fails on the way is an error, not a shorter answer',
+  'an answer in %s that fails halfway is an error and not a shorter answer',
   async (format) => {
     const spill = await mkdtemp(join(tmpdir(), 'ledger-mirror output '));
     onTestFinished(() => rm(spill, { recursive: true }));

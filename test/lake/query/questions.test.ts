@@ -195,7 +195,7 @@ describe('ready questions', () => {
       question,
     ]),
   )(
-    'answer %s from summaries as from entries, whatever is asked',
+    'the ready question %s gives the same answer from summaries as from entries',
     async (name, question) => {
       const pick = picker(11);
       await using everything = await openLake(deps, signal);
@@ -226,7 +226,7 @@ describe('ready questions', () => {
     },
   );
 
-  test('rest on summaries that a deep check compares with their entries', async () => {
+  test('a deep check compares the summaries of ready questions with their entries', async () => {
     expect(await verifyLake(deps, { deep: true }, signal)).toMatchObject({
       problems: [],
       segmentsBehind: 0,
@@ -250,7 +250,7 @@ describe('ready questions', () => {
     });
   });
 
-  test('do not show what one side cannot tell as if it were known', async () => {
+  test('ready questions leave out what a one-sided export cannot show', async () => {
     const world = await lakeWorld();
     const [sent = '', received = ''] = PARTIES;
     world.warehouse.segments = [
@@ -284,7 +284,7 @@ describe('ready questions', () => {
     ]);
   });
 
-  test('read each entry once from `entries`, however a statement names it, and fetch no entries for a column of that name', async () => {
+  test('a statement that names the view entries reads each entry once; a column of that name fetches none', async () => {
     const world = await lakeWorld();
     const [sent = '', received = ''] = PARTIES;
     const sides = { account_from_party_id: sent, account_to_party_id: received };
@@ -315,7 +315,7 @@ describe('ready questions', () => {
     });
   });
 
-  test('take the beginning of an id, and refuse one that fits none or several', async () => {
+  test('ready questions complete the beginning of an id and refuse one that fits none or several', async () => {
     const world = await lakeWorld();
     const [one = '', other = ''] = PARTIES;
     const rows = [one, other].map((id) =>
@@ -349,7 +349,7 @@ describe('ready questions', () => {
     await expect(complete({ asset: 'none' })).rejects.toThrow('there is no asset "none"');
   });
 
-  test('are answered under the names that Postgres has, its schema included', async () => {
+  test('statements may use the warehouse names, with or without their schema', async () => {
     await using lake = await openLake(deps, signal);
     const ask = async (sql: string): Promise<unknown> =>
       (await answer(lake, sql, {}))['rows'];
@@ -363,7 +363,7 @@ describe('ready questions', () => {
   });
 
   test.each(LAKE_TABLES)(
-    'see of %s the columns that are listed with their meaning',
+    'the columns of %s are those of the data dictionary',
     async (table) => {
       await using lake = await openLake(deps, signal);
       const reader = await lake.connection.runAndReadAll(`describe ${table}`);
@@ -375,21 +375,21 @@ describe('ready questions', () => {
     },
   );
 
-  test('refuse an id in SQL that was cut off, which stands in no row', () => {
+  test('a shortened id in SQL is refused', () => {
     expect(() =>
       refuseCutIds(`select 1 from parties where party_id = '3498d7ac…0033'`),
     ).toThrow(`'3498d7ac…0033' is the beginning of an id`);
     expect(() => refuseCutIds(`select 'more …' as text`)).not.toThrow();
   });
 
-  test('refuse a time that is none', () => {
+  test('ready questions refuse a text that is not a time', () => {
     const [question] = READY_QUESTIONS;
     expect(() => inquiry(question!, { since: 'yesterday' })).toThrow(
       '--since: "yesterday" is not accepted',
     );
   });
 
-  test('refuse a range that ends before it begins', () => {
+  test('ready questions refuse a range that ends before it begins', () => {
     const [question] = READY_QUESTIONS;
     expect(() =>
       inquiry(question!, { since: '2026-02-01', until: '2026-01-01' }),

@@ -4,7 +4,7 @@ import { LAKE_TABLES } from '../../../src/lake/tables/columns.ts';
 import { SHAPES } from '../../../src/lake/tables/tables.ts';
 
 describe('the data dictionary', () => {
-  test('names exactly the columns, types and comments that the tables of the lake carry', async () => {
+  test('the data dictionary names exactly the columns, types and comments that the tables of the lake carry', async () => {
     const page = await readFile(
       new URL('../../../docs/data-dictionary.md', import.meta.url),
       'utf8',
