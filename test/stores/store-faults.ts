@@ -74,7 +74,7 @@ const isComplete = ({ method, path }: Passing): boolean =>
 
 export function describeRefusals(running: StoreUnderTest): void {
   describe('a refusal of the store', () => {
-    test('a refusal of the store of a wrong secret is told by its own name, by writes, reads and listings', async () => {
+    test('a wrong secret has an error code of its own in writes, reads and listings', async () => {
       const keys = { ...running().keys, secretAccessKey: 'wrong' };
       await using store = openStoreOn(running(), { keys });
       const refused = {
@@ -91,7 +91,7 @@ export function describeRefusals(running: StoreUnderTest): void {
       await expect(store.probe(signal)).rejects.toMatchObject(refused);
     });
 
-    test('a refusal of the store of an unknown key is about the credentials', async () => {
+    test('an unknown key is reported as wrong credentials', async () => {
       const keys = { ...running().keys, accessKeyId: 'nobody:here' };
       await using store = openStoreOn(running(), { keys });
       await expect(
@@ -104,7 +104,7 @@ export function describeRefusals(running: StoreUnderTest): void {
       });
     });
 
-    test('a refusal of the store of a write by who may only read is told, and reading works', async () => {
+    test('a write with read-only rights is refused, and reading works', async () => {
       const prefix = randomBytes(8).toString('hex');
       await using owner = openStoreOn(running(), { prefix });
       await owner.publishBytes('a', Buffer.from('content'), signal);
@@ -123,7 +123,7 @@ export function describeRefusals(running: StoreUnderTest): void {
       expect((await buffer(await reader.read('a', signal))).toString()).toBe('content');
     });
 
-    test('a refusal of the store of a bucket that is not there is told', async () => {
+    test('a missing bucket is reported', async () => {
       await using store = openStoreOn({
         ...running(),
         bucket: 'nowhere',
@@ -137,7 +137,7 @@ export function describeRefusals(running: StoreUnderTest): void {
       });
     });
 
-    test('a refusal of the store of a certificate that nobody vouches for ends the call at once', async () => {
+    test('an untrusted certificate ends the call at once', async () => {
       await using proxy = await StoreProxy.before(running().endpoint, makeCertificates());
       await using store = openStoreOn(running(), { endpoint: proxy.endpoint });
       await expect(store.head('a', signal)).rejects.toMatchObject({
@@ -175,7 +175,7 @@ export function describeMishaps(running: StoreUnderTest): void {
       expect(await sha256Of(store, 'a')).toBe(facts.sha256);
     });
 
-    test('a transfer to or from the store with a flipped bit each time is a retryable error, and stores nothing', async () => {
+    test('a transfer with a flipped bit is a retryable error and stores nothing', async () => {
       await using proxy = await StoreProxy.before(running().endpoint);
       await using store = openStoreOn(running(), { endpoint: proxy.endpoint });
       proxy.judge = (call) => (isPut(call) ? 'flip' : undefined);
@@ -188,7 +188,7 @@ export function describeMishaps(running: StoreUnderTest): void {
       expect(await store.head('a', signal)).toBeUndefined();
     });
 
-    test('a transfer to or from the store continues a download that broke off where it broke', async () => {
+    test('a download that broke off continues at the break', async () => {
       await using proxy = await StoreProxy.before(running().endpoint);
       await using store = openStoreOn(running(), { endpoint: proxy.endpoint });
       const { path, facts } = await spoolLarge(store, 17);
@@ -201,7 +201,7 @@ export function describeMishaps(running: StoreUnderTest): void {
 
 export function describeOutages(running: StoreUnderTest): void {
   describe('an outage of the store', () => {
-    test('an outage of the store of ten seconds is waited for by the call that meets it', async () => {
+    test('a call waits out ten seconds without the store', async () => {
       const server = running();
       await using store = openStoreOn(server);
       await server.killGateway();
@@ -212,7 +212,7 @@ export function describeOutages(running: StoreUnderTest): void {
       expect((await buffer(await store.read('a', signal))).toString()).toBe('content');
     });
 
-    test('an outage of the store that lasts is reported with the store’s name', async () => {
+    test('a longer outage is reported with the store’s name', async () => {
       const server = running();
       await using store = openStoreOn(server, { patienceMs: 500 });
       await server.killGateway();
@@ -229,7 +229,7 @@ export function describeOutages(running: StoreUnderTest): void {
       }
     });
 
-    test('an outage of the store with silent connections ends a trial in time', async () => {
+    test('a probe of a silent store ends in time', async () => {
       const server = running();
       await using store = openStoreOn(server);
       server.freezeGateway();
@@ -243,7 +243,7 @@ export function describeOutages(running: StoreUnderTest): void {
       }
     });
 
-    test('an outage of the store amid the parts of an object leaves it complete and no upload behind', async () => {
+    test('an outage between parts leaves a complete object and no upload', async () => {
       const server = running();
       await using store = openStoreOn(server);
       const { path, facts } = await spoolLarge(store, 150);
@@ -260,7 +260,7 @@ export function describeOutages(running: StoreUnderTest): void {
       expect(await uploadsOf(server, store)).toEqual([]);
     });
 
-    test('an outage of the store that killed the process leaves an upload, which a sweep removes', async () => {
+    test('garbage collection removes the upload that a killed process left behind', async () => {
       const server = running();
       await using store = openStoreOn(server);
       const client = rawClient(server);

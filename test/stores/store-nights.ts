@@ -109,7 +109,7 @@ function expectComplete({
 
 export function describeNights(running: StoreUnderTest): void {
   describe('the mirror', () => {
-    test('the mirror does all of its work: nightly runs with multipart objects, verify --deep, query, a rebuild', async () => {
+    test('the mirror works on this store: nightly runs with multipart objects, verify --deep, query, a rebuild', async () => {
       const server = running();
       await using world = await openWorld(server, WHALE_ENTRIES);
       const { home, sandbox, database } = world;
@@ -143,7 +143,7 @@ export function describeNights(running: StoreUnderTest): void {
       expect(await home.spooled()).toEqual([]);
     });
 
-    test('the mirror goes on from its spool after kill -9 amid an upload', async () => {
+    test('the mirror continues from its spool after kill -9 during an upload', async () => {
       const server = running();
       await using world = await openWorld(server, WHALE_ENTRIES);
       const { home, sandbox, database, prefix } = world;
@@ -172,7 +172,7 @@ export function describeNights(running: StoreUnderTest): void {
       expect([verified.code, verified.document.verdict]).toEqual([0, 'complete']);
     });
 
-    test('the mirror outlasts ten seconds without its store, and asks every ledger once', async () => {
+    test('the mirror outlasts ten seconds without its store and requests every ledger once', async () => {
       const server = running();
       await using world = await openWorld(server);
       const { home, sandbox, database } = world;
@@ -189,7 +189,7 @@ export function describeNights(running: StoreUnderTest): void {
       await expectWhole(server, world, database);
     });
 
-    test('the mirror asks the source for nothing with a wrong secret', async () => {
+    test('the mirror requests nothing from the source if the store refuses its secret', async () => {
       await using world = await openWorld(running());
       const { home, sandbox } = world;
       const night = await home.json(['nightly'], {
