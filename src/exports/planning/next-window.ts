@@ -1,4 +1,4 @@
-/** The next request of an export: all that is left of it, or its earliest window. Pure. */
+/** Decides on the next request of an export: all that is left, or its earliest window. Pure. */
 import { BEGINNING, type Micros, SECOND_MICROS } from '../../time/time.ts';
 import type { StreamSeen, WindowPlan } from './window-plan.ts';
 import type { SourceProfile } from '../store/source-profile.ts';
@@ -8,20 +8,21 @@ import { type RequestPlan, closedRange, planRequest, type Target } from './remai
 /** How much earlier the fallback request starts if known rows did not come back. */
 const FALLBACK_MARGIN_MICROS = 3600n * SECOND_MICROS;
 
-/** What is to be asked, and what it follows from. */
+/** What to request next, and what that follows from. */
 export interface NextWindow {
   readonly plan: RequestPlan;
   readonly target: Target;
-  /** It would have an end if the source were known to apply it. */
+  /** The request would have an end if the source were known to apply one. */
   readonly wantsEnd: boolean;
 }
 
+/** A plan with the range that is sent for it. */
 export interface PlannedRequest extends NextWindow {
-  /** The plan's question, or another that must hold the same. */
+  /** The plan's own range, or another one that must bring the same rows. */
   readonly request: RequestPlan['question'];
 }
 
-/** @returns undefined where everything is covered */
+/** Returns what to request next; undefined if everything is covered. */
 export function nextWindow(wanted: Target, windows: WindowPlan): NextWindow | undefined {
   const target = { ...wanted, isSilent: windows.isSilent };
   const { profile } = target;
@@ -35,10 +36,11 @@ export function nextWindow(wanted: Target, windows: WindowPlan): NextWindow | un
   const isPast = whole.open === undefined || whole.open.to !== undefined;
   const range = closedRange(whole);
   if (range === undefined) return next(whole, isPast);
-  // Nothing is known of the release yet: its answer will show whether it applies both bounds.
+  // If nothing is known of the release yet, its answer shows whether it applies both bounds.
   const isUnknown = profile.header === undefined && profile.bounds === undefined;
   const isUnproven = profile.bounds !== 'right' && !isUnknown;
-  // No entry is known by which an end could be proven: a later start is about less as well, and shows entries.
+  // No known entry can prove an end. A later start makes the request smaller as well, and
+  // its answer shows entries.
   const from =
     isUnproven && profile.known === undefined ? windows.laterStart(range) : undefined;
   const later =
@@ -99,15 +101,16 @@ function fallbackRequest(
     : question;
 }
 
-/** 1970 is before all entries, in whichever unit. */
+/** Removes the start. 1970 is before all entries, in whichever unit the source reads it. */
 function withoutStart({ to }: RequestPlan['question']): RequestPlan['question'] {
   return to === undefined ? {} : { from: BEGINNING, to };
 }
 
 /**
- * What an answer may be cancelled for: that the next request is about less. Otherwise it must run to its end.
- * @param mayBound what it taught of the release, or a known entry, may show that it applies an end
- * @returns the windows, had the answer been cancelled; undefined where that would not shrink the next request
+ * Returns the window plan as it would be if the answer in hand were cancelled; undefined if
+ * that would not make the next request smaller, so that the answer must run to its end.
+ * @param mayBound the release may turn out to apply an end, by what the answer shows of it
+ *   or by a known entry
  */
 export function planShrunk(
   { plan, target }: NextWindow,
@@ -128,7 +131,10 @@ export function planShrunk(
     : undefined;
 }
 
-/** Known stretches between the ranges that hold much are worth a request of their own. */
+/**
+ * Returns where to end the next request; undefined if it can cover the whole range. The first
+ * closed range gets a request of its own if much known data lies between it and the next.
+ */
 function windowEnd(
   whole: RequestPlan,
   range: Range,

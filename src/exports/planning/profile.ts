@@ -1,6 +1,7 @@
 /**
- * What the source's release can be trusted with, decided from its answers alone: it never names itself.
- * A mistake here costs bytes or a question, never a row: what belongs is decided row by row. Pure.
+ * Learns from the source's answers what its release can be trusted with, since it never
+ * names itself. A mistake here costs bytes or a request and never a row, because whether a
+ * row belongs is decided row by row. Pure.
  */
 import { hash } from 'node:crypto';
 import { PermanentError } from '../../errors/errors.ts';
@@ -10,9 +11,9 @@ import type { SourceProfile } from '../store/source-profile.ts';
 import type { Layout } from '../../ledger/header.ts';
 import { instantOf } from '../../ledger/ranges.ts';
 
-/** An upgraded source is noticed after so long. */
+/** How long a finding is believed: an upgraded source is noticed after so long. */
 const BELIEVED_MICROS = DAY_MICROS;
-/** What left a party lately must still be there when it is asked for again. */
+/** How old a known entry may become: the source must still have it when it is requested. */
 const KNOWN_AGE_MICROS = 30n * DAY_MICROS;
 
 /** What an answer shows of the release that sent it. */
@@ -28,14 +29,14 @@ export interface ReleaseTraits {
 
 type Decided = Pick<SourceProfile, 'bounds' | 'evidence' | 'decidedAt'>;
 
-/** An answer, and what it was asked for. */
+/** An answer, and the request that it is for. */
 interface Lesson {
   readonly traits: ReleaseTraits;
   readonly question: WindowRequest;
   readonly now: Micros;
 }
 
-/** What is known with an answer. */
+/** Returns the profile with what an answer shows. */
 export function learnFromAnswer(profile: SourceProfile, lesson: Lesson): SourceProfile {
   const { traits } = lesson;
   // Alone, the header line may lack its line end.
@@ -52,7 +53,7 @@ export function learnFromAnswer(profile: SourceProfile, lesson: Lesson): SourceP
   };
 }
 
-/** Another header is another release: what the answers of the old one have shown says nothing. */
+/** Another header means another release. What the answers of the old one showed is void. */
 function profileOfNewRelease(
   profile: SourceProfile,
   header: string,
@@ -64,7 +65,7 @@ function profileOfNewRelease(
       ? 'no column effect: a release that sends what leaves a party, and filters it rightly'
       : 'a column effect: a release of which some filter wrongly; not shown yet which this is';
   const bounds = sides === 'from' ? 'right' : 'unproven';
-  // A refusal that came before any header is of the same release.
+  // A refusal that came before any header came from the same release.
   const outdated =
     profile.header === undefined
       ? {}
@@ -86,7 +87,10 @@ export function distrustBounds(profile: SourceProfile, now: Micros): SourceProfi
   return { ...profile, bounds: 'unproven', evidence, decidedAt: now };
 }
 
-/** Whether the source still is believed to demand an asset: a refusal costs it nothing, so it is asked daily. */
+/**
+ * Returns whether the source is still believed to demand an asset. A refusal costs it nothing,
+ * so a request without an asset tests this once a day.
+ */
 export function demandsAsset(profile: SourceProfile, now: Micros): boolean {
   return (
     profile.assetRequired === true && now - (profile.assetAskedAt ?? 0n) < BELIEVED_MICROS
@@ -94,8 +98,9 @@ export function demandsAsset(profile: SourceProfile, now: Micros): boolean {
 }
 
 /**
- * Some sources refuse a request without a start and an end: they are asked with both from now on, if that helps.
- * @returns undefined where the error says something else
+ * Some sources refuse a request without a start and an end. Returns the profile by which
+ * both are sent from now on, or no longer if that did not help; undefined if the error says
+ * something else.
  */
 export function afterRefusal(
   profile: SourceProfile,
@@ -104,7 +109,7 @@ export function afterRefusal(
   const isRefused = error instanceof PermanentError && error.code === 'EXPORT_REFUSED';
   if (!isRefused || error.meta['status'] !== 400) return undefined;
   const isDemanded = profile.boundsDemanded === true;
-  // One that has answered without them refuses something else.
+  // A source that has answered without them refuses for another reason.
   if (profile.header !== undefined && !isDemanded) return undefined;
   return { ...profile, boundsDemanded: isDemanded ? undefined : true };
 }
@@ -122,7 +127,7 @@ function boundsShownByRows(
     const evidence = `${farOutside} entries far outside of ${given} that was asked for`;
     return { bounds: 'broken', evidence, decidedAt: now };
   }
-  // It may have been upgraded without another header.
+  // The source may have been upgraded without a change of its header.
   const isOld = now - (base.decidedAt ?? 0n) > BELIEVED_MICROS;
   if (base.bounds !== 'broken' || layout.sides === 'from' || !isOld) return undefined;
   const evidence =
@@ -130,7 +135,7 @@ function boundsShownByRows(
   return { bounds: 'unproven', evidence, decidedAt: now };
 }
 
-/** The newest entry that left a party: kept while it may be needed, and young enough to be served. */
+/** Returns an entry that left a party. A known one stays while the source should still have it. */
 function knownEntry(
   { known }: SourceProfile,
   { traits, question, now }: Lesson,

@@ -1,6 +1,7 @@
 /**
- * What is left to ask of a ledger: target minus coverage, and the request that brings it. Known segments that a
- * range touches are never grown into it: what lies outside is kept, and only its border moves. Pure.
+ * Computes what is left to request of a ledger (the target minus the coverage), and the
+ * request that brings it. A range does not grow to hold a known segment that it touches:
+ * the part of the segment outside the range stays, and only its border moves. Pure.
  */
 import {
   BEGINNING,
@@ -24,17 +25,18 @@ import {
 
 type Rows = readonly Coverage[];
 
-/** Half of the six months that nodes of the public service keep by default. */
+/** How long a source surely keeps entries: half of the six months that nodes keep by default. */
 export const RETENTION_MICROS = 90n * DAY_MICROS;
 /**
- * From release 0.73 on the bounds apply to an entry's own time, up to some microseconds behind the block time that
- * is exported: an end is asked for this much later, and cut locally.
+ * From release 0.73 on, bounds apply to an entry's own time, which is up to some
+ * microseconds after the block time that is exported. An end is requested this much later,
+ * and the surplus is cut here.
  */
 const END_PAD_MICROS = 2n * SECOND_MICROS;
-/** Behind every instant there is. */
+/** Later than every instant of an entry. */
 const NO_END: Micros = 10n ** 18n;
 
-/** What is wanted of a ledger, and what is known of it. */
+/** What is wanted of a ledger, and what is known of it. Times are microseconds since 1970. */
 export interface Target {
   readonly coverage: readonly Coverage[];
   readonly profile: SourceProfile;
@@ -44,65 +46,76 @@ export interface Target {
   readonly to?: Micros | undefined;
   /** Nothing newer than this is closed. A whole second. */
   readonly closedTo: Micros;
-  /** Only a window of what is wanted: the present is left to the last one. */
+  /** The target is one window of a larger range; only the last window covers the present. */
   readonly isWindow?: boolean;
   /** The source's own time. */
   readonly now: Micros;
-  /** How long the source keeps entries for certain: the absence of an older tail would prove nothing. 90 days by default. */
+  /**
+   * How long the source surely keeps entries; 90 days by default. The absence of older rows
+   * proves nothing.
+   */
   readonly retentionMicros?: Micros | undefined;
-  /** Of the source's chain; absent where no list is known. */
+  /** Epoch of the source's chain; undefined if no list is known. */
   readonly epoch?: number | undefined;
   readonly runId?: string | undefined;
-  /** The source answers for short ranges alone: a start cannot be left out. */
+  /** The source answers only for short ranges, so that a start cannot be left out. */
   readonly isSilent?: boolean | undefined;
-  /** Asked for again, though it is known: what this run has not checked yet. */
+  /** Coverage in this range is requested again, unless this run requested it already. */
   readonly again?: Range | undefined;
-  /** Asked for again: what comes back unchanged stands, and need not be published anew. */
+  /** Ids of coverage to request again. It stays if the same rows come back. */
   readonly audited?: ReadonlySet<bigint> | undefined;
-  /** Kept, though the source contradicts it. */
+  /** Ids of coverage that stays although the source contradicts it. */
   readonly kept?: ReadonlySet<bigint> | undefined;
 }
 
-/** A request, and what becomes of what is known by its answer. */
+/** A request, and what its answer does to the coverage. */
 export interface RequestPlan {
-  /** What is asked; without `from`: all times. */
+  /** The range to request; without `from`: all times. */
   readonly question: Partial<Range>;
-  /** What becomes closed by the answer: disjoint, in order. */
+  /** The ranges that the answer closes: disjoint, in order. */
   readonly closed: readonly Range[];
-  /** The present, that stays open; without `to`: up to its newest entry. */
+  /** The open, still growing range at the end; without `to`: up to its newest entry. */
   readonly open: { readonly from: Micros; readonly to?: Micros | undefined } | undefined;
-  /** Coverage whose place the answer takes. */
+  /** Coverage that the answer replaces. */
   readonly supersedes: Rows;
-  /** Coverage of which the answer takes a part: what is left of it. */
+  /** Coverage that the answer replaces in part, with the ranges to keep. */
   readonly trims: readonly { readonly row: Coverage; readonly keeps: readonly Range[] }[];
-  /** The tail of what is known before the first range: the answer must contain it. */
+  /** The last known rows before the first range. The answer must contain them. */
   readonly overlap: Overlap | undefined;
-  /** Segments that lie whole within `closed`, as ranges of their own: kept as they stand if they come back the same. */
+  /**
+   * Coverage inside `closed`, each a range of its own there. It stays as it is if the
+   * answer's rows are the same.
+   */
   readonly revalidated: Rows;
   readonly isWindow: boolean;
 }
 
+/** Known rows that an answer must bring again. */
 export interface Overlap {
+  /** Where the known rows end and the first requested range begins. */
   readonly to: Micros;
   readonly tail: TailSum;
   readonly sides: Coverage['sides'];
-  /** It holds no row that would show that a start was understood: none is sent. */
+  /**
+   * There are no known rows that would show that the source understood a start, so that
+   * none is sent.
+   */
   readonly isStartless: boolean;
-  /** Why the source may have no row of it any more. */
+  /** Why the source may no longer have these rows; undefined if it should have them. */
   readonly mayBeGone: string | undefined;
 }
 
-/** @returns undefined where nothing is left to ask */
+/** Returns the plan of the next request; undefined if nothing is left to request. */
 export function planRequest(target: Target): RequestPlan | undefined {
   const plan = planPass(target);
   const between = plan === undefined ? [] : emptyRangesBetween(plan, target);
   if (between.length === 0) return plan;
-  // The answer brings their rows, should there be any: they are audited without a request more.
+  // The answer would bring rows of these ranges too: audit them without another request.
   const audited = new Set([...(target.audited ?? []), ...between]);
   return planPass({ ...target, audited });
 }
 
-/** Known ranges without entries between those that are asked for. */
+/** Returns the ids of known ranges without entries between the requested ranges. */
 function emptyRangesBetween(
   plan: RequestPlan,
   { coverage, assetId, runId }: Target,
@@ -127,24 +140,24 @@ function planPass(target: Target): RequestPlan | undefined {
   const known = coverage.filter((row) => isBelieved(row, target));
   const others = coverage.filter((row) => !known.includes(row));
   const closedEnd = earlier(target.to ?? NO_END, target.closedTo);
-  const taken = expandToUnsplittable(
+  const expanded = expandToUnsplittable(
     subtract({ from: target.from, to: closedEnd }, known),
     others,
     known,
     target,
   );
-  const standing = taken.supersedes.filter((row) =>
-    mayStayUnchanged(row, taken.closed, target),
+  const standing = expanded.supersedes.filter((row) =>
+    mayStayUnchanged(row, expanded.closed, target),
   );
-  const rest = taken.closed.flatMap((range) => subtract(range, standing));
+  const rest = expanded.closed.flatMap((range) => subtract(range, standing));
   const parts = [...rest, ...standing.map(({ from, to }) => ({ from, to }))];
   const closed = parts.toSorted(byFrom);
-  const first = closed[0]?.from ?? taken.open?.from;
+  const first = closed[0]?.from ?? expanded.open?.from;
   if (first === undefined) return undefined;
   const overlap = overlapAt(first, known, target);
-  const last = taken.open === undefined ? closed.at(-1)?.to : taken.open.to;
+  const last = expanded.open === undefined ? closed.at(-1)?.to : expanded.open.to;
   return {
-    ...taken,
+    ...expanded,
     question: questionOf(overlap?.tail.from ?? first, last, target),
     closed,
     overlap,
@@ -164,7 +177,7 @@ function isDistrusted(row: Coverage, { audited, again, runId }: Target): boolean
   return again !== undefined && row.runId !== runId && overlaps(row, again);
 }
 
-/** An open segment, or one that is only audited, is closed as it stands where it comes back the same. */
+/** Returns whether an open or audited segment can stay as it is, if its rows come back the same. */
 function mayStayUnchanged(
   row: Coverage,
   closed: readonly Range[],
@@ -180,7 +193,10 @@ function mayStayUnchanged(
   return row.open || audited?.has(row.coverageId) === true;
 }
 
-/** Never an end without a start, and only where the release is known to apply both. */
+/**
+ * Returns the range to request. An end is never sent without a start, and only to a release
+ * that is known to apply both.
+ */
 function questionOf(
   from: Micros,
   last: Micros | undefined,
@@ -194,50 +210,75 @@ function questionOf(
   return from === BEGINNING ? {} : { from };
 }
 
+/** The ranges of a plan, and what becomes of the coverage in them. */
+interface Expanded {
+  readonly closed: readonly Range[];
+  readonly open: RequestPlan['open'];
+  readonly trims: RequestPlan['trims'];
+  readonly supersedes: Rows;
+}
+
 /**
- * What cannot be kept in part is replaced whole, and the range grows until it holds all of it: an object that is
- * not believed, what a person asks for again, and the present, which the answer brings anyway. Of everything else the
- * rest is kept.
+ * Expands the wanted ranges until they hold every row of coverage that cannot be split and
+ * that they touch: an object that is not believed, what a person requests again, and the
+ * open segment, which the answer brings anyway. All other coverage that they touch is
+ * trimmed.
+ *
+ *     coverage    ├── trusted ──┤├─ faulty ─┤       ├── open ──►
+ *     wanted                 ├────────┤
+ *     touched     ├─────────────┤├──────────┤
+ *     closed                 ├──────────────┤
+ *     keeps       ├──────────┤
+ *
+ * Each expansion can touch further rows, so it repeats until no new row is touched.
  */
 function expandToUnsplittable(
   wanted: readonly Range[],
   others: Rows,
   known: Rows,
   target: Target,
-) {
-  const rows: Coverage[] = [];
-  for (let closed = union(wanted); ;) {
-    const open = openPart(target, known, rows);
-    const taken =
-      open === undefined
-        ? closed
-        : [...closed, { from: open.from, to: open.to ?? NO_END }];
-    const touched = others.filter(
-      (row) => !rows.includes(row) && taken.some((range) => overlaps(range, row)),
-    );
-    if (touched.length === 0) {
-      const trims = rows
-        .map((row) => ({ row, keeps: subtract(row, taken) }))
-        // Of a present that reaches beyond what is closed now, the answer brings the rest as well.
-        .filter(
-          ({ row, keeps }) => keeps.length > 0 && !(row.open && open !== undefined),
-        );
-      return {
-        closed,
-        open,
-        trims,
-        supersedes: rows.filter((row) => !trims.some((trim) => trim.row === row)),
-      };
-    }
-    rows.push(...touched);
-    closed = union([
-      ...closed,
-      ...touched.flatMap((row) => replacedPart(row, target) ?? []),
-    ]);
+): Expanded {
+  const touched: Coverage[] = [];
+  let closed = union(wanted);
+  let open = openPart(target, known, touched);
+  let more = touchedBy(replacedRanges(closed, open), others);
+  while (more.length > 0) {
+    touched.push(...more);
+    const whole = more.flatMap((row) => replacedPart(row, target) ?? []);
+    closed = union([...closed, ...whole]);
+    open = openPart(target, known, touched);
+    const rest = others.filter((row) => !touched.includes(row));
+    more = touchedBy(replacedRanges(closed, open), rest);
   }
+
+  const replaced = replacedRanges(closed, open);
+  const trims = touched
+    .map((row) => ({ row, keeps: subtract(row, replaced) }))
+    // If an open segment reaches beyond what is closed now, the answer brings the rest too.
+    .filter(({ row, keeps }) => keeps.length > 0 && !(row.open && open !== undefined));
+  const trimmed = new Set(trims.map(({ row }) => row));
+  const supersedes = touched.filter((row) => !trimmed.has(row));
+  return { closed, open, trims, supersedes };
 }
 
-/** Of a segment that is only asked for again in part, the rest stays. */
+/** Returns the closed ranges and the open one: all that the answer brings anew. */
+function replacedRanges(
+  closed: readonly Range[],
+  open: RequestPlan['open'],
+): readonly Range[] {
+  return open === undefined
+    ? closed
+    : [...closed, { from: open.from, to: open.to ?? NO_END }];
+}
+
+function touchedBy(ranges: readonly Range[], rows: Rows): Rows {
+  return rows.filter((row) => ranges.some((range) => overlaps(range, row)));
+}
+
+/**
+ * Returns the part of a row that the plan must hold whole; undefined if the row can be
+ * trimmed anywhere. If only a part of a segment is requested again, the rest stays.
+ */
 function replacedPart(row: Coverage, target: Target): Range | undefined {
   const { from, to } = row;
   const { isWindow, closedTo, again } = target;
@@ -249,8 +290,11 @@ function replacedPart(row: Coverage, target: Target): Range | undefined {
     : { from: later(from, again.from), to: earlier(to, again.to) };
 }
 
-/** What lies behind everything closed. Where an old open segment is replaced, up to the present again. */
-function openPart(target: Target, known: Rows, touched: Rows) {
+/**
+ * Returns the open range after everything closed; undefined if there is none. If an old
+ * open segment is replaced, the open range reaches up to the present again.
+ */
+function openPart(target: Target, known: Rows, touched: Rows): RequestPlan['open'] {
   if (target.isWindow === true) return undefined;
   const to = touched.some((row) => row.open) ? undefined : target.to;
   const ends = [...known, ...touched].filter((row) => !row.open).map((row) => row.to);
@@ -259,14 +303,14 @@ function openPart(target: Target, known: Rows, touched: Rows) {
   return from < to ? { from, to } : undefined;
 }
 
-/** From the first closed range to the end of the last. */
+/** Returns the range from the first closed range to the end of the last; undefined if none. */
 export function closedRange({ closed }: RequestPlan): Range | undefined {
   const first = closed[0];
   const last = closed.at(-1);
   return first && last && { from: first.from, to: last.to };
 }
 
-/** A closed range in which there is no entry. */
+/** Returns whether coverage is a closed range without entries. */
 export function isEmpty({ open, rows, objectKey }: Coverage): boolean {
   return !open && rows === 0n && objectKey === undefined;
 }
@@ -281,24 +325,27 @@ function overlapAt(first: Micros, known: Rows, target: Target): Overlap | undefi
   return {
     to: first,
     tail: isStartless ? { ...tail, from: emptySince(row, known) } : tail,
-    // Of both sides none was there: one of them must not be either.
+    // There were rows of neither direction, so there are none of one direction either.
     sides: isStartless && sides === 'both' ? 'unknown' : sides,
     isStartless,
     mayBeGone: tail.rows === 0 ? undefined : whyGone(row, tail, target),
   };
 }
 
-/** Where the known ranges without entries begin that end with this one. */
+/** Returns where the unbroken run of known ranges without entries begins that ends here. */
 function emptySince(last: Coverage, known: Rows): Micros {
-  let { from } = last;
-  for (const row of known
+  const newestFirst = known
     .filter(isEmpty)
-    .toSorted((one, other) => Number(other.to - one.to)))
-    if (row.to === from && row.assetId === last.assetId && row.sides === last.sides)
-      ({ from } = row);
+    .filter((row) => row.assetId === last.assetId && row.sides === last.sides)
+    .toSorted((one, other) => Number(other.to - one.to));
+  let from = last.from;
+  for (const row of newestFirst) {
+    if (row.to === from) from = row.from;
+  }
   return from;
 }
 
+/** Returns why the source may no longer have the tail of known rows. */
 function whyGone({ epoch }: Coverage, tail: TailSum, target: Target): string | undefined {
   const isOtherEpoch =
     epoch !== undefined && target.epoch !== undefined && epoch !== target.epoch;

@@ -1,21 +1,20 @@
-/** How many bytes of a stream lie where in time, in bounded memory. */
-
+/** Records how the bytes of a stream spread over time, in bounded memory. */
 import { overlaps } from '../../ledger/ranges.ts';
 
-/** At least so many bytes lie between two seconds, `to` exclusive. Plain data, so that a plan can keep it. */
+/** The bytes between two seconds, at least; `to` is exclusive. Plain data, so that it can be stored. */
 export interface HistogramBucket {
   readonly from: number;
   readonly to: number;
   readonly bytes: number;
 }
 
-/** What is kept of where the bytes of a stream lie. */
+/** Buckets of one histogram. */
 const BUCKETS_MAX = 256;
 
 export class TimeHistogram {
   readonly #bucketsMax: number;
   #buckets = new Map<number, number>();
-  /** Seconds in one bucket; doubles whenever there would be too many. */
+  /** Seconds in one bucket. Doubles whenever there would be too many buckets. */
   #bucketSeconds = 1;
 
   constructor(bucketsMax = BUCKETS_MAX) {
@@ -35,7 +34,7 @@ export class TimeHistogram {
     }
   }
 
-  /** Apart from one another, in order. */
+  /** Returns the buckets that hold bytes: disjoint, in order. */
   stretches(): readonly HistogramBucket[] {
     const seconds = this.#bucketSeconds;
     return [...this.#buckets]
@@ -52,7 +51,10 @@ export function sumBytes(stretches: readonly HistogramBucket[]): number {
   return stretches.reduce((sum, { bytes }) => sum + bytes, 0);
 }
 
-/** Where the first stretches end that hold no more than that together; where the first one ends, if it holds more. */
+/**
+ * Returns where the first buckets end that hold at most `bytesMax` together; the end of the
+ * first bucket if it alone holds more; undefined if there are no buckets.
+ */
 export function findBorder(
   stretches: readonly HistogramBucket[],
   bytesMax: number,
@@ -67,7 +69,7 @@ export function findBorder(
   return border;
 }
 
-/** What two streams showed of the same rows: the later one is believed wherever both showed some. */
+/** Merges what two streams showed of the same rows. The later one wins where they overlap. */
 export function mergeSeen(
   earlier: readonly HistogramBucket[],
   later: readonly HistogramBucket[],
@@ -76,7 +78,7 @@ export function mergeSeen(
   return [...apart, ...later].toSorted((one, other) => one.from - other.from);
 }
 
-/** Whether an answer has less in some stretch than is known to be there. */
+/** Returns whether an answer has fewer bytes in some bucket than were seen before. */
 export function hasLess(
   answer: readonly HistogramBucket[],
   known: readonly HistogramBucket[],

@@ -1,16 +1,18 @@
 /**
- * How much of a ledger to ask for at once. Normally all: every request is a full scan at the source. A stream that
- * outgrows a segment is cancelled, and one that broke twice is not asked for whole again. From then on the range is
- * asked for in windows, the earliest first, each shorter than the one it was cut from.
+ * Decides how much of a ledger to request at once. Normally that is all of it, because every
+ * request is a full scan at the source. A stream that outgrows a segment is cancelled, and a
+ * stream that broke twice is not requested whole again. From then on the range is requested
+ * in windows, the earliest first, each shorter than the one that it was cut from.
  *
- * At most twice the ledger is asked for, and what was in flight at each kill: a stream is cancelled only while no more
- * was cancelled than the ledger is known to hold.
+ * At most twice the ledger is requested, and what was in flight at each kill: a stream is
+ * cancelled only while the cancelled bytes are at most what the ledger is known to hold.
  *
- * Of some ranges the source sends nothing at all before it gives up: its query takes too long. Twice such a range is
- * halved, which helps where the query takes longer for more; where it does not, nothing will.
+ * For some ranges the source sends nothing before it gives up, because its query takes too
+ * long. Such a range is halved twice. That helps if the query time grows with the range; if
+ * it does not, smaller ranges cannot help.
  *
- * It only proposes where to cut. What is left to ask is computed from the warehouse every time, so a plan that is
- * lost or outdated costs bytes at most. Pure.
+ * The plan only proposes where to cut. What is left to request is computed from the
+ * warehouse every time, so that a lost or outdated plan costs bytes at most. Pure.
  */
 import { z } from 'zod';
 import { DAY_MICROS, type Micros } from '../../time/time.ts';
@@ -23,32 +25,32 @@ import {
   sumBytes,
 } from './time-histogram.ts';
 
-/** A window's size is an estimate, and stays this far below what a stream may hold. */
+/** A window's size is an estimate, so it stays this far below what a stream may hold. */
 const WINDOW_PART = 0.7;
-/** A stream that broke is asked for whole once more; from then on in windows that are half of what came. */
+/** A stream that broke is requested whole once more, then in windows of half of what came. */
 const BREAKS_MAX = 1;
 const BROKEN_PART = 0.5;
-/** Smaller windows are not worth a request. */
+/** The smallest window that is worth a request. */
 const LEAST_WINDOW_BYTES = 64 * 2 ** 10;
-/** Of what an unsorted stream showed, this part is asked for next: nobody knows how much it did not show. */
+/** The part of an unsorted stream to request next: how much it did not show is unknown. */
 const UNSORTED_PART = 1 / 4;
-/** Of a segment: so much may come twice among the cancelled streams themselves. */
+/** The part of a segment that may come twice among the cancelled streams themselves. */
 const REPEATED_PART = 1 / 16;
 const STRETCHES_MAX = 1024;
 const SILENCES_BEFORE_HALVING = 2;
 const HALVINGS_MAX = 2;
-/** No query takes too long for a shorter range: whatever fails there, windows of half of it would fail as well. */
+/** Shorter ranges are not halved: a query that fails there would fail for half of it too. */
 const LONG_SECONDS_MIN = secondOf(DAY_MICROS);
-/** What nodes keep by default: where a range is halved blindly, earlier times count as empty. */
+/** What nodes keep by default. Halving a range blindly takes earlier times for empty. */
 const USUAL_SECONDS_MAX = secondOf(180n * DAY_MICROS);
 
 const count = z.number().nonnegative();
 const planSchema = z.object({
   version: z.literal(5),
   breaks: z.int().nonnegative(),
-  /** Of the longest stream that broke. */
+  /** Bytes of the longest stream that broke. */
   brokenBytes: count.optional(),
-  /** What streams that did not come to their end showed of the rows that are still to come. */
+  /** What unfinished streams showed of the rows that are still to come. */
   seen: z
     .array(z.object({ from: z.int(), to: z.int(), bytes: count }).readonly())
     .max(STRETCHES_MAX)
@@ -56,36 +58,39 @@ const planSchema = z.object({
   sortedTo: z.int().optional(),
   /** The last range whose answer was too large, in seconds. */
   outgrown: z.object({ from: z.int(), to: z.int() }).optional(),
-  /** Bytes of cancelled streams, less those of finished windows. */
+  /** Bytes of cancelled streams minus bytes of finished windows. */
   owedBytes: z.number(),
   silence: z.object({
-    /** In a row. */
+    /** Answers in a row without a row. */
     times: z.int().nonnegative(),
-    /** No longer range is asked for. */
+    /** The longest range to request, in seconds. */
     secondsMax: z.int().positive().optional(),
-    /** What lies before is taken for empty. */
+    /** Times before this second are taken for empty. */
     firstSecond: z.int().optional(),
   }),
 });
 
-/** What was received of an answer that did not come to its end. */
+/** What was received of an answer so far. */
 export interface StreamSeen {
-  /** All that came over the wire. */
+  /** Bytes of plain CSV. */
   readonly bytes: number;
-  /** Where the rows lie that were asked for. */
+  /** The bytes of the requested rows by time. */
   readonly stretches: readonly HistogramBucket[];
-  /** Times never went back: every second before this one is there whole. */
+  /**
+   * The last second if times never went back, so that every second before it is whole;
+   * undefined otherwise.
+   */
   readonly sortedTo: number | undefined;
 }
 
 export class WindowPlan {
-  /** A longer answer is cancelled. */
+  /** An answer that is longer is cancelled. */
   readonly streamBytesMax: number;
   readonly #kept: z.output<typeof planSchema>;
-  /** What the last window held says how much the window right behind it may hold. */
+  /** What the last window held: an estimate for the window right after it. */
   #last: { readonly toSecond: number; readonly bytesPerSecond: number } | undefined;
 
-  /** @param remembered what `toJson` gave in an earlier try; what is none is ignored */
+  /** @param remembered what `toJson` returned in an earlier attempt; anything else is ignored */
   constructor(segmentBytesMax: number, remembered?: unknown) {
     this.streamBytesMax = segmentBytesMax;
     const known = planSchema.safeParse(remembered).data;
@@ -111,18 +116,18 @@ export class WindowPlan {
       : wanted;
   }
 
-  /** Whether no more was cancelled than the ledger is known to hold: then twice the ledger is asked for at most. */
+  /** Whether another stream can be cancelled: no more was cancelled than the ledger holds. */
   get isAffordable(): boolean {
     const { seen, owedBytes } = this.#kept;
     return owedBytes <= sumBytes(seen) + REPEATED_PART * this.streamBytesMax;
   }
 
-  /** Longer ranges than that are not answered. */
+  /** The source answers only for short ranges. */
   get isSilent(): boolean {
     return this.#kept.silence.secondsMax !== undefined;
   }
 
-  /** The same plan, had the stream in hand been cancelled. */
+  /** Returns the plan as it would be if the stream in hand were cancelled. */
   afterOutgrown(seen: StreamSeen, range: Range): WindowPlan {
     const copy = new WindowPlan(this.streamBytesMax, this.toJson());
     copy.recordOutgrown(seen, range);
@@ -130,9 +135,8 @@ export class WindowPlan {
   }
 
   /**
-   * Where to end the next request about a range.
-   * @returns a whole second strictly inside the range, and before the end of any that was too large;
-   *   undefined: all of it should be asked for
+   * Returns where to end the next request about a range: a whole second strictly inside it,
+   * before the end of any range that was too large; undefined to request all of it.
    */
   cut(range: Range): Micros | undefined {
     const from = secondOf(range.from);
@@ -145,7 +149,10 @@ export class WindowPlan {
     return second < to ? instantOf(second) : undefined;
   }
 
-  /** Where to begin instead, after an answer that reached the range's end was too large: ever closer to that end. */
+  /**
+   * Returns a later start, after an answer up to the range's end was too large: closer to
+   * that end each time; undefined if there is none.
+   */
   laterStart(range: Range): Micros | undefined {
     const from = secondOf(range.from);
     const to = secondOf(range.to);
@@ -155,7 +162,7 @@ export class WindowPlan {
     return second > from && second < to ? instantOf(second) : undefined;
   }
 
-  /** An answer broke on its way. */
+  /** Records that an answer broke on its way. */
   recordBroken(seen: StreamSeen): void {
     this.#kept.breaks += 1;
     this.#kept.brokenBytes = seen.bytes;
@@ -163,23 +170,23 @@ export class WindowPlan {
     this.#last = undefined;
   }
 
-  /** An answer was cancelled. @param range given where it was too large for it */
+  /** Records that an answer was cancelled. @param range the range that was too large, if it was */
   recordOutgrown(seen: StreamSeen, range?: Range): void {
     this.#remember(seen);
     this.#kept.owedBytes += sumBytes(seen.stretches);
-    // Another window now would not be the one that is in doubt.
+    // Without a range the answer is about a doubt: another window would not settle it.
     if (range === undefined) return;
     this.#last = undefined;
     this.#kept.outgrown = { from: secondOf(range.from), to: secondOf(range.to) };
   }
 
-  /** Nothing came of a range. @returns false: that will not change */
+  /** Records that no row came for a range. @returns false if another request cannot help */
   recordSilence(range: Range): boolean {
     const { silence } = this.#kept;
     silence.firstSecond ??= secondOf(range.to) - USUAL_SECONDS_MAX;
     const seconds =
       secondOf(range.to) - Math.max(secondOf(range.from), silence.firstSecond);
-    // It could not be asked for in windows, so nothing was learned about shorter ones.
+    // The range was longer than the limit, so this says nothing about shorter ranges.
     if (silence.secondsMax !== undefined && seconds > silence.secondsMax) return true;
     const halvings = silence.times + 1 - SILENCES_BEFORE_HALVING;
     if (halvings >= HALVINGS_MAX) return false;
@@ -190,12 +197,12 @@ export class WindowPlan {
   }
 
   /**
-   * A range was answered to its end.
-   * @param bytes of the rows in it
-   * @param firstSecond of its rows
+   * Records that a range was answered to its end.
+   * @param bytes size of the rows in it
+   * @param firstSecond second of its first row; undefined if it has none
    */
   recordDone(range: Range, bytes: number, firstSecond: number | undefined): void {
-    // One that is answered because it is empty is no gain.
+    // An answer without rows does not show that the query has become fast enough.
     if (bytes > 0) this.#kept.silence.times = 0;
     this.#kept.owedBytes -= bytes;
     const from = secondOf(range.from);
@@ -205,12 +212,12 @@ export class WindowPlan {
     this.#last = { toSecond: to, bytesPerSecond: bytes / seconds };
   }
 
-  /** Whether an answer for a range has less than was seen before in one that did not come to its end. */
+  /** Returns whether an answer has less of a range than an unfinished one showed before. */
   isLess(answer: readonly HistogramBucket[], range: Range): boolean {
     return hasLess(answer, this.#seenWithin(secondOf(range.from), secondOf(range.to)));
   }
 
-  /** For whoever goes on with the export. */
+  /** Serialises the plan so that another worker can resume it. */
   toJson(): unknown {
     return structuredClone(this.#kept);
   }
@@ -224,14 +231,14 @@ export class WindowPlan {
     this.#kept.sortedTo = sortedTo;
   }
 
-  /** @returns infinite, or not before `to`, where all of it may be asked for */
+  /** @returns infinity, or a second from `to` on, if all of the range can be requested */
   #cutBySize(from: number, to: number): number {
     const { outgrown } = this.#kept;
     if (outgrown?.from === from) {
       const end = Math.min(to, outgrown.to);
       if (end - from < 2) return Infinity;
       const second = this.#cutBySeen(from, end);
-      // Where nothing that was seen says where, it is halved blindly.
+      // If nothing that was seen gives a border, the range is halved blindly.
       return second !== undefined && second > from && second < end
         ? second
         : middleOf(from, end);
@@ -251,7 +258,7 @@ export class WindowPlan {
   }
 }
 
-/** Of a range whose beginning, where it is that of all times, is taken for empty. */
+/** Returns the middle of a range. If it begins in 1970, its first years are taken for empty. */
 function middleOf(from: number, to: number): number {
   const first = from === 0 ? Math.max(0, to - USUAL_SECONDS_MAX) : from;
   return Math.max(from + 1, Math.floor((first + to) / 2));
