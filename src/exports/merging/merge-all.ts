@@ -1,7 +1,7 @@
 /**
- * What a night merges: ledger by ledger, until it has written as much as a night may. Closed segments become one,
- * without the source: their rows become one object, whose digest must be the sum of theirs, and which is published as
- * an answer would be, in the place of all of them.
+ * What a nightly run merges, ledger by ledger, until it has written as much as one run may. Closed segments
+ * become one without the source: their rows become one object, whose digest must be the sum of theirs, and
+ * which is published in the place of all of them.
  */
 import { randomUUID } from 'node:crypto';
 import {
@@ -19,7 +19,9 @@ import { manifestKey } from '../../ledger/object-keys.ts';
 import { earlier } from '../../ledger/ranges.ts';
 import type { ExportScope } from '../../ledger/export-scope.ts';
 import {
+  type ManifestFacts,
   nameObjects,
+  type NewRange,
   NONE_LEFT_OUT,
   publish,
   publishContext,
@@ -30,9 +32,9 @@ import { copyStoredRows } from '../publishing/stored-rows.ts';
 import { RangeSpool, type Spooled } from '../download/range-spool.ts';
 import type { Coverage } from '../../catalog/coverage-rows.ts';
 import type { ExportArchiveStore } from '../store/export-archive.ts';
-import { hasRows, planMerges } from './plan-merges.ts';
+import { hasRows, type MergeLimits, planMerges } from './plan-merges.ts';
 
-/** Of plain CSV: minutes to read and write, and as many to load again. */
+/** Plain CSV that one run writes at most: minutes to read and write, and as many to load again. */
 const NIGHT_BYTES_MAX = 4n * 2n ** 30n;
 const NIGHT_LEDGERS_MAX = 5_000;
 
@@ -40,73 +42,59 @@ export interface MergeAllDeps extends PublishDeps {
   readonly runId: string;
   readonly archive: Pick<ExportArchiveStore, 'closedTo' | 'mergeable'>;
   readonly log: Log;
-  /** `EXPORT_SEGMENT_MAX`. */
+  /** `EXPORT_SEGMENT_MAX`: the largest size of a merged segment, as plain CSV. */
   readonly segmentBytesMax: number;
+  /** Plain CSV that this run writes at most; 4 GiB by default. */
   readonly nightBytesMax?: bigint | undefined;
 }
 
-function nothingMerged() {
-  return {
-    ledgers: 0,
-    segments: 0,
-    into: 0,
-    rows: 0n,
-    /** Of plain CSV. */
-    bytes: 0n,
-    /** Ledgers left to the next night: others worked on them, or this night had written enough. */
-    left: 0,
-    failed: 0,
-  };
+/** What one run merged. */
+export interface MergeReport {
+  /** Ledgers that were looked at. */
+  ledgers: number;
+  /** Segments that were replaced. */
+  segments: number;
+  /** Segments that they became. */
+  into: number;
+  rows: bigint;
+  /** Plain CSV that was written. */
+  bytes: bigint;
+  /** Ledgers left to the next night: others worked on them, or this night had written enough. */
+  left: number;
+  failed: number;
 }
 
-export type MergeReport = ReturnType<typeof nothingMerged>;
-
-/** A ledger that cannot be merged does not stop the others, and stays as it is. @throws UnreachableError */
+/**
+ * Merges what can be merged. A ledger that fails stays as it is, and does not stop the others.
+ * @throws UnreachableError
+ */
 export async function mergeAll(
   deps: MergeAllDeps,
   signal: AbortSignal,
 ): Promise<MergeReport> {
-  const {
-    archive,
-    log,
-    repository,
-    runId,
-    segmentBytesMax,
-    nightBytesMax = NIGHT_BYTES_MAX,
-  } = deps;
-  const report = nothingMerged();
+  const { archive, log, nightBytesMax = NIGHT_BYTES_MAX } = deps;
+  const report: MergeReport = {
+    ledgers: 0,
+    segments: 0,
+    into: 0,
+    rows: 0n,
+    bytes: 0n,
+    left: 0,
+    failed: 0,
+  };
   const closedTo = await archive.closedTo();
   if (closedTo === undefined) return report;
-  const limits = { before: monthStart(closedTo), bytesMax: BigInt(segmentBytesMax) };
-
-  /** @returns false where another works on the ledger */
-  async function mergeLedger(scope: ExportScope) {
-    const lease = await repository.acquire(scope);
-    if (lease === undefined) return false;
-    await using held = repository.holdLease(
-      lease,
-      `the segments of party ${scope.partyId}`,
-    );
-    const context = publishContext(lease, held, deps, signal);
-    await recover(context);
-    const own = (await repository.coverage(scope)).filter(
-      ({ assetId }) => assetId === scope.assetId,
-    );
-    for (const group of planMerges(own, limits)) {
-      const done = await mergeGroup(group, context, runId);
-      if (done === undefined) continue;
-      report.segments += group.filter(hasRows).length;
-      report.into += 1;
-      report.rows += BigInt(done.rows);
-      report.bytes += done.bytes;
-    }
-    return true;
-  }
+  const bytesMax = BigInt(deps.segmentBytesMax);
+  const limits: MergeLimits = { before: monthStart(closedTo), bytesMax };
 
   for (const scope of await archive.mergeable(limits, NIGHT_LEDGERS_MAX)) {
     signal.throwIfAborted();
+    if (report.bytes >= nightBytesMax) {
+      report.left += 1;
+      continue;
+    }
     try {
-      const isMerged = report.bytes < nightBytesMax && (await mergeLedger(scope));
+      const isMerged = await mergeLedger(scope, limits, report, deps, signal);
       report[isMerged ? 'ledgers' : 'left'] += 1;
     } catch (error) {
       signal.throwIfAborted();
@@ -119,74 +107,122 @@ export async function mergeAll(
   return report;
 }
 
-/** @returns undefined where an object does not hold what was published: its range is asked for again, and nothing merged */
+/** Adds what it merges to the report. @returns false if another worker has the ledger */
+async function mergeLedger(
+  scope: ExportScope,
+  limits: MergeLimits,
+  report: MergeReport,
+  deps: MergeAllDeps,
+  signal: AbortSignal,
+): Promise<boolean> {
+  const { repository, runId } = deps;
+  const lease = await repository.acquire(scope);
+  if (lease === undefined) return false;
+  const what = `the segments of party ${scope.partyId}`;
+  await using kept = repository.holdLease(lease, what);
+  const context = publishContext(lease, kept, deps, signal);
+  await recover(context);
+
+  const coverage = await repository.coverage(scope);
+  const own = coverage.filter(({ assetId }) => assetId === scope.assetId);
+  for (const group of planMerges(own, limits)) {
+    const merged = await mergeGroup(group, context, runId);
+    if (merged === undefined) continue;
+    report.segments += group.filter(hasRows).length;
+    report.into += 1;
+    report.rows += BigInt(merged.rows);
+    report.bytes += merged.bytes;
+  }
+  return true;
+}
+
+/**
+ * @returns undefined if nothing was merged: an object does not hold what was published, and its range is
+ *   requested again
+ */
 async function mergeGroup(
   group: readonly Coverage[],
   context: PublishContext,
   runId: string,
-) {
+): Promise<Spooled | undefined> {
   const { lease, repository, objects, compression, signal } = context;
   await using spool = new RangeSpool(-Infinity, Infinity, context);
-  const segments = group.filter(hasRows);
-  const layouts: Layout[] = [];
-  try {
-    for (const row of segments)
-      layouts.push(await copyStoredRows(row, [spool], 'merge', context));
-  } catch (error) {
-    if (errorCode(error) === 'SEGMENT_UNREADABLE') return undefined;
-    throw error;
-  }
+  const layout = await copyGroup(group, spool, context);
   const spooled = await spool.finish();
-  const layout = layouts[0];
   const first = group[0];
-  const end = group.at(-1);
-  const last = segments.at(-1);
-  if (!spooled || !layout || !first || !end || !last) return undefined;
+  const last = group.at(-1);
+  const lastSegment = group.findLast(hasRows);
+  if (!spooled || !layout || !first || !last || !lastSegment) return undefined;
   await context.failpoint('spooled');
   checkSums(group, spooled);
-  const { source, release } = await readManifest(
-    objects,
-    manifestKey(last.objectKey),
-    signal,
-  );
+
+  const newest = await readManifest(objects, manifestKey(lastSegment.objectKey), signal);
+  const { epoch } = last;
+  const facts: ManifestFacts = {
+    partyId: lease.scope.partyId,
+    compression,
+    source: newest.source,
+    runId,
+    epoch,
+    release: newest.release,
+  };
   const checkedAts = group.flatMap(({ checkedAt }) => checkedAt ?? []);
-  const { assetId = null, to, tail, epoch } = end;
-  const { partyId } = lease.scope;
-  const facts = { partyId, compression, source, runId, epoch, release };
-  const checkedAt = checkedAts.reduce(earlier, checkedAts[0] ?? 0n);
-  const written = { leftOut: NONE_LEFT_OUT, spooled, layout };
-  const range = {
-    assetId,
+  const range: NewRange = {
+    assetId: last.assetId ?? null,
     from: first.from,
-    to,
+    to: last.to,
     open: false,
     sides: layout.sides,
-    tail,
-    checkedAt,
-    written,
+    tail: last.tail,
+    checkedAt: checkedAts.reduce(earlier, checkedAts[0] ?? 0n),
+    written: { leftOut: NONE_LEFT_OUT, spooled, layout },
   };
   const named = await nameObjects([range], facts, repository);
   const supersedes = group.map(({ coverageId }) => coverageId);
+  const publicationId = randomUUID();
   await publish(
-    { publicationId: randomUUID(), runId, ...named, supersedes, closes: [], epoch },
+    { publicationId, runId, ...named, supersedes, closes: [], epoch },
     context,
   );
   return spooled;
 }
 
-/** @throws PermanentError `SUMS_DIFFER` where the object that was written is not all of theirs */
+/**
+ * Copies the rows of all segments into the spool.
+ * @returns the first segment's layout; undefined if an object does not hold what was published
+ */
+async function copyGroup(
+  group: readonly Coverage[],
+  spool: RangeSpool,
+  context: PublishContext,
+): Promise<Layout | undefined> {
+  let first: Layout | undefined;
+  try {
+    for (const row of group.filter(hasRows)) {
+      const layout = await copyStoredRows(row, [spool], 'merge', context);
+      first ??= layout;
+    }
+    return first;
+  } catch (error) {
+    if (errorCode(error) === 'SEGMENT_UNREADABLE') return undefined;
+    throw error;
+  }
+}
+
+/** @throws PermanentError `SUMS_DIFFER` if the object that was written has not all rows of the group */
 function checkSums(group: readonly Coverage[], spooled: Spooled): void {
   const sum = new RowDigest();
   for (const { content, rows } of group)
     if (content !== undefined) sum.merge(RowDigest.fromHex(content.digest, Number(rows)));
-  const forms = new Set(group.flatMap(({ content }) => content?.rowForm ?? []));
+  const rowForms = new Set(group.flatMap(({ content }) => content?.rowForm ?? []));
   const isSame =
     sum.rows === spooled.rows &&
     sum.hex() === spooled.digest &&
-    forms.has(spooled.rowForm);
+    rowForms.has(spooled.rowForm);
   if (isSame) return;
   throw new PermanentError(
-    `Cannot merge segments: ${spooled.rows} rows were written of ${sum.rows}, or other ones; nothing was published, report this`,
+    `Cannot merge segments: ${spooled.rows} rows were written where ${sum.rows} were expected, or other rows; ` +
+      'nothing was published; this is a bug, report it',
     {
       code: 'SUMS_DIFFER',
       meta: { keys: group.flatMap(({ objectKey }) => objectKey ?? []) },

@@ -1,18 +1,23 @@
 /**
- * Which closed segments of a ledger become one: those that lie side by side and end in one calendar month (UTC), with
- * the ranges without entries between them. Only months that are over: each row is written once more, and then stays. Pure.
+ * Which closed segments of a ledger become one: neighbours that end in the same calendar month (UTC), with
+ * the ranges without entries between them. Only months that are over are merged, so that each row is
+ * written once more and then stays. Pure.
  */
 import { type Micros, monthOf } from '../../time/time.ts';
 import type { Coverage } from '../../catalog/coverage-rows.ts';
+import type { CoverageWithObject } from '../publishing/stored-rows.ts';
 
 export interface MergeLimits {
-  /** Ranges that end later are left alone: their month goes on. */
+  /** Ranges that end later are left alone, because their month is not over. */
   readonly before: Micros;
-  /** Of plain CSV, in the merged segment. */
+  /** Largest size of a merged segment, as plain CSV. */
   readonly bytesMax: bigint;
 }
 
-/** Segments are at least two, in the order of time. @param coverage of one scope */
+/**
+ * @param coverage of one scope
+ * @returns groups of neighbours in the order of time, each with at least two segments
+ */
 export function planMerges(
   coverage: readonly Coverage[],
   limits: MergeLimits,
@@ -29,7 +34,7 @@ export function planMerges(
   return [...groups, group].filter((rows) => rows.filter(hasRows).length > 1);
 }
 
-/** So that adding little to much does not write much again. */
+/** Whether a segment is small enough to merge: adding little to much would write much again. */
 export function isSmall(
   bytes: bigint,
   { bytesMax }: Pick<MergeLimits, 'bytesMax'>,
@@ -38,39 +43,30 @@ export function isSmall(
 }
 
 function mayMerge(row: Coverage, limits: MergeLimits): boolean {
-  if (
-    row.open ||
-    row.isFaulty === true ||
-    row.to > limits.before ||
-    row.sides === 'unknown'
-  )
-    return false;
+  if (row.open || row.isFaulty === true) return false;
+  if (row.to > limits.before || row.sides === 'unknown') return false;
   if (row.content !== undefined) return isSmall(row.content.bytes, limits);
-  // What is empty for longer than its month needs no object.
+  // A range that was empty for longer than its month needs no object.
   return row.objectKey === undefined && monthOf(row.from) === endMonthOf(row);
 }
 
+/** Whether a range can follow the group: it touches the last one, and has the same properties. */
 function joins(group: readonly Coverage[], row: Coverage, limits: MergeLimits): boolean {
   const last = group.at(-1);
   if (last === undefined) return true;
-  const isBeside = last.to === row.from && endMonthOf(last) === endMonthOf(row);
+  if (!mayMerge(row, limits)) return false;
+  const isNeighbour = last.to === row.from && endMonthOf(last) === endMonthOf(row);
   const isAlike =
     last.sides === row.sides && last.epoch === row.epoch && last.assetId === row.assetId;
-  const forms = new Set([...group, row].flatMap(({ content }) => content?.rowForm ?? []));
-  const bytes = [...group, row].reduce(
-    (sum, { content }) => sum + (content?.bytes ?? 0n),
-    0n,
-  );
-  return (
-    isBeside &&
-    isAlike &&
-    forms.size <= 1 &&
-    bytes <= limits.bytesMax &&
-    mayMerge(row, limits)
-  );
+  if (!isNeighbour || !isAlike) return false;
+
+  const contents = [...group, row].flatMap(({ content }) => content ?? []);
+  const rowForms = new Set(contents.map(({ rowForm }) => rowForm));
+  const bytes = contents.reduce((sum, content) => sum + content.bytes, 0n);
+  return rowForms.size <= 1 && bytes <= limits.bytesMax;
 }
 
-export function hasRows(row: Coverage): row is Coverage & { readonly objectKey: string } {
+export function hasRows(row: Coverage): row is CoverageWithObject {
   return row.objectKey !== undefined;
 }
 

@@ -1,206 +1,307 @@
-/** From an answer that is believed to what one COMMIT makes true: what stands is kept, the rest numbered, published. */
+/**
+ * From an answer that is believed to one publication. Segments that came back unchanged stay as they are;
+ * the other rows become new objects, and replace what was known of their ranges in one COMMIT.
+ */
 import { randomUUID } from 'node:crypto';
 import { unlink } from 'node:fs/promises';
 import { ceilSecond, type Micros, SECOND_MICROS } from '../../time/time.ts';
 import type { Received } from '../download/receive-answer.ts';
-import { instantOf, later, secondOf } from '../../ledger/ranges.ts';
+import { instantOf, later, type Range, secondOf } from '../../ledger/ranges.ts';
+import type { ReleaseShown } from '../../ledger/manifest.ts';
+import type { TailSum } from '../../ledger/tail-sum.ts';
 import type { RequestPlan } from '../planning/remaining.ts';
 import type { ExportContext, PublishContext } from '../request.ts';
 import type { ReceivedSegment } from '../download/answer-rows.ts';
 import { RangeSpool } from '../download/range-spool.ts';
-import type { ReleaseShown } from '../../ledger/manifest.ts';
-import type { SourceProfile } from '../store/source-profile.ts';
 import type { Coverage } from '../../catalog/coverage-rows.ts';
 import type { Publication } from '../../catalog/publications.ts';
+import type { SourceProfile } from '../store/source-profile.ts';
 import { isHeld, isSame, rowsOf } from '../validation/compare-rows.ts';
 import type { Answered } from '../validation/assess-answer.ts';
-import { nameObjects, type NewRange, NONE_LEFT_OUT } from './publisher.ts';
+import {
+  type ManifestFacts,
+  nameObjects,
+  type NewRange,
+  NONE_LEFT_OUT,
+  type WrittenRows,
+} from './publisher.ts';
 import { copyStoredRows } from './stored-rows.ts';
 
 export interface AnswerContext extends ExportContext {
-  /** `open`: nothing of the answer is closed, and all of it is asked for again. */
+  /** 'open': nothing of the answer is closed, and all of it is requested again. */
   readonly as: 'closed' | 'open';
+  /** Epoch of the source's chain; undefined if no checkpoint is known. */
   readonly epoch: number | undefined;
   /** Open coverage that the source contradicts: closed as it stands, though it did not come back. */
   readonly closesKept: readonly Coverage[];
-  /** @returns what was published: objects that lay there already keep the bytes they have */
+  /** Publishes a plan. @returns it with the objects that are in the store, which may have been there before */
   readonly publish: (planned: Publication) => Promise<Publication>;
 }
 
-/**
- * @returns what was published, and how many rows are held already, in segments that stand; or the segments of which the
- *   answer has less than they do: then nothing is published
- */
+/** An answer that was published. */
+export interface PublishedAnswer {
+  readonly publication: Publication;
+  /** How many rows of the answer are in segments that stay as they are. */
+  readonly held: number;
+}
+
+/** An answer that was not published, because it has fewer rows than what it would replace. */
+export interface ShrunkAnswer {
+  /** The segments that would have lost rows. */
+  readonly shrunk: Coverage[];
+}
+
 export async function publishAnswer(
-  { plan: given, received, target, learned }: Answered,
+  answered: Answered,
   context: AnswerContext,
-): Promise<
-  | { readonly publication: Publication; readonly held: number }
-  | { readonly shrunk: Coverage[] }
-> {
-  const { source, repository, compression, request, lease, as } = context;
-  const { assetId = null } = lease.scope;
-  // Where nothing is closed, nothing that is closed stands, or is cut.
-  const plan = as === 'open' ? { ...given, standing: [], trims: [] } : given;
-  const stands = standing(plan, received);
-  for (const { segment } of stands)
+): Promise<PublishedAnswer | ShrunkAnswer> {
+  const { received } = answered;
+  const plan = context.as === 'open' ? openPlan(answered.plan) : answered.plan;
+  const unchanged = unchangedSegments(plan, received);
+  for (const { segment } of unchanged)
     if (segment.spooled !== undefined) await unlink(segment.spooled.path);
-  const fresh = received.segments.filter(
-    (segment) => !stands.some((stand) => stand.segment === segment),
+
+  const changed = received.segments.filter((segment) =>
+    unchanged.every((pair) => pair.segment !== segment),
   );
-  const kept = await trimmed(plan.trims, context);
-  const shrunk = shrunkTrims(plan, kept, fresh);
+  const remainders = await copyRemainders(plan.trims, context);
+  const shrunk = shrunkTrims(plan, remainders, changed);
   if (shrunk.length > 0) return { shrunk };
-  const tail = as === 'open' ? undefined : received.tail?.result(received.header);
-  const closedEnd = plan.closed.at(-1)?.to;
-  const tailOf = (to: Micros): typeof tail => (to === closedEnd ? tail : undefined);
-  const gone = plan.supersedes.filter(
-    (row) => !stands.some((stand) => stand.row === row),
+
+  const planned = await planPublication(
+    { ...answered, plan, unchanged, changed, remainders },
+    context,
   );
-  const supersedes = [...gone, ...plan.trims.map(({ row }) => row)];
-  const ranges = fresh.flatMap(
-    ({ from, to = openEnd(from, received, request.clock.seen), spooled, ...segment }) => {
-      const open = segment.open || as === 'open';
-      // An open range without entries claims nothing; where no row tells when it was, it is all there is.
-      if (spooled === undefined && open && source.hasTimes) return [];
-      const { sides } = received.layout;
-      const written = spooled && { ...received, spooled };
-      return {
-        assetId,
-        from,
-        to,
-        open,
-        sides,
-        tail: open ? undefined : tailOf(to),
-        written,
-      };
-    },
-  );
-  const isOther = (row: Coverage) =>
-    row.assetId === lease.scope.assetId && !supersedes.includes(row);
-  const empty = target.coverage.filter(
-    (row) => row.objectKey === undefined && !row.open && isOther(row),
-  );
-  const merged = mergeEmpty(ranges, empty);
-  const { runId, partyId } = request;
-  const facts = {
-    partyId,
-    compression,
-    source: source.baseUrl,
-    runId,
-    epoch: context.epoch,
-    release: releaseShown(learned),
-  };
-  const published = [...merged.ranges, ...kept.flatMap(({ rest }) => rest ?? [])];
-  const publication = {
-    publicationId: randomUUID(),
-    runId,
-    ...(await nameObjects(published, facts, repository)),
-    supersedes: [...supersedes, ...merged.taken].map(({ coverageId }) => coverageId),
-    closes: [
-      ...stands.map(({ row: { coverageId, to } }) => ({ coverageId, tail: tailOf(to) })),
-      ...context.closesKept.map(({ coverageId }) => ({ coverageId })),
-    ],
-    epoch: context.epoch,
-    lastEntryAt:
-      received.newestSecond === undefined ? undefined : instantOf(received.newestSecond),
-  };
   return {
-    publication: await context.publish(publication),
-    held: stands.reduce((sum, { segment }) => sum + (segment.spooled?.rows ?? 0), 0),
+    publication: await context.publish(planned),
+    held: unchanged.reduce((sum, { segment }) => sum + (segment.spooled?.rows ?? 0), 0),
   };
 }
 
-/**
- * What is left of known ranges; undefined for an open one without entries, which claims nothing.
- * @throws RetryableError `SEGMENT_UNREADABLE` where the object does not hold what is known of it: then all of its
- *   range is to be asked for
- */
-async function trimmed(trims: RequestPlan['trims'], context: PublishContext) {
-  const kept: Kept[] = [];
-  for (const { row, keeps } of trims) {
-    const { objectKey, open, sides, assetId = null } = row;
-    await using stack = new AsyncDisposableStack();
-    const spools = keeps.map(({ from, to }) =>
-      stack.use(new RangeSpool(secondOf(from), secondOf(to), context)),
-    );
-    const layout =
-      objectKey &&
-      (await copyStoredRows({ ...row, objectKey }, spools, 'keep a part of', context));
-    for (const [index, range] of keeps.entries()) {
-      const spooled = await spools[index]?.finish();
-      const written =
-        spooled && layout ? { leftOut: NONE_LEFT_OUT, spooled, layout } : undefined;
-      const isEnd =
-        range.to === row.to && row.tail !== undefined && row.tail.from >= range.from;
-      const rest = {
-        ...range,
-        open,
-        sides,
-        assetId,
-        tail: isEnd ? row.tail : undefined,
-        written,
-      };
-      kept.push({ row, rest: written === undefined && open ? undefined : rest });
-    }
-  }
-  return kept;
+/** If nothing of the answer is closed, no closed segment is confirmed or cut by it. */
+function openPlan(plan: RequestPlan): RequestPlan {
+  return { ...plan, revalidated: [], trims: [] };
 }
 
-type Kept = Readonly<{ row: Coverage; rest: NewRange | undefined }>;
-
-/** Segments of which the answer takes a part, and has less in it than they do. */
-function shrunkTrims(
-  { trims }: RequestPlan,
-  kept: readonly Kept[],
-  received: readonly ReceivedSegment[],
-) {
-  const losing = trims.flatMap(({ row }) => {
-    const parts = kept.filter((part) => part.row === row);
-    const taken = parts.reduce(
-      (rows, { rest }) => rows - BigInt(rest?.written?.spooled.rows ?? 0),
-      row.rows,
-    );
-    return isHeld(row) && taken > 0n ? [{ row, taken }] : [];
-  });
-  const known = losing.reduce((sum, { taken }) => sum + taken, 0n);
-  return known > rowsOf(received.filter(({ open }) => !open))
-    ? losing.map(({ row }) => row)
-    : [];
+/** A known segment that came back unchanged: it stays, and what was spooled of it is discarded. */
+interface UnchangedSegment {
+  readonly row: Coverage;
+  readonly segment: ReceivedSegment;
 }
 
-/** Segments that hold the same rows as what is known in their range. */
-function standing(plan: RequestPlan, { segments, layout }: Received) {
+function unchangedSegments(
+  plan: RequestPlan,
+  { segments, layout }: Received,
+): readonly UnchangedSegment[] {
   return plan.revalidated.flatMap((row) => {
     const segment = segments.find((candidate) => isSame(candidate, row, layout.sides));
     return segment === undefined ? [] : [{ row, segment }];
   });
 }
 
+/** What is left of a known range when an answer takes the place of a part of it. */
+interface Remainder {
+  readonly row: Coverage;
+  /** undefined for an open range without entries, which claims nothing. */
+  readonly rest: NewRange | undefined;
+}
+
+/**
+ * Copies the remainders of known ranges into new spool files.
+ * @throws RetryableError `SEGMENT_UNREADABLE` if an object does not hold what was published; all of its
+ *   range is then requested again
+ */
+async function copyRemainders(
+  trims: RequestPlan['trims'],
+  context: PublishContext,
+): Promise<readonly Remainder[]> {
+  const remainders: Remainder[] = [];
+  for (const { row, keeps } of trims)
+    remainders.push(...(await copyRemaindersOf(row, keeps, context)));
+  return remainders;
+}
+
+async function copyRemaindersOf(
+  row: Coverage,
+  keeps: readonly Range[],
+  context: PublishContext,
+): Promise<readonly Remainder[]> {
+  const { objectKey, open, sides, assetId = null } = row;
+  await using stack = new AsyncDisposableStack();
+  const spools = keeps.map(({ from, to }) =>
+    stack.use(new RangeSpool(secondOf(from), secondOf(to), context)),
+  );
+  const layout =
+    objectKey === undefined
+      ? undefined
+      : await copyStoredRows({ ...row, objectKey }, spools, 'keep a part of', context);
+
+  const remainders: Remainder[] = [];
+  for (const [index, range] of keeps.entries()) {
+    const spooled = await spools[index]?.finish();
+    const written: WrittenRows | undefined =
+      spooled && layout ? { leftOut: NONE_LEFT_OUT, spooled, layout } : undefined;
+    const claimsNothing = written === undefined && open;
+    const tail = endsWithTail(range, row) ? row.tail : undefined;
+    const rest = { ...range, open, sides, assetId, tail, written };
+    remainders.push({ row, rest: claimsNothing ? undefined : rest });
+  }
+  return remainders;
+}
+
+/** Whether a remainder has all rows of its range's tail. */
+function endsWithTail({ from, to }: Range, { to: end, tail }: Coverage): boolean {
+  return to === end && tail !== undefined && tail.from >= from;
+}
+
+/** Returns segments that would lose rows, because the answer has fewer than it takes from them. */
+function shrunkTrims(
+  { trims }: RequestPlan,
+  remainders: readonly Remainder[],
+  changed: readonly ReceivedSegment[],
+): Coverage[] {
+  const losing: Coverage[] = [];
+  let lostRows = 0n;
+  for (const { row } of trims) {
+    const keptRows = remainders
+      .filter((remainder) => remainder.row === row)
+      .reduce((sum, { rest }) => sum + BigInt(rest?.written?.spooled.rows ?? 0), 0n);
+    const taken = row.rows - keptRows;
+    if (!isHeld(row) || taken <= 0n) continue;
+    losing.push(row);
+    lostRows += taken;
+  }
+  const closed = changed.filter(({ open }) => !open);
+  return lostRows > rowsOf(closed) ? losing : [];
+}
+
+/** An answer, and what becomes of each of its segments. */
+interface SortedAnswer extends Answered {
+  readonly unchanged: readonly UnchangedSegment[];
+  /** Segments of the answer that become new ranges. */
+  readonly changed: readonly ReceivedSegment[];
+  readonly remainders: readonly Remainder[];
+}
+
+async function planPublication(
+  answer: SortedAnswer,
+  context: AnswerContext,
+): Promise<Publication> {
+  const { plan, received, target, learned, unchanged, remainders } = answer;
+  const { source, repository, compression, request, lease, epoch, closesKept } = context;
+  const { runId, partyId } = request;
+  const tailAt = tailOf(answer, context);
+
+  const replaced = plan.supersedes.filter((row) =>
+    unchanged.every((pair) => pair.row !== row),
+  );
+  const supersedes = [...replaced, ...plan.trims.map(({ row }) => row)];
+  const ownEmpty = target.coverage.filter(
+    (row) =>
+      row.objectKey === undefined &&
+      !row.open &&
+      row.assetId === lease.scope.assetId &&
+      !supersedes.includes(row),
+  );
+  const merged = mergeEmpty(newRanges(answer, tailAt, context), ownEmpty);
+  const ranges = [...merged.ranges, ...remainders.flatMap(({ rest }) => rest ?? [])];
+  const facts: ManifestFacts = {
+    partyId,
+    compression,
+    source: source.baseUrl,
+    runId,
+    epoch,
+    release: releaseShown(learned),
+  };
+  const { newestSecond } = received;
+  return {
+    publicationId: randomUUID(),
+    runId,
+    ...(await nameObjects(ranges, facts, repository)),
+    supersedes: [...supersedes, ...merged.taken].map(({ coverageId }) => coverageId),
+    closes: [
+      ...unchanged.map(({ row: { coverageId, to } }) => ({
+        coverageId,
+        tail: tailAt(to),
+      })),
+      ...closesKept.map(({ coverageId }) => ({ coverageId })),
+    ],
+    epoch,
+    lastEntryAt: newestSecond === undefined ? undefined : instantOf(newestSecond),
+  };
+}
+
+/** Returns the tail of a closed range that ends at an instant; only the last one has a tail. */
+function tailOf(
+  { plan, received }: Answered,
+  { as }: AnswerContext,
+): (to: Micros) => TailSum | undefined {
+  if (as === 'open') return () => undefined;
+  const tail = received.tail?.result(received.header);
+  const closedEnd = plan.closed.at(-1)?.to;
+  return (to) => (to === closedEnd ? tail : undefined);
+}
+
+/** The ranges that become known with the segments of the answer. */
+function newRanges(
+  { changed, received }: SortedAnswer,
+  tailAt: (to: Micros) => TailSum | undefined,
+  { as, source, request, lease }: AnswerContext,
+): readonly NewRange[] {
+  const { assetId = null } = lease.scope;
+  const { layout, leftOut } = received;
+  const ranges: NewRange[] = [];
+  for (const { spooled, ...segment } of changed) {
+    const { from } = segment;
+    const to = segment.to ?? openEnd(from, received, request.clock.seen);
+    const open = segment.open || as === 'open';
+    // An open range without entries claims nothing. If rows have no times, it is all that can be covered.
+    if (spooled === undefined && open && source.hasTimes) continue;
+    const written = spooled === undefined ? undefined : { spooled, layout, leftOut };
+    const tail = open ? undefined : tailAt(to);
+    ranges.push({ assetId, from, to, open, sides: layout.sides, tail, written });
+  }
+  return ranges;
+}
+
+/** Where an open range without a requested end ends: behind the present and the newest entry. */
 function openEnd(from: Micros, received: Received, seenTime: Micros): Micros {
   const newest = instantOf(received.newestSecond ?? 0) + SECOND_MICROS;
   return [ceilSecond(seenTime), newest].reduce(later, from + SECOND_MICROS);
 }
 
+/** New ranges, and the known ranges that were merged into them. */
+interface MergedRanges {
+  readonly ranges: readonly NewRange[];
+  /** To be superseded. */
+  readonly taken: readonly Coverage[];
+}
+
 /**
- * Ranges without entries that touch become one row, so that an idle party keeps one row for ever.
- * @param known those without entries: the ones that are taken are to be superseded
+ * Merges ranges without entries that touch, so that an idle party keeps one row of coverage for ever.
+ * @param known the known ranges without entries
  */
-function mergeEmpty(ranges: readonly NewRange[], known: readonly Coverage[]) {
+function mergeEmpty(
+  ranges: readonly NewRange[],
+  known: readonly Coverage[],
+): MergedRanges {
   const merged: NewRange[] = [];
   const taken: Coverage[] = [];
   for (const range of ranges) {
     const last = merged.at(-1);
+    if (range.written !== undefined) {
+      merged.push(range);
+      continue;
+    }
+    if (last?.to === range.from && last.written === undefined) {
+      merged[merged.length - 1] = { ...range, from: last.from };
+      continue;
+    }
     const before = known.find(
       ({ to, sides }) => to === range.from && sides === range.sides,
     );
-    if (range.written !== undefined) merged.push(range);
-    else if (last?.to === range.from && last.written === undefined)
-      merged[merged.length - 1] = { ...range, from: last.from };
-    else {
-      if (before !== undefined) taken.push(before);
-      merged.push({ ...range, from: before?.from ?? range.from });
-    }
+    if (before !== undefined) taken.push(before);
+    merged.push({ ...range, from: before?.from ?? range.from });
   }
   return { ranges: merged, taken };
 }

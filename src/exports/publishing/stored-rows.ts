@@ -1,6 +1,6 @@
 /**
- * Rows of published objects on their way into new ones: merged, or what is left of a known segment when an answer takes
- * the place of a part of it. The source is not asked.
+ * Copies rows of published objects into new ones: to merge segments, or to keep what is left of a segment
+ * when an answer replaces a part of it. The source is not involved.
  */
 import { errorCode, errorLine, RetryableError } from '../../errors/errors.ts';
 import { hashRow, RowDigest } from '../../ledger/digest.ts';
@@ -9,20 +9,36 @@ import { compressionOf, isArchiveDamage, plainStream } from '../../ledger/object
 import { RowFields } from '../../ledger/row-fields.ts';
 import { RowSplitter } from '../../ledger/row-splitter.ts';
 import { VegaTimeReader } from '../../ledger/vega-time.ts';
+import type { ObjectStore } from '../../storage/object-store.ts';
 import type { RangeSpool } from '../download/range-spool.ts';
 import type { Coverage } from '../../catalog/coverage-rows.ts';
-import type { PublishContext } from '../request.ts';
+import type { ExportRepository } from '../store/export-repository.ts';
 
-type StoredRowsContext = Pick<PublishContext, 'objects' | 'repository' | 'signal'>;
+/** Coverage with an object. */
+export type CoverageWithObject = Coverage & { readonly objectKey: string };
+
+export interface StoredRowsContext {
+  readonly objects: Pick<ObjectStore, 'read'>;
+  readonly repository: Pick<ExportRepository, 'quarantineSegment'>;
+  readonly signal: AbortSignal;
+}
+
+/** What was read of a stored object. */
+interface CopiedRows {
+  /** The sum of all rows, whether they were copied or not. */
+  readonly sum: RowDigest;
+  /** undefined if not even the header line is there. */
+  readonly layout: Layout | undefined;
+}
 
 /**
- * Copies each row of an object into the spool that its second lies in, where there is one. An object that does not
- * hold what was published is quarantined, and its range is asked for again.
+ * Copies each row of an object into the spool that holds its second, if there is one. An object that does
+ * not hold what was published is quarantined, and its range is requested again.
  * @param action for messages
  * @throws RetryableError `SEGMENT_UNREADABLE`
  */
 export async function copyStoredRows(
-  row: Coverage & { readonly objectKey: string },
+  row: CoverageWithObject,
   spools: readonly RangeSpool[],
   action: 'merge' | 'keep a part of',
   context: StoredRowsContext,
@@ -44,17 +60,17 @@ export async function copyStoredRows(
   }
 }
 
-/** @returns the sum of all rows, copied or not; no layout where not even the header line is there */
 async function copyRows(
   objectKey: string,
   spools: readonly RangeSpool[],
   { objects, signal }: StoredRowsContext,
-) {
+): Promise<CopiedRows> {
   const sum = new RowDigest();
   const fields = new RowFields();
   const time = new VegaTimeReader();
   let header: Buffer = Buffer.alloc(0);
   let layout: Layout | undefined;
+
   const splitter = new RowSplitter((buffer, start, end, next) => {
     if (layout === undefined) {
       layout = readHeader(buffer.subarray(start, end));
@@ -65,10 +81,12 @@ async function copyRows(
     time.read(fields.cell(layout.index.vega_time));
     const hash = hashRow(buffer, start, end);
     sum.add(hash);
-    const spool = spools.find((one) => one.holds(time.second));
-    spool?.sum.add(hash, time.zoneSeconds);
-    spool?.add(buffer.subarray(start, next));
+    const spool = spools.find((candidate) => candidate.holds(time.second));
+    if (spool === undefined) return;
+    spool.sum.add(hash, time.zoneSeconds);
+    spool.add(buffer.subarray(start, next));
   });
+
   const stored = await objects.read(objectKey, signal);
   for await (const chunk of plainStream(stored, compressionOf(objectKey))) {
     splitter.push(chunk as Buffer);
@@ -77,11 +95,19 @@ async function copyRows(
   return { sum, layout };
 }
 
+/** Errors of the readers of rows: in an object of ours they mean damage, for it was read before. */
+const DAMAGE_CODES: ReadonlySet<string> = new Set([
+  'SEGMENT_UNREADABLE',
+  'OBJECT_MISSING',
+  'COLUMNS_MISSING',
+  'COLUMNS_REPEATED',
+  'HEADER_NOT_UNDERSTOOD',
+  'ROW_TOO_LARGE',
+]);
+
+/** Whether an error proves that the object is missing or damaged. Any other error is the store's. */
 function isDamage(error: unknown): boolean {
-  const code = errorCode(error);
-  return (
-    code === 'SEGMENT_UNREADABLE' || code === 'OBJECT_MISSING' || isArchiveDamage(error)
-  );
+  return DAMAGE_CODES.has(errorCode(error)) || isArchiveDamage(error);
 }
 
 function unreadable(action: string, objectKey: string, cause?: unknown): RetryableError {

@@ -1,24 +1,64 @@
+/** Copying rows out of published objects: what is damaged, and what is the store's fault. */
 import { Readable } from 'node:stream';
 import { describe, expect, test } from 'vitest';
-import { copyStoredRows } from '../../../src/exports/publishing/stored-rows.ts';
+import { PermanentError } from '../../../src/errors/errors.ts';
+import {
+  copyStoredRows,
+  type CoverageWithObject,
+  type StoredRowsContext,
+} from '../../../src/exports/publishing/stored-rows.ts';
+import { NEVER_ABORTED } from '../../support/samples.ts';
 
-describe('the rows of a published object', () => {
-  test.each(['', 'vega_time,quan'])(
-    'of which only %j is left are quarantined, not refused',
+const ROW: CoverageWithObject = {
+  coverageId: 1n,
+  assetId: undefined,
+  from: 0n,
+  to: 1_000_000n,
+  open: false,
+  sides: 'both',
+  objectKey: 'ledger/a.csv',
+  rows: 3n,
+  tail: undefined,
+};
+
+describe('copyStoredRows', () => {
+  test.each(['', 'vega_time,quan', 'vega_time,quan\n', 'a,a\n', '"'.padEnd(20, 'x')])(
+    'quarantines an object of which only %j is left',
     async (left) => {
-      const quarantined: string[] = [];
-      const context = {
-        objects: { read: async () => Readable.from([Buffer.from(left)]) },
-        repository: { quarantineSegment: async (key: string) => quarantined.push(key) },
-        signal: new AbortController().signal,
-      } as unknown as Parameters<typeof copyStoredRows>[3];
-      const row = { objectKey: 'ledger/a.csv', rows: 3n } as Parameters<
-        typeof copyStoredRows
-      >[0];
-      await expect(copyStoredRows(row, [], 'merge', context)).rejects.toMatchObject({
+      const { context, quarantined } = openContext(async () =>
+        Readable.from([Buffer.from(left)]),
+      );
+      await expect(copyStoredRows(ROW, [], 'merge', context)).rejects.toMatchObject({
         code: 'SEGMENT_UNREADABLE',
       });
-      expect(quarantined).toEqual(['ledger/a.csv']);
+      expect(quarantined).toEqual([ROW.objectKey]);
     },
   );
+
+  test('passes the store’s refusal on, and quarantines nothing', async () => {
+    const refusal = new PermanentError('Cannot read: 403', {
+      code: 'OBJECT_STORE_REFUSED',
+    });
+    const { context, quarantined } = openContext(() => Promise.reject(refusal));
+    await expect(copyStoredRows(ROW, [], 'merge', context)).rejects.toBe(refusal);
+    expect(quarantined).toEqual([]);
+  });
 });
+
+function openContext(read: () => Promise<Readable>): {
+  readonly context: StoredRowsContext;
+  readonly quarantined: string[];
+} {
+  const quarantined: string[] = [];
+  const quarantineSegment = async (key: string): Promise<void> => {
+    quarantined.push(key);
+  };
+  return {
+    context: {
+      objects: { read },
+      repository: { quarantineSegment },
+      signal: NEVER_ABORTED,
+    },
+    quarantined,
+  };
+}
