@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import { JOBS, type JobDefinition } from '../src/runs/job.ts';
 import { runNightly } from '../src/runs/nightly/nightly-run.ts';
-import { claimScheduled, SCHEDULED } from '../src/runs/nightly/start-scheduled.ts';
+import { claimScheduled, SCHEDULED } from '../src/runs/nightly/schedules.ts';
 import { sendNotices } from '../src/runs/notices.ts';
 import { workRun } from '../src/runs/work-run.ts';
 import { describeRun } from '../src/runs/run-document.ts';

@@ -1,7 +1,7 @@
 /** Syncs one list of the source, or audits it; AUDIT_SCHEDULE says when each list is audited. */
 import { z } from 'zod';
 import { JOBS, type JobDefinition } from '../src/runs/job.ts';
-import { claimScheduled, SCHEDULED } from '../src/runs/nightly/start-scheduled.ts';
+import { claimScheduled, SCHEDULED } from '../src/runs/nightly/schedules.ts';
 import { workRun } from '../src/runs/work-run.ts';
 
 const subject = z.enum(['parties', 'checkpoints']);

@@ -54,10 +54,18 @@ const STATEMENTS = [
     schedules jsonb not null default '{}',
     started_at timestamptz not null default clock_timestamp(),
     heartbeat_at timestamptz not null default clock_timestamp())`,
-  // Whom nightly runs are about, as the last one was configured; null: every party of the list.
+  // When the schedules that are in force were set: a schedule misses nothing that was due before.
+  `create table mirror.schedules (
+    name text primary key,
+    pattern text not null,
+    tz text not null,
+    set_at timestamptz not null default clock_timestamp())`,
+  // What nightly runs are about, as the last one was configured. Null parties: every party of the list.
+  // Null assets: the configuration names none, so that ledgers are exported with every asset.
   `create table mirror.nightly_scope (
     only_row boolean primary key default true check (only_row),
-    party_ids text[])`,
+    party_ids text[],
+    asset_ids text[])`,
   'insert into mirror.nightly_scope default values',
   // What each run asked of the source: a row for each process that works for it, so that none waits for another.
   `create table mirror.source_costs (

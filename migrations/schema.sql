@@ -236,6 +236,7 @@ table mirror.networks
 table mirror.nightly_scope
   only_row boolean not null default true
   party_ids text[]
+  asset_ids text[]
   constraint nightly_scope_only_row_check CHECK (only_row)
   constraint nightly_scope_pkey PRIMARY KEY (only_row)
 
@@ -328,6 +329,13 @@ table mirror.runs
   constraint runs_slot_key UNIQUE (slot)
   constraint runs_state_check CHECK ((state = ANY (ARRAY['queued'::text, 'running'::text, 'done'::text, 'cancelled'::text])))
   constraint runs_verdict_check CHECK ((verdict = ANY (ARRAY['complete'::text, 'incomplete'::text, 'suspicious'::text, 'failed'::text])))
+
+table mirror.schedules
+  name text not null
+  pattern text not null
+  tz text not null
+  set_at timestamp with time zone not null default clock_timestamp()
+  constraint schedules_pkey PRIMARY KEY (name)
 
 table mirror.segment_months
   segment_id bigint not null

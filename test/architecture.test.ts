@@ -110,7 +110,7 @@ const RULES: Readonly<Record<string, Rule>> = {
   'src/ledger': { values: FOUNDATION, packages: ['zod'] },
   // The tables that several stages share: segments, coverage, publications, leases.
   'src/catalog': store('src/catalog'),
-  'src/config': { values: PURE, packages: ['cron-parser'] },
+  'src/config': { values: PURE },
   'src/lists': stage('zod'),
   'src/exports': stage('zod'),
   'src/warehouse': stage('zod'),
@@ -140,9 +140,9 @@ const RULES: Readonly<Record<string, Rule>> = {
   'src/queue': adapter('bullmq', 'ioredis', 'pg'),
   'src/embedded': { values: FOUNDATION },
   'src/sandbox': { values: PURE, packages: ['zod'] },
-  jobs: edge('cron-parser', 'p-retry'),
+  jobs: edge('p-retry'),
   'src/runs': {
-    ...edge('cron-parser', 'p-retry'),
+    ...edge('p-retry'),
     values: [...PURE, 'src/config', 'src/queue', 'src/source', 'src/status', 'jobs'],
     types: [...ADAPTERS, ...STAGES],
   },

@@ -11,7 +11,7 @@ import { LivenessLock } from '../postgres/liveness-lock.ts';
 import { Queues } from '../queue/queues.ts';
 import { openPostgresBackend, openRedisBackend } from '../queue/redis-and-postgres.ts';
 import type { JobDeps } from '../runs/job.ts';
-import { nextScheduledMs } from '../runs/nightly/start-scheduled.ts';
+import { nextScheduledMs } from '../time/scheduled-times.ts';
 import { ProgressHints } from '../runs/progress.ts';
 import { openPoster } from '../runs/notices.ts';
 import { RunCosts } from '../runs/store/run-costs.ts';

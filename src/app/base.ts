@@ -20,7 +20,9 @@ import { storeUrl } from '../storage/store-url.ts';
 import { type Database, openWarehouse, type Warehouse } from '../postgres/database.ts';
 import { queuePrefix, readIdentity, shownUrl } from '../postgres/identity.ts';
 import { migrate } from '../postgres/migrate.ts';
-import { findMissedMs, nextScheduledMs } from '../runs/nightly/start-scheduled.ts';
+import { findMissedMs } from '../runs/nightly/make-up.ts';
+import { nextScheduledMs, type Schedules } from '../time/scheduled-times.ts';
+import { readNowMs } from '../runs/store/schedule-store.ts';
 import { ProgressHints } from '../runs/progress.ts';
 import { RunStore } from '../runs/store/run-store.ts';
 import { openRunReader, type RunReader } from '../runs/store/run-reader.ts';
@@ -208,20 +210,22 @@ export function openStatusSource(
 }
 
 async function readWork(db: Database, config: Config): Promise<WorkFacts> {
-  const nowMs = Date.now();
-  const {
-    workers,
-    isScheduled,
-    schedule: working,
-  } = await new WorkerRegistry(db).facts();
-  const schedule = working ?? { pattern: config.schedule, tz: config.scheduleTz };
+  const nowMs = await readNowMs(db);
+  const { workers, isScheduled, inForce, others } = await new WorkerRegistry(db).facts();
+  const schedule = inForce?.nightly ?? {
+    pattern: config.schedule,
+    tz: config.scheduleTz,
+  };
   const isExpected = isScheduled || workers > 0;
   const missedMs = isExpected ? await findMissedMs(schedule, db, nowMs) : undefined;
+  const nextMs = workers === 0 ? undefined : nextScheduledMs(schedule, nowMs);
+
   return {
     workers,
-    nextSlot:
-      workers === 0 ? null : new Date(nextScheduledMs(schedule, nowMs)).toISOString(),
+    nextSlot: nextMs === undefined ? null : new Date(nextMs).toISOString(),
     missedSlot: missedMs === undefined ? null : new Date(missedMs).toISOString(),
+    schedule: inForce === null ? null : describeSchedules(inForce),
+    otherSchedules: others.map(describeSchedules),
   };
 }
 
@@ -241,4 +245,9 @@ async function readLists(db: Database): Promise<ListFacts[]> {
     };
   };
   return Promise.all([read('parties'), read('checkpoints')]);
+}
+
+/** For people: "0 2 * * * (UTC), audits 0 4 * * 0". */
+function describeSchedules({ nightly, audit }: Schedules): string {
+  return `${nightly.pattern} (${nightly.tz}), audits ${audit.pattern}`;
 }

@@ -1,5 +1,5 @@
 /** How the values of settings are written: what is accepted, and how it is read. */
-import { CronExpressionParser } from 'cron-parser';
+import { parseCron } from '../time/cron.ts';
 import { canonicalId, canonicalPartyId } from '../ledger/ids.ts';
 import { KNOWN_COLUMNS, type KnownColumn } from '../ledger/header.ts';
 
@@ -192,8 +192,9 @@ export const partySelection = form(
   },
 );
 
-export const cron = textReadBy('a cron expression', (given) =>
-  CronExpressionParser.parse(given),
+export const cron = textThat(
+  'a cron expression of five fields, or of six with the second in front',
+  (given) => parseCron(given) !== undefined,
 );
 
 export const timeZone = textReadBy('an IANA time zone', (zone) =>

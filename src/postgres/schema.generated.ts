@@ -198,6 +198,7 @@ export interface NetworksTable {
 export interface NightlyScopeTable {
   only_row: Optional<boolean>;
   party_ids: Optional<string[] | null, readonly string[] | null>;
+  asset_ids: Optional<string[] | null, readonly string[] | null>;
 }
 
 export interface NightlyUnitsTable {
@@ -275,6 +276,13 @@ export interface RunsTable {
   attempts: Optional<number>;
   cancel_requested: Optional<boolean>;
   job_id: Optional<string | null>;
+}
+
+export interface SchedulesTable {
+  name: string;
+  pattern: string;
+  tz: string;
+  set_at: Optional<string>;
 }
 
 export interface SegmentMonthsTable {
@@ -371,6 +379,7 @@ export interface Schema {
   'mirror.run_keys': RunKeysTable;
   'mirror.run_logs': RunLogsTable;
   'mirror.runs': RunsTable;
+  'mirror.schedules': SchedulesTable;
   'mirror.segment_months': SegmentMonthsTable;
   'mirror.segment_proofs': SegmentProofsTable;
   'mirror.segments': SegmentsTable;

@@ -1,5 +1,6 @@
 /** The interface to the store of the queues, which is Redis or Postgres. Code above it is the same for both. */
-import type { Job, Queue, Worker, WorkerOptions } from 'bullmq';
+import type { Job, Queue, RepeatOptions, Worker, WorkerOptions } from 'bullmq';
+import { nextScheduledMs } from '../time/scheduled-times.ts';
 
 export const QUEUE_NAMES = ['sync', 'export', 'load', 'nightly'] as const;
 export type QueueName = (typeof QUEUE_NAMES)[number];
@@ -45,6 +46,17 @@ export interface QueueBackend extends AsyncDisposable {
 }
 
 /**
+ * For BullMQ's own schedulers: the next time of a schedule, as every other part of the mirror
+ * computes it. BullMQ calls it with the schedule's options, and ends the schedule without a value.
+ */
+export function repeatStrategy(
+  afterMs: number,
+  { pattern, tz = 'UTC' }: RepeatOptions,
+): number | undefined {
+  return pattern === undefined ? undefined : nextScheduledMs({ pattern, tz }, afterMs);
+}
+
+/**
  * What each queue keeps. The history is in the runs in Postgres; a queue keeps some finished jobs for its
  * board, and events that nobody reads.
  */
@@ -54,4 +66,5 @@ export const RETENTION = {
     removeOnFail: { age: 7 * 86_400, count: 500 },
   },
   streams: { events: { maxLen: 1_000 } },
+  settings: { repeatStrategy },
 } as const;

@@ -9,7 +9,13 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { UnrecoverableError } from 'bullmq';
 import { FencedError, PermanentError, RetryableError } from '../errors/errors.ts';
 import type { Log } from '../logging/log.ts';
-import type { BullJob, BullWorker, JobData, QueueBackend } from './backend.ts';
+import {
+  type BullJob,
+  type BullWorker,
+  type JobData,
+  type QueueBackend,
+  repeatStrategy,
+} from './backend.ts';
 
 /** The name of a job that does nothing. A worker that takes it takes other jobs too. */
 export const CANARY = 'canary';
@@ -126,6 +132,7 @@ export class QueueWorker {
       stalledInterval: STALLED_CHECK_MS,
       maxStalledCount: ATTEMPTS_MAX,
       settings: {
+        repeatStrategy,
         backoffStrategy: (attempt, _type, error) =>
           stop.aborted ? 0 : backoffMs(attempt, error),
       },

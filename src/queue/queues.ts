@@ -2,6 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { UnreachableError } from '../errors/errors.ts';
 import { withTimeout } from '../concurrency/timeouts.ts';
+import { nextScheduledMs, type Schedule } from '../time/scheduled-times.ts';
 import {
   type BullJob,
   type BullQueue,
@@ -116,16 +117,20 @@ export class Queues {
   async keepSchedule(
     queue: QueueName,
     id: string,
-    when: { pattern: string; tz: string },
+    when: Schedule,
     job: { name: string; data: JobData },
   ): Promise<boolean> {
     const known = await bounded(`look at the schedule ${id}`, () =>
       this.#queue(queue).getJobScheduler(id),
     );
+    const nowMs = Date.now();
+    const knownNextMs = known?.next ?? 0;
+    // A clock that was ahead leaves a next time that is too far away: nothing would run until then.
     const isKept =
       known?.pattern === when.pattern &&
       known.tz === when.tz &&
-      (known.next ?? 0) > Date.now() - SCHEDULE_LATE_MS;
+      knownNextMs > nowMs - SCHEDULE_LATE_MS &&
+      knownNextMs <= nextScheduledMs(when, nowMs);
     if (isKept) return false;
     const make = () =>
       this.#queue(queue).upsertJobScheduler(id, when, { ...job, opts: RETRIED });

@@ -79,6 +79,10 @@ export interface WorkFacts {
   readonly nextSlot: string | null;
   /** The scheduled time of a nightly run that never began; a worker makes it up. */
   readonly missedSlot: string | null;
+  /** The schedules in force, for people; null if no worker is running. */
+  readonly schedule: string | null;
+  /** Schedules of other workers that differ from those in force; nobody keeps them. */
+  readonly otherSchedules: string[];
 }
 
 /** What the mirror's tables record, read in one statement each for facts and coverage. */

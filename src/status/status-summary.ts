@@ -1,5 +1,5 @@
 /** The mirror's state in one sentence, and what needs a person. Pure: the console and `status` show it. */
-import type { ListFacts, MirrorFacts, StreamStatus } from './mirror-facts.ts';
+import type { ListFacts, MirrorFacts, StreamStatus, WorkFacts } from './mirror-facts.ts';
 
 /** What a person should do something about, and what that is. */
 export interface Attention {
@@ -76,11 +76,22 @@ export function summarizeStatus(facts: MirrorFacts): MirrorStatus {
         ? `The mirror is not complete: ${reasons(covered, wanted, streams)}.`
         : 'Nothing has been mirrored yet: no run has ended.',
     // A nightly run that is late makes the mirror older, not less complete.
-    attention:
-      work.missedSlot === null
-        ? attention
-        : [...attention, missed(work.missedSlot, work.workers)],
+    attention: [...attention, ...listScheduleAttention(work)],
   };
+}
+
+function listScheduleAttention(work: WorkFacts): readonly Attention[] {
+  const { missedSlot, workers, otherSchedules, schedule } = work;
+  const found: Attention[] = [];
+  if (missedSlot !== null) found.push(missed(missedSlot, workers));
+  if (otherSchedules.length > 0)
+    found.push({
+      what: 'workers have different schedules',
+      why: `in force is ${schedule}, of the worker that started last; others have ${otherSchedules.join('; ')}`,
+      todo: 'Give all workers the same SCHEDULE, SCHEDULE_TZ and AUDIT_SCHEDULE, and start them again.',
+    });
+
+  return found;
 }
 
 function reasons(

@@ -1,31 +1,29 @@
-/** The jobs that this process works, and the signs of life by which others know that it does. */
+/** The jobs that this process works, and the signs of life that other processes look for. */
 import { randomUUID } from 'node:crypto';
 import { hostname } from 'node:os';
-import { reconcileRuns } from '../runs/enqueue.ts';
-import type { JobDeps } from '../runs/job.ts';
-import { sendNotices } from '../runs/notices.ts';
-import { forgetHistory } from '../runs/store/history.ts';
-import type { WorkedJob } from '../queue/queue-worker.ts';
-import { PermanentError } from '../errors/errors.ts';
 import { exportPartyJob } from '../../jobs/export-party.ts';
 import { loadSegmentsJob } from '../../jobs/load-segments.ts';
 import { nightlyJob } from '../../jobs/nightly.ts';
 import { syncListJob } from '../../jobs/sync-list.ts';
 import { verifyJob } from '../../jobs/verify.ts';
-import {
-  keepSchedules,
-  makeUpMissed,
-  SCHEDULED,
-  type Schedules,
-} from '../runs/nightly/start-scheduled.ts';
-import { QUEUE_NAMES, type QueueName } from '../queue/backend.ts';
-import type { Queues } from '../queue/queues.ts';
+import { PermanentError } from '../errors/errors.ts';
 import {
   WORKER_SILENT_MS,
   type WorkerRegistry,
 } from '../observability/store/worker-registry.ts';
+import { QUEUE_NAMES, type QueueName } from '../queue/backend.ts';
+import type { WorkedJob } from '../queue/queue-worker.ts';
+import type { Queues } from '../queue/queues.ts';
+import { reconcileRuns } from '../runs/enqueue.ts';
+import type { JobDeps } from '../runs/job.ts';
+import { makeUpMissed } from '../runs/nightly/make-up.ts';
+import type { Schedules } from '../time/scheduled-times.ts';
+import { keepSchedules, SCHEDULED } from '../runs/nightly/schedules.ts';
+import { sendNotices } from '../runs/notices.ts';
+import { forgetHistory } from '../runs/store/history.ts';
+import { readNowMs } from '../runs/store/schedule-store.ts';
 
-/** How long jobs may take to checkpoint when the process is told to stop. */
+/** How long jobs may take to reach a safe point when the process is told to stop. */
 export const SHUTDOWN_GRACE_MS = 8_000;
 const BEAT_MS = WORKER_SILENT_MS / 3;
 const RECONCILE_MS = 60_000;
@@ -34,7 +32,10 @@ const FORGET_MS = 3_600_000;
 const CANARY_MS = 10_000;
 /** Every worker sends canaries and any of them may take one: a long silence is not bad luck. */
 const QUIET_MAX_MS = 120_000;
-/** Both lists at once, one nightly run at a time. Exports wait for their leases anyway. */
+/** Clocks that differ by more are reported; up to there a slow answer may be the reason. */
+const CLOCK_DIFFERENCE_MAX_MS = 60_000;
+
+/** Both lists at once, one nightly run at a time. */
 const CONCURRENCY: Readonly<Record<QueueName, number>> = {
   sync: 2,
   export: 1,
@@ -50,7 +51,7 @@ const JOBS = [
   verifyJob,
 ] as const;
 
-/** @throws PermanentError `JOB_UNKNOWN` or `JOB_PAYLOAD` where another version put it into the queue */
+/** @throws PermanentError `JOB_UNKNOWN` or `JOB_PAYLOAD` if another version queued the job */
 export async function handleJob(
   job: WorkedJob,
   deps: JobDeps,
@@ -61,11 +62,13 @@ export async function handleJob(
     const message = `Cannot work job ${job.id}: this version knows no job named ${job.name}`;
     throw new PermanentError(message, { code: 'JOB_UNKNOWN' });
   }
+
   const parsed = definition.payload.safeParse(job.data);
   if (!parsed.success) {
     const message = `Cannot work job ${job.id}: its payload is not that of ${job.name}`;
     throw new PermanentError(message, { code: 'JOB_PAYLOAD', cause: parsed.error });
   }
+
   // The payload was parsed by this very definition.
   await definition.handle(parsed.data as never, deps, { ...job, signal });
 }
@@ -74,9 +77,15 @@ interface JobWorkerOptions {
   readonly queues: Queues;
   readonly workers: WorkerRegistry;
   readonly jobs: JobDeps;
+  /** The schedules that this process was configured with. */
   readonly schedules: Schedules;
   /** In milliseconds: finished runs that are older are dropped. */
   readonly historyRetention: number;
+}
+
+interface WorkerPulse {
+  readonly isHealthy: boolean;
+  readonly queues: ReturnType<Queues['pulses']>;
 }
 
 export class JobWorker implements AsyncDisposable {
@@ -85,6 +94,10 @@ export class JobWorker implements AsyncDisposable {
   readonly #timers: NodeJS.Timeout[] = [];
   #isWorking = false;
   #isRegistered = false;
+  /** The difference that was reported last; an old one is not repeated every half minute. */
+  #reportedClockMs = 0;
+  /** The schedules in force that this worker reported as other than its own. */
+  #reportedSchedules: string | undefined;
 
   constructor(options: JobWorkerOptions) {
     this.#options = options;
@@ -93,36 +106,40 @@ export class JobWorker implements AsyncDisposable {
   /** Takes jobs, as a command does for its own. Calling it again does nothing. */
   start(names: readonly QueueName[] = QUEUE_NAMES): void {
     if (this.#isWorking) return;
+
     this.#isWorking = true;
     const { queues, jobs } = this.#options;
     for (const queue of names) {
-      // One more than ask at once: while a large ledger is divided or published, a small one is asked for.
+      // One more export than may ask at once: while a large ledger is divided or published,
+      // a small one is asked for.
       const concurrency =
         queue === 'export' ? jobs.sourceExportConcurrency + 1 : CONCURRENCY[queue];
       queues.work(queue, concurrency, (job, signal) => handleJob(job, jobs, signal));
     }
   }
 
-  /** The same for a long-lived process: commands leave their jobs to it, and it takes up what others dropped. */
+  /**
+   * Takes jobs as a long-lived process: commands leave their jobs to it, it takes up what others
+   * dropped, and it keeps the schedules.
+   */
   async startAndRegister(): Promise<void> {
-    const { queues, jobs, schedules, historyRetention } = this.#options;
+    const { queues, jobs, historyRetention } = this.#options;
     this.start();
     await this.#beat();
     this.#isRegistered = true;
     await reconcileRuns(jobs);
-    const makeUp = async () => {
-      for (const one of Object.values(SCHEDULED))
-        await makeUpMissed(one, schedules, jobs);
-    };
+    await this.#keepSchedules();
+
     this.#every(BEAT_MS, 'Worker could not be renewed', () => this.#beat());
     this.#every(CANARY_MS, 'Canaries could not be sent', () =>
       queues.sendCanaries(this.#workerId),
     );
-    await keepSchedules(this.#options);
     this.#every(SCHEDULE_CHECK_MS, 'The schedules could not be put back', () =>
-      keepSchedules(this.#options),
+      this.#keepSchedules(),
     );
-    this.#every(SCHEDULE_CHECK_MS, 'The schedule could not be checked', makeUp);
+    this.#every(SCHEDULE_CHECK_MS, 'The schedule could not be checked', () =>
+      this.#makeUpMissed(),
+    );
     this.#every(RECONCILE_MS, 'Notices could not be sent', () => sendNotices(jobs));
     this.#every(FORGET_MS, 'Old runs could not be forgotten', async () => {
       const forgotten = await forgetHistory(jobs.db, historyRetention);
@@ -132,38 +149,99 @@ export class JobWorker implements AsyncDisposable {
     this.#every(RECONCILE_MS, 'Runs could not be reconciled', () => reconcileRuns(jobs));
   }
 
-  /** Whether jobs are taken here: on each queue one is being worked, or was lately. */
-  health(): {
-    readonly isHealthy: boolean;
-    readonly queues: ReturnType<Queues['pulses']>;
-  } {
+  /** Healthy: on each queue, a job is being worked or was taken lately. */
+  health(): WorkerPulse {
     const queues = this.#options.queues.pulses();
     const isHealthy =
       queues.length > 0 &&
       queues.every((pulse) => pulse.activeJobs > 0 || pulse.quietMs < QUIET_MAX_MS);
+
     return { isHealthy, queues };
   }
 
-  /** First of all that is closed: handlers checkpoint with their source and stores still there. */
+  /** Closed before anything else: handlers need their source and stores to reach a safe point. */
   async [Symbol.asyncDispose](): Promise<void> {
     for (const timer of this.#timers) clearInterval(timer);
     await this.#options.queues.stopWorking(SHUTDOWN_GRACE_MS);
     if (this.#isRegistered) await this.#options.workers.leave(this.#workerId);
   }
 
-  #beat() {
+  async #beat(): Promise<void> {
     const { workers, schedules, jobs } = this.#options;
-    const about = { name: `${hostname()} ${process.pid}`, queues: QUEUE_NAMES };
-    return workers.beat(this.#workerId, {
-      ...about,
+
+    await workers.beat(this.#workerId, {
+      name: `${hostname()} ${process.pid}`,
+      queues: QUEUE_NAMES,
       sourceUrl: jobs.source?.url,
       schedules,
     });
   }
 
-  #every(intervalMs: number, complaint: string, work: () => Promise<void>): void {
-    const tell = (error: unknown) =>
-      this.#options.jobs.log.warn({ err: error }, complaint);
-    this.#timers.push(setInterval(() => void work().catch(tell), intervalMs));
+  async #keepSchedules(): Promise<void> {
+    const { queues, jobs } = this.#options;
+    const schedules = await this.#schedulesInForce();
+    await keepSchedules({ queues, jobs, schedules });
+    this.#reportOtherSchedules(schedules);
   }
+
+  async #makeUpMissed(): Promise<void> {
+    const { jobs } = this.#options;
+    const schedules = await this.#schedulesInForce();
+    const nowMs = await readNowMs(jobs.db);
+    this.#reportClock(Date.now() - nowMs);
+
+    for (const scheduled of Object.values(SCHEDULED))
+      await makeUpMissed(scheduled, schedules, jobs, nowMs);
+  }
+
+  /**
+   * All workers keep the schedules of the one that started last. If each kept its own, they would
+   * replace each other's in the queue, and each would make up what the others did not begin.
+   */
+  async #schedulesInForce(): Promise<Schedules> {
+    const { workers, schedules } = this.#options;
+    const { inForce } = await workers.facts();
+    return inForce ?? schedules;
+  }
+
+  #reportOtherSchedules(inForce: Schedules): void {
+    const { jobs, schedules } = this.#options;
+    const text = JSON.stringify(inForce);
+    if (sameSchedules(inForce, schedules) || text === this.#reportedSchedules) return;
+
+    this.#reportedSchedules = text;
+    jobs.log.warn(
+      { inForce, own: schedules },
+      'A worker that started later has other schedules: these are kept, and not our own',
+    );
+  }
+
+  #reportClock(aheadMs: number): void {
+    const change = Math.abs(aheadMs - this.#reportedClockMs);
+    if (change < CLOCK_DIFFERENCE_MAX_MS) return;
+
+    this.#reportedClockMs = aheadMs;
+    this.#options.jobs.log.warn(
+      { aheadSeconds: Math.round(aheadMs / 1_000) },
+      "The clock of this process and the database's differ: schedules go by the database's",
+    );
+  }
+
+  #every(intervalMs: number, complaint: string, work: () => Promise<void>): void {
+    const { log } = this.#options.jobs;
+    const run = (): void => {
+      work().catch((error: unknown) => log.warn({ err: error }, complaint));
+    };
+
+    this.#timers.push(setInterval(run, intervalMs));
+  }
+}
+
+function sameSchedules(one: Schedules, other: Schedules): boolean {
+  return (
+    one.nightly.pattern === other.nightly.pattern &&
+    one.nightly.tz === other.nightly.tz &&
+    one.audit.pattern === other.audit.pattern &&
+    one.audit.tz === other.audit.tz
+  );
 }

@@ -1,6 +1,6 @@
 /** One contract for the queues, held by both stores that they can live in. */
 import { Redis } from 'ioredis';
-import { afterAll, describe, expect, it } from 'vitest';
+import { afterAll, describe, expect, it, vi } from 'vitest';
 import { PermanentError, RetryableError } from '../../src/errors/errors.ts';
 import { createLog } from '../../src/logging/log.ts';
 import type { QueueBackend } from '../../src/queue/backend.ts';
@@ -163,6 +163,18 @@ describe.each(BACKENDS)('queues on %s', (kind, openBackend) => {
     await waitFor(() => due.length >= 2, { what: 'two scheduled times' });
     expect(due.map((dueMs) => dueMs % 1_000)).toEqual(due.map(() => 0));
     expect(new Set(due).size).toBe(due.length);
+  });
+
+  it('sets a schedule anew whose next time is later than the pattern’s own', async () => {
+    const queues = await openQueues();
+    const nightly = { pattern: '0 2 * * *', tz: 'UTC' };
+    const job = { name: 'tick', data: {} };
+    const clock = vi.spyOn(Date, 'now').mockReturnValue(Date.now() + 400 * 86_400_000);
+    await queues.keepSchedule('nightly', 'tick', nightly, job);
+    clock.mockRestore();
+
+    expect(await queues.keepSchedule('nightly', 'tick', nightly, job)).toBe(true);
+    expect(await queues.keepSchedule('nightly', 'tick', nightly, job)).toBe(false);
   });
 
   it('replaces a worker that takes nothing while the store answers, and only that one', async () => {

@@ -198,6 +198,21 @@ export async function listAgain(
 }
 
 /** As old as a mirror must be for a scheduled time to count as missed. */
+/** Makes a schedule count from an instant on; removes it if no instant is given. */
+export async function setScheduleSince(
+  pool: Pool,
+  name: string,
+  schedule: { readonly pattern: string; readonly tz: string },
+  at?: string,
+): Promise<void> {
+  await pool.query('delete from mirror.schedules where name = $1', [name]);
+  if (at === undefined) return;
+  await pool.query(
+    'insert into mirror.schedules (name, pattern, tz, set_at) values ($1, $2, $3, $4)',
+    [name, schedule.pattern, schedule.tz, at],
+  );
+}
+
 export async function setMirrorCreatedAt(pool: Pool, time: string): Promise<void> {
   await pool.query('update mirror.identity set created_at = $1', [time]);
 }

@@ -55,6 +55,10 @@ const WORK = z
     missedSlot: TEXT_OR_NULL.describe(
       'A nightly run that never began; a worker makes it up.',
     ),
+    schedule: TEXT_OR_NULL.describe('In force; null if no worker is running.'),
+    otherSchedules: z
+      .array(z.string())
+      .describe('Of workers that were given others: not in force.'),
   })
   .describe('Workers and schedule.');
 

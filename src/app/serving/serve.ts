@@ -8,7 +8,7 @@ import { sharedLoad } from '../../concurrency/shared-load.ts';
 import { openRows } from '../../postgres/rows.ts';
 import { QUEUE_NAMES } from '../../queue/backend.ts';
 import { describeNightly } from '../../runs/nightly/nightly-preview.ts';
-import { nextScheduledMs } from '../../runs/nightly/start-scheduled.ts';
+import { nextScheduledMs } from '../../time/scheduled-times.ts';
 import type { App } from '../app.ts';
 import { openConsoleLake } from './console-lake.ts';
 

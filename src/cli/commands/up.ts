@@ -6,7 +6,7 @@ import { requireWritable } from '../../app/data-dir.ts';
 import { startApi } from '../../app/serving/serve.ts';
 import { serveWorkerHealth } from '../../app/serving/serve-worker-health.ts';
 import { requireSource } from '../../config/environment.ts';
-import { startFirstRun } from '../../runs/nightly/start-scheduled.ts';
+import { startFirstRun } from '../../runs/nightly/make-up.ts';
 import type { CommandContext, Handler } from '../context.ts';
 
 export const up = goOn(true, true);

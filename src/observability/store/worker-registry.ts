@@ -2,13 +2,12 @@
 import { builder } from '../../postgres/builder.ts';
 import type { Database } from '../../postgres/database.ts';
 import { execute, readRow } from '../../postgres/run-statement.ts';
+import type { Schedules } from '../../time/scheduled-times.ts';
 import { statement, typed } from '../../postgres/statement.ts';
 
 /** A process that has not been heard of for this long is taken for dead. */
 export const WORKER_SILENT_MS = 10_000;
 const FORGOTTEN_AFTER_MS = 3_600_000;
-
-type Schedule = Readonly<Record<'pattern' | 'tz', string>>;
 
 interface WorkerEntry {
   readonly name: string;
@@ -16,7 +15,7 @@ interface WorkerEntry {
   /** The source that it asks; it refuses the jobs of others. */
   readonly sourceUrl: string | undefined;
   /** When it begins nightly runs and audits: what the status tells of the next ones. */
-  readonly schedules: Readonly<Record<'nightly' | 'audit', Schedule>>;
+  readonly schedules: Schedules;
 }
 
 /** Who works, for the status. */
@@ -25,8 +24,10 @@ interface WorkerFacts {
   readonly workers: number;
   /** A nightly run was begun by the schedule before: somebody counts on it. */
   readonly isScheduled: boolean;
-  /** When the youngest of them begins nightly runs; null where none is there. */
-  readonly schedule: Schedule | null;
+  /** The schedules of the youngest worker, which all of them keep; null if none is there. */
+  readonly inForce: Schedules | null;
+  /** Those of other workers that differ from them, each once. */
+  readonly others: readonly Schedules[];
 }
 
 export class WorkerRegistry {
@@ -66,15 +67,20 @@ export class WorkerRegistry {
     const facts = statement({
       workers: 'int',
       isScheduled: 'boolean',
-      schedule: typed<Schedule | null>('json?'),
+      inForce: typed<Schedules | null>('json?'),
+      others: typed<readonly Schedules[]>('json'),
     })`
         with alive as (
           select * from mirror.workers
            where heartbeat_at > clock_timestamp() - ${WORKER_SILENT_MS} * interval '1 millisecond'
-             and (${sourceUrl}::text is null or source_url = ${sourceUrl}))
+             and (${sourceUrl}::text is null or source_url = ${sourceUrl})),
+        youngest as (
+          select schedules from alive order by started_at desc, worker_id desc limit 1)
         select (select count(*) from alive)::int as workers,
                exists (select from mirror.runs where kind = 'nightly' and slot is not null) as "isScheduled",
-               (select schedules->'nightly' from alive order by started_at desc limit 1) as schedule`;
+               (select schedules from youngest) as "inForce",
+               (select coalesce(jsonb_agg(distinct schedules), '[]') from alive
+                 where schedules <> (select schedules from youngest)) as others`;
     return readRow(this.#db, 'look for workers', facts);
   }
 }

@@ -12,7 +12,7 @@ import { errorIn, isOver } from '../run-document.ts';
 import type { NewRun, Run } from '../store/run-store.ts';
 import { describeError } from '../work-run.ts';
 import { exportDue } from './nightly-exports.ts';
-import { nextScheduledMs } from './start-scheduled.ts';
+import { nextScheduledMs } from '../../time/scheduled-times.ts';
 
 const HOUR_MS = 3_600_000;
 const POLL_MS = 200;

@@ -1,10 +1,8 @@
 /** What is asked of all runs: how they ended, which scheduled times they took care of, and whom nobody was told of. */
-import { sql } from 'kysely';
 import type { Verdict } from '../../errors/verdict.ts';
 import type { Database } from '../../postgres/database.ts';
 import { readRow, readRows } from '../../postgres/run-statement.ts';
 import { statement, typed } from '../../postgres/statement.ts';
-import type { NewRun } from './run-store.ts';
 
 /** How the last run of each kind ended; times in seconds since 1970. */
 export interface RunFacts {
@@ -29,39 +27,6 @@ export async function readRunFacts(db: Database): Promise<RunFacts> {
           where closed_at is null and epoch = (select max(epoch) from mirror.networks))) as facts`;
   const { facts } = await readRow(db, 'read how runs ended', reading);
   return facts;
-}
-
-interface ScheduledTime {
-  readonly isCaredFor: boolean;
-  /** Runs that failed since then, and when the last of them ended. */
-  readonly failed: number;
-  readonly lastFailedAt: string | null;
-}
-
-/**
- * A run counts that is going, or ended later and did not fail: one that failed brought nothing.
- * @param wanted any nightly run, whatever its subject; of syncs, those that read the list as a whole
- */
-export function readScheduledTime(
-  db: Database,
-  wanted: NewRun,
-  dueMs: number,
-): Promise<ScheduledTime> {
-  const { kind, subject } = wanted;
-  const isOpen = sql`state in ('queued', 'running')`;
-  const dueAt = sql`${new Date(dueMs).toISOString()}::timestamptz`;
-  const runs = statement({
-    isCaredFor: 'boolean',
-    failed: 'int',
-    lastFailedAt: 'instant?',
-  })`
-      select count(*) filter (where ${isOpen} or verdict is distinct from 'failed') > 0
-               or exists (select from mirror.identity where created_at > ${dueAt}) as "isCaredFor",
-             (count(*) filter (where verdict = 'failed'))::int as failed,
-             max(finished_at) filter (where verdict = 'failed') as "lastFailedAt"
-        from mirror.runs where kind = ${kind} and (${isOpen} or finished_at >= ${dueAt})
-         and (kind = 'nightly' or (subject = ${subject} and params->>'full' = 'true'))`;
-  return readRow(db, 'look for the run of a scheduled time', runs);
 }
 
 export interface UntoldRun {

@@ -198,7 +198,13 @@ export function calmFacts(): Facts {
         covered: PARTIES,
         coveredTo: at(LAST_RUN_MS),
       },
-      work: { workers: 2, nextSlot: at(LAST_RUN_MS + DAY_MS), missedSlot: null },
+      work: {
+        workers: 2,
+        nextSlot: at(LAST_RUN_MS + DAY_MS),
+        missedSlot: null,
+        schedule: '0 2 * * * (UTC), audits 0 4 * * 0',
+        otherSchedules: [],
+      },
       lists: (['parties', 'checkpoints'] as const).map((list) => ({
         list,
         doubts: [],

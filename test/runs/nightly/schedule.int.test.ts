@@ -1,10 +1,12 @@
-/** Scheduled times that were missed: when they are made up, and when not. */
-import { beforeEach, describe, expect, it } from 'vitest';
+/** Scheduled times that were missed or failed: when a run is made up for them, and when not. */
+import { beforeEach, describe, expect, test } from 'vitest';
+import { findMissedMs, makeUpMissed } from '../../../src/runs/nightly/make-up.ts';
 import {
-  lastScheduledMs,
-  makeUpMissed,
+  claimScheduled,
+  keepSchedules,
   SCHEDULED,
-} from '../../../src/runs/nightly/start-scheduled.ts';
+  type ScheduledRun,
+} from '../../../src/runs/nightly/schedules.ts';
 import { freshDatabase } from '../../support/database.ts';
 import {
   addRun,
@@ -12,8 +14,9 @@ import {
   removeQueuedRuns,
   type Row,
   setMirrorCreatedAt,
+  setScheduleSince,
 } from '../../support/mirror-arrange.ts';
-import { openJobWorld } from '../stages-double.ts';
+import { type JobWorld, openJobWorld } from '../stages-double.ts';
 
 const database = await freshDatabase({ isMigrated: true });
 const { pool } = database;
@@ -22,75 +25,99 @@ const SCHEDULES = {
   audit: { pattern: '0 4 * * 0', tz: 'UTC' },
 };
 const MORNING_MS = Date.UTC(2026, 10, 21, 8);
-let worlds = 0;
-const openWorld = (): ReturnType<typeof openJobWorld> =>
-  openJobWorld(database.url, `schedule-${(worlds += 1)}`, {});
+const DUE_KEY = 'nightly 2026-11-21T02:00:00.000Z';
+const DAY_MS = 86_400_000;
 
 beforeEach(async () => {
   await emptyRuns(pool);
   await setMirrorCreatedAt(pool, '2026-01-01');
+  await setScheduleSince(pool, 'nightly', SCHEDULES.nightly, '2026-01-01');
+  await setScheduleSince(pool, 'audit', SCHEDULES.audit, '2026-01-01');
 });
 
-/** Over, unless the row says otherwise. */
-function addNight(row: Row): Promise<string> {
-  return addRun(pool, { kind: 'nightly', subject: 'now', state: 'done', ...row });
-}
-
-describe('a missed scheduled time', () => {
-  it('is made up once', async () => {
+describe('makeUpMissed', () => {
+  test('makeUpMissed begins one run for a missed time, however often it is called', async () => {
     await using world = await openWorld();
-    await makeUpMissed(SCHEDULED.nightly, SCHEDULES, world.deps, MORNING_MS);
-    await makeUpMissed(SCHEDULED.nightly, SCHEDULES, world.deps, MORNING_MS);
-    const nights = await world.deps.runs.list({ kind: 'nightly', limit: 10 });
-    expect(nights.map((night) => night.scheduleKey)).toEqual([
-      'nightly 2026-11-21T02:00:00.000Z',
-    ]);
+    await makeUp(world);
+    await makeUp(world);
+    expect(await queuedKeys(world)).toEqual([DUE_KEY]);
     expect((await world.queues.counts('nightly'))['prioritized']).toBe(1);
   });
 
-  it.each([
+  test.each([
     [
-      'a run came after it',
+      'a run came after the time',
       () => addNight({ verdict: 'complete', finished_at: '2026-11-21T02:30Z' }),
     ],
     ['a run is still going', () => addNight({ state: 'running' })],
     ['the mirror is younger', () => setMirrorCreatedAt(pool, '2026-11-21T03:00Z')],
-  ])('is not made up where %s', async (_why, arrange) => {
+    [
+      'the schedule was set after the time',
+      () => setScheduleSince(pool, 'nightly', SCHEDULES.nightly, '2026-11-21T07:59Z'),
+    ],
+    [
+      'another schedule is in force',
+      () =>
+        setScheduleSince(
+          pool,
+          'nightly',
+          { pattern: '0 3 * * *', tz: 'UTC' },
+          '2026-01-01',
+        ),
+    ],
+  ])('makeUpMissed begins nothing if %s', async (_why, arrange) => {
     await arrange();
     await using world = await openWorld();
-    await makeUpMissed(SCHEDULED.nightly, SCHEDULES, world.deps, MORNING_MS);
-    expect(
-      await world.deps.runs.list({ kind: 'nightly', states: ['queued'], limit: 10 }),
-    ).toEqual([]);
+    await makeUp(world);
+    expect(await queuedKeys(world)).toEqual([]);
+    expect(await findMissedMs(SCHEDULES.nightly, world.deps.db, MORNING_MS)).toBe(
+      undefined,
+    );
   });
 
-  it('is tried again after a run that failed, with growing waits, until one did not', async () => {
+  test('makeUpMissed is not silenced by a run or a mirror of the future', async () => {
+    await addNight({ verdict: 'complete', finished_at: '2026-11-22T02:30Z' });
+    await setMirrorCreatedAt(pool, '2027-11-21');
     await using world = await openWorld();
-    const fail = (at: string): Promise<unknown> =>
-      addNight({ subject: 'scheduled', verdict: 'failed', finished_at: at });
-    const queued = async (at: string): Promise<readonly (string | null)[]> => {
-      await makeUpMissed(SCHEDULED.nightly, SCHEDULES, world.deps, Date.parse(at));
-      return (
-        await world.deps.runs.list({ kind: 'nightly', states: ['queued'], limit: 10 })
-      ).map(({ scheduleKey }) => scheduleKey);
-    };
-    await fail('2026-11-21T02:02:00Z');
-    expect(await queued('2026-11-21T02:06:00Z')).toEqual([]);
-    expect(await queued('2026-11-21T02:07:30Z')).toEqual([
-      'nightly 2026-11-21T02:00:00.000Z again 1',
-    ]);
-    await removeQueuedRuns(pool);
-    await fail('2026-11-21T02:08:00Z');
-    expect(await queued('2026-11-21T02:14:00Z')).toEqual([]);
-    expect(await queued('2026-11-21T02:18:30Z')).toEqual([
-      'nightly 2026-11-21T02:00:00.000Z again 2',
-    ]);
-    await removeQueuedRuns(pool);
-    await addNight({ verdict: 'incomplete', finished_at: '2026-11-21T02:30Z' });
-    expect(await queued('2026-11-21T12:00:00Z')).toEqual([]);
+    await makeUp(world);
+    expect(await queuedKeys(world)).toEqual([DUE_KEY]);
   });
 
-  it('is made up once for each list where it was an audit, and not where one was done since', async () => {
+  test('makeUpMissed tries a failed night again after 5, 10 and 20 minutes, then hourly', async () => {
+    await using world = await openWorld();
+    let failedMs = Date.UTC(2026, 10, 21, 2, 2);
+
+    for (const [index, waitMinutes] of [5, 10, 20, 60, 60].entries()) {
+      const finishedAt = new Date(failedMs).toISOString();
+      await addNight({ verdict: 'failed', finished_at: finishedAt });
+
+      const dueMs = failedMs + waitMinutes * 60_000;
+      await makeUp(world, dueMs - 1_000);
+      expect(await queuedKeys(world)).toEqual([]);
+      await makeUp(world, dueMs);
+      expect(await queuedKeys(world)).toEqual([`${DUE_KEY} again ${index + 1}`]);
+
+      await removeQueuedRuns(pool);
+      failedMs = dueMs + 60_000;
+    }
+
+    await addNight({ verdict: 'incomplete', finished_at: '2026-11-21T05:30Z' });
+    await makeUp(world, Date.UTC(2026, 10, 21, 12));
+    expect(await queuedKeys(world)).toEqual([]);
+  });
+
+  test('makeUpMissed tries a night again that ended because the source was away', async () => {
+    await using world = await openWorld();
+    await addNight({
+      verdict: 'incomplete',
+      evidence: { sourceAway: { code: 'SOURCE_STATUS' } },
+      finished_at: '2026-11-21T02:30Z',
+    });
+    await makeUp(world, Date.UTC(2026, 10, 21, 2, 36));
+    expect(await queuedKeys(world)).toEqual([`${DUE_KEY} again 1`]);
+  });
+
+  test('makeUpMissed makes up the audit of the list that was not audited since', async () => {
     const { parties, checkpoints } = SCHEDULED;
     const afterMs = Date.UTC(2026, 10, 23, 8);
     for (const [list, full] of [
@@ -104,9 +131,10 @@ describe('a missed scheduled time', () => {
         verdict: 'complete',
         finished_at: '2026-11-22T05:00Z',
       });
+
     await using world = await openWorld();
     for (const audit of [parties, checkpoints, parties, checkpoints])
-      await makeUpMissed(audit, SCHEDULES, world.deps, afterMs);
+      await makeUp(world, afterMs, audit);
     const made = await world.deps.runs.list({
       kind: 'sync',
       states: ['queued'],
@@ -117,24 +145,74 @@ describe('a missed scheduled time', () => {
     ]);
   });
 
-  it('is not called missed before the queue had its time', async () => {
+  test('makeUpMissed leaves a time to the queue for two minutes', async () => {
     await using world = await openWorld();
-    await makeUpMissed(
-      SCHEDULED.nightly,
-      SCHEDULES,
-      world.deps,
-      Date.UTC(2026, 10, 21, 2, 1),
-    );
-    expect(await world.deps.runs.list({ kind: 'nightly', limit: 10 })).toEqual([]);
-  });
-
-  it('is found in its own time zone, also where the clocks change', () => {
-    const berlin = { pattern: '30 2 * * *', tz: 'Europe/Berlin' };
-    expect(
-      new Date(lastScheduledMs(berlin, Date.UTC(2026, 6, 1, 12))).toISOString(),
-    ).toBe('2026-07-01T00:30:00.000Z');
-    expect(
-      new Date(lastScheduledMs(berlin, Date.UTC(2026, 11, 1, 12))).toISOString(),
-    ).toBe('2026-12-01T01:30:00.000Z');
+    await makeUp(world, Date.UTC(2026, 10, 21, 2, 1));
+    expect(await queuedKeys(world)).toEqual([]);
   });
 });
+
+describe('keepSchedules', () => {
+  test('keepSchedules makes a changed schedule count from now on, and an equal one as before', async () => {
+    await using world = await openWorld();
+    const { deps, queues } = world;
+    const missed = () => findMissedMs(SCHEDULES.nightly, deps.db, Date.now() + DAY_MS);
+
+    await keepSchedules({ queues, jobs: deps, schedules: SCHEDULES });
+    expect(await findMissedMs(SCHEDULES.nightly, deps.db, MORNING_MS)).toBeDefined();
+
+    const changed = { ...SCHEDULES, nightly: { pattern: '0 3 * * *', tz: 'UTC' } };
+    await keepSchedules({ queues, jobs: deps, schedules: changed });
+    await keepSchedules({ queues, jobs: deps, schedules: SCHEDULES });
+    expect(await findMissedMs(SCHEDULES.nightly, deps.db, Date.now())).toBe(undefined);
+    expect(await missed()).toBeDefined();
+  });
+});
+
+describe('claimScheduled', () => {
+  test('claimScheduled returns the same run for a time, and another if that ended before it', async () => {
+    await using world = await openWorld();
+    const dueMs = Date.now();
+    const claim = () =>
+      claimScheduled(SCHEDULED.nightly, undefined, world.deps, { dueMs });
+
+    const first = await claim();
+    expect(await claim()).toBe(first);
+    await pool.query(
+      `update mirror.runs set state = 'done', verdict = 'complete',
+         finished_at = clock_timestamp() + interval '1 hour'`,
+    );
+    const second = await claim();
+    expect(second).not.toBe(first);
+    expect(await claim()).toBe(second);
+  });
+});
+
+let worlds = 0;
+
+function openWorld(): Promise<JobWorld> {
+  worlds += 1;
+  return openJobWorld(database.url, `schedule-${worlds}`, {});
+}
+
+function makeUp(
+  world: JobWorld,
+  nowMs = MORNING_MS,
+  scheduled: ScheduledRun = SCHEDULED.nightly,
+): Promise<void> {
+  return makeUpMissed(scheduled, SCHEDULES, world.deps, nowMs);
+}
+
+async function queuedKeys(world: JobWorld): Promise<readonly (string | null)[]> {
+  const queued = await world.deps.runs.list({
+    kind: 'nightly',
+    states: ['queued'],
+    limit: 10,
+  });
+  return queued.map(({ scheduleKey }) => scheduleKey);
+}
+
+/** Over, unless the row says otherwise. */
+function addNight(row: Row): Promise<string> {
+  return addRun(pool, { kind: 'nightly', subject: 'now', state: 'done', ...row });
+}

@@ -1,0 +1,139 @@
+/** What begins by itself, nightly runs and the audits of both lists, and the queue's part in it. */
+import type { JobData } from '../../queue/backend.ts';
+import type { Queues } from '../../queue/queues.ts';
+import type { Schedules } from '../../time/scheduled-times.ts';
+import { JOBS, type JobContext, type JobDeps } from '../job.ts';
+import { readNowMs, recordSchedule } from '../store/schedule-store.ts';
+import type { Run } from '../store/run-store.ts';
+import { otherSource } from '../work-run.ts';
+
+/** A run that a schedule begins. */
+export interface ScheduledRun {
+  /** The id of its schedule in the queue. */
+  readonly id: string;
+  readonly schedule: keyof Schedules;
+  readonly kind: 'nightly' | 'sync';
+  readonly subject: string;
+  readonly params?: Run['params'];
+  /** The payload of the job that the queue adds at each scheduled time. */
+  readonly data: JobData;
+}
+
+export const SCHEDULED = {
+  nightly: {
+    id: 'nightly',
+    schedule: 'nightly',
+    kind: 'nightly',
+    subject: 'scheduled',
+    data: { scheduled: true },
+  },
+  parties: auditOf('parties'),
+  checkpoints: auditOf('checkpoints'),
+} as const satisfies Readonly<Record<string, ScheduledRun>>;
+
+function auditOf(list: 'parties' | 'checkpoints'): ScheduledRun {
+  return {
+    id: `audit-${list}`,
+    schedule: 'audit',
+    kind: 'sync',
+    subject: list,
+    params: { full: true },
+    data: { audit: list },
+  };
+}
+
+/** Names a scheduled time; at most one run has this key. */
+export function scheduleKeyOf({ id }: ScheduledRun, dueMs: number): string {
+  return `${id.replace('-', ' ')} ${new Date(dueMs).toISOString()}`;
+}
+
+interface KeepDeps {
+  readonly queues: Pick<Queues, 'keepSchedule'>;
+  readonly jobs: Pick<JobDeps, 'db' | 'source' | 'log'>;
+  /** The schedules in force; all workers of a mirror keep the same. */
+  readonly schedules: Schedules;
+}
+
+/**
+ * Puts the schedules into the queue and records since when they are in force. Workers call it
+ * every half minute, so that a flushed store has its schedules back within a minute.
+ */
+export async function keepSchedules(deps: KeepDeps): Promise<void> {
+  const { queues, jobs, schedules } = deps;
+  await recordSchedule(jobs.db, 'nightly', schedules.nightly);
+  await recordSchedule(jobs.db, 'audit', schedules.audit);
+
+  for (const scheduled of Object.values(SCHEDULED)) {
+    const { id, schedule: name, kind, data } = scheduled;
+    const schedule = schedules[name];
+    const { queue, name: jobName } = JOBS[kind];
+    const source = jobs.source === undefined ? {} : { source: jobs.source.id };
+
+    const job = { name: jobName, data: { ...data, ...source } };
+    if (await queues.keepSchedule(queue, id, schedule, job))
+      jobs.log.info({ schedule: id, ...schedule }, 'Schedule set');
+  }
+}
+
+/**
+ * Returns the run of a scheduled time: one, however often its job is delivered. A nightly run
+ * does not begin while the last one is still going.
+ *
+ * @param sourceId the source that the schedule's job is for
+ * @returns undefined if no run is to begin
+ */
+export async function claimScheduled(
+  scheduled: ScheduledRun,
+  sourceId: string | undefined,
+  deps: Pick<JobDeps, 'db' | 'runs' | 'source' | 'log'>,
+  { dueMs }: Pick<JobContext, 'dueMs'>,
+): Promise<string | undefined> {
+  const { kind, subject, params = {} } = scheduled;
+  if (sourceId !== undefined && sourceId !== deps.source?.id) {
+    const what = kind === 'nightly' ? 'the scheduled nightly run' : 'the scheduled audit';
+    throw otherSource(what, `source ${sourceId}`, deps.source?.url);
+  }
+
+  const scheduleKey = scheduleKeyOf(scheduled, dueMs);
+  if (kind === 'nightly' && (await isOtherNightGoing(scheduleKey, deps)))
+    return undefined;
+
+  const run = await deps.runs.create({ kind, subject, params, scheduleKey });
+  if (!(await isOfFuture(run, deps))) return run.runId;
+
+  // A clock that was ahead has worked this time already, with what the source had then.
+  const again = `${scheduleKey} at its time`;
+  deps.log.warn(
+    { scheduleKey, runId: run.runId, finishedAt: run.finishedAt },
+    'A clock was ahead: the run of this time ended before it, and begins anew',
+  );
+  const anew = await deps.runs.create({ kind, subject, params, scheduleKey: again });
+  return anew.runId;
+}
+
+async function isOtherNightGoing(
+  scheduleKey: string,
+  { runs, log }: Pick<JobDeps, 'runs' | 'log'>,
+): Promise<boolean> {
+  const going = await runs.list({
+    kind: 'nightly',
+    states: ['queued', 'running'],
+    limit: 10,
+  });
+  const other = going.find((run) => !run.scheduleKey?.startsWith(scheduleKey));
+  if (other === undefined) return false;
+
+  log.warn(
+    { scheduleKey, runId: other.runId },
+    'Nightly run skipped: the last one is still going',
+  );
+  return true;
+}
+
+async function isOfFuture(
+  { finishedAt }: Run,
+  { db }: Pick<JobDeps, 'db'>,
+): Promise<boolean> {
+  if (finishedAt === null) return false;
+  return Date.parse(finishedAt) > (await readNowMs(db));
+}

@@ -1,0 +1,190 @@
+/**
+ * Cron patterns, read strictly: five fields (minute, hour, day of the month, month, day of the
+ * week), or six with the second in front. A typo is refused; it must not become another schedule.
+ *
+ * Accepted in a field: numbers, names of months and weekdays, `*`, lists, ranges and steps; `?`
+ * for either day; `L` as the last day of a month.
+ */
+
+/** The times that a pattern names, before a time zone gives them a meaning. */
+export interface CronPattern {
+  /** The local times of a matching day, in milliseconds since its midnight; ascending. */
+  readonly timesOfDay: readonly number[];
+  /** True if the pattern names every hour: then it means instants rather than times of a day. */
+  readonly isHourly: boolean;
+  /** @param month 1 to 12 */
+  matchesDay(year: number, month: number, day: number): boolean;
+}
+
+interface FieldRule {
+  readonly min: number;
+  readonly max: number;
+  readonly names?: readonly string[];
+  /** Whether `?` may stand for every value. */
+  readonly isDay?: boolean;
+}
+
+interface Field {
+  readonly values: ReadonlySet<number>;
+  /** True if the field names every value with `*` or `?`. */
+  readonly isAny: boolean;
+  /** True if the field names the last day of the month. */
+  readonly hasLast: boolean;
+}
+
+const MONTHS = 'JAN FEB MAR APR MAY JUN JUL AUG SEP OCT NOV DEC'.split(' ');
+const WEEKDAYS = 'SUN MON TUE WED THU FRI SAT'.split(' ');
+
+const SECOND: FieldRule = { min: 0, max: 59 };
+const MINUTE: FieldRule = { min: 0, max: 59 };
+const HOUR: FieldRule = { min: 0, max: 23 };
+const DAY_OF_MONTH: FieldRule = { min: 1, max: 31, isDay: true };
+const MONTH: FieldRule = { min: 1, max: 12, names: MONTHS };
+// Sunday is 0 and 7.
+const DAY_OF_WEEK: FieldRule = { min: 0, max: 7, names: WEEKDAYS, isDay: true };
+
+/** The usual words for common patterns. */
+const ALIASES: ReadonlyMap<string, string> = new Map([
+  ['@yearly', '0 0 1 1 *'],
+  ['@annually', '0 0 1 1 *'],
+  ['@monthly', '0 0 1 * *'],
+  ['@weekly', '0 0 * * 0'],
+  ['@daily', '0 0 * * *'],
+  ['@hourly', '0 * * * *'],
+]);
+
+const HOURS_OF_DAY = 24;
+/** A leap day comes at least once in eight years. */
+const YEARS_TRIED = 8;
+const FIRST_YEAR_TRIED = 2024;
+
+/** @returns undefined if the text is not a pattern, or names a day that never comes */
+export function parseCron(text: string): CronPattern | undefined {
+  const trimmed = text.trim();
+  const fields = (ALIASES.get(trimmed.toLowerCase()) ?? trimmed).split(/\s+/);
+  if (fields.length === 5) fields.unshift('0');
+  if (fields.length !== 6) return undefined;
+
+  const [secondText = '', minuteText = '', hourText = ''] = fields;
+  const [dayText = '', monthText = '', weekdayText = ''] = fields.slice(3);
+  const second = parseField(secondText, SECOND);
+  const minute = parseField(minuteText, MINUTE);
+  const hour = parseField(hourText, HOUR);
+  const day = parseField(dayText, DAY_OF_MONTH);
+  const month = parseField(monthText, MONTH);
+  const weekday = parseField(weekdayText, DAY_OF_WEEK);
+  if (!second || !minute || !hour || !day || !month || !weekday) return undefined;
+
+  const pattern: CronPattern = {
+    timesOfDay: listTimes(hour, minute, second),
+    isHourly: hour.values.size === HOURS_OF_DAY,
+    matchesDay: dayMatcher(day, month, weekday),
+  };
+  return comesEver(pattern) ? pattern : undefined;
+}
+
+function listTimes(hour: Field, minute: Field, second: Field): number[] {
+  const times: number[] = [];
+
+  for (const h of ascending(hour.values))
+    for (const m of ascending(minute.values))
+      for (const s of ascending(second.values))
+        times.push(((h * 60 + m) * 60 + s) * 1_000);
+
+  return times;
+}
+
+function ascending(values: ReadonlySet<number>): number[] {
+  return [...values].toSorted((a, b) => a - b);
+}
+
+/** As everywhere with cron: if both days are restricted, either of them is enough. */
+function dayMatcher(day: Field, month: Field, weekday: Field): CronPattern['matchesDay'] {
+  return (year, monthNumber, dayNumber) => {
+    if (!month.values.has(monthNumber)) return false;
+
+    const isLast = dayNumber === daysInMonth(year, monthNumber);
+    const isDay = day.values.has(dayNumber) || (day.hasLast && isLast);
+    const weekdayNumber = new Date(
+      Date.UTC(year, monthNumber - 1, dayNumber),
+    ).getUTCDay();
+    const isWeekday =
+      weekday.values.has(weekdayNumber) || (weekdayNumber === 0 && weekday.values.has(7));
+
+    if (day.isAny) return isWeekday;
+    if (weekday.isAny) return isDay;
+    return isDay || isWeekday;
+  };
+}
+
+function daysInMonth(year: number, month: number): number {
+  return new Date(Date.UTC(year, month, 0)).getUTCDate();
+}
+
+function comesEver(pattern: CronPattern): boolean {
+  for (let year = FIRST_YEAR_TRIED; year < FIRST_YEAR_TRIED + YEARS_TRIED; year += 1)
+    for (let month = 1; month <= 12; month += 1)
+      for (let day = 1; day <= daysInMonth(year, month); day += 1)
+        if (pattern.matchesDay(year, month, day)) return true;
+
+  return false;
+}
+
+function parseField(text: string, rule: FieldRule): Field | undefined {
+  const values = new Set<number>();
+  let hasLast = false;
+
+  for (const part of text.split(',')) {
+    if (part === 'L' && rule === DAY_OF_MONTH) {
+      hasLast = true;
+      continue;
+    }
+
+    const range = parseRange(part, rule);
+    if (range === undefined) return undefined;
+    for (let value = range.first; value <= range.last; value += range.step)
+      values.add(value);
+  }
+
+  const isAny = text === '*' || (text === '?' && rule.isDay === true);
+  return { values, isAny, hasLast };
+}
+
+interface ValueRange {
+  readonly first: number;
+  readonly last: number;
+  readonly step: number;
+}
+
+/** Reads `7`, `1-5`, `*`, and each of them with a step: `*` + `/15`, `10/15`, `8-18/2`. */
+function parseRange(part: string, rule: FieldRule): ValueRange | undefined {
+  const match = /^(?:([*?])|(\w+)(?:-(\w+))?)(?:\/(\d+))?$/.exec(part);
+  if (match === null) return undefined;
+
+  const [, any, firstText = '', lastText, stepText] = match;
+  const step = stepText === undefined ? 1 : Number(stepText);
+  if (step === 0 || step > rule.max) return undefined;
+
+  if (any !== undefined) {
+    if (any === '?' && (rule.isDay !== true || stepText !== undefined)) return undefined;
+    return { first: rule.min, last: rule.max, step };
+  }
+
+  const first = parseValue(firstText, rule);
+  if (first === undefined) return undefined;
+  // With a step, a single value is where an open range begins.
+  if (lastText === undefined)
+    return { first, last: stepText === undefined ? first : rule.max, step };
+
+  const last = parseValue(lastText, rule);
+  return last === undefined || last < first ? undefined : { first, last, step };
+}
+
+function parseValue(text: string, { min, max, names }: FieldRule): number | undefined {
+  const index = names?.indexOf(text.toUpperCase()) ?? -1;
+  if (index >= 0) return index + min;
+  if (!/^\d{1,2}$/.test(text)) return undefined;
+
+  const value = Number(text);
+  return value >= min && value <= max ? value : undefined;
+}

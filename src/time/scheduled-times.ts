@@ -1,0 +1,153 @@
+/**
+ * When a schedule fires. The queue, the check for missed runs and every view use these functions,
+ * so that they agree, through changes of the clocks too.
+ *
+ * A schedule names local times of a day. On the day on which clocks go forward, a time that does
+ * not exist comes as much later as the clocks were moved; on the day on which they go back, a
+ * time that exists twice counts once, at its first occurrence. So each local day that the pattern
+ * matches has each of its times once. A pattern that names every hour means instants instead: it
+ * goes on through the repeated hour, and skips what does not exist.
+ */
+import { type CronPattern, parseCron } from './cron.ts';
+
+export interface Schedule {
+  /** A cron pattern; see cron.ts. */
+  readonly pattern: string;
+  /** The IANA time zone of the pattern's times. */
+  readonly tz: string;
+}
+
+/** The schedules of a mirror: `SCHEDULE` and `AUDIT_SCHEDULE`, both in `SCHEDULE_TZ`. */
+export interface Schedules {
+  readonly nightly: Schedule;
+  readonly audit: Schedule;
+}
+
+const DAY_MS = 86_400_000;
+/** Offsets of all zones change on quarters of an hour of UTC. */
+const OFFSET_STEP_MS = 900_000;
+/** Longer than a leap day can be away: 1896 to 1904, and 2096 to 2104, have none between them. */
+const DAYS_MAX = 9 * 366;
+const OFFSETS_CACHED_MAX = 10_000;
+
+/**
+ * Returns the first scheduled time after an instant.
+ * @param afterMs milliseconds since 1970, as is the result
+ * @throws RangeError if the pattern or the time zone is not valid
+ */
+export function nextScheduledMs({ pattern, tz }: Schedule, afterMs: number): number {
+  const cron = readPattern(pattern);
+  const zone = new Zone(tz);
+
+  // Begins a day early: a time of yesterday may be moved past midnight.
+  const today = localMidnight(zone, afterMs);
+  for (let days = -1; days < DAYS_MAX; days += 1) {
+    const times = timesOn(cron, zone, today + days * DAY_MS);
+    const next = times.find((timeMs) => timeMs > afterMs);
+    if (next !== undefined) return next;
+  }
+  throw new RangeError(`no time of ${pattern} within ${DAYS_MAX} days`);
+}
+
+/**
+ * Returns the last scheduled time at or before an instant.
+ * @throws as nextScheduledMs
+ */
+export function lastScheduledMs({ pattern, tz }: Schedule, nowMs: number): number {
+  const cron = readPattern(pattern);
+  const zone = new Zone(tz);
+
+  const today = localMidnight(zone, nowMs);
+  for (let days = 1; days > -DAYS_MAX; days -= 1) {
+    const times = timesOn(cron, zone, today + days * DAY_MS);
+    const last = times.findLast((timeMs) => timeMs <= nowMs);
+    if (last !== undefined) return last;
+  }
+  throw new RangeError(`no time of ${pattern} within ${DAYS_MAX} days`);
+}
+
+function readPattern(pattern: string): CronPattern {
+  const cron = parseCron(pattern);
+  if (cron === undefined) throw new RangeError(`not a cron pattern: ${pattern}`);
+  return cron;
+}
+
+/** The midnight that begins the local day of an instant, as if the zone were UTC. */
+function localMidnight(zone: Zone, ms: number): number {
+  const localMs = ms + zone.offsetMs(ms);
+  return localMs - (((localMs % DAY_MS) + DAY_MS) % DAY_MS);
+}
+
+/**
+ * The instants of a local day's times, ascending.
+ * @param midnight of the local day, as if the zone were UTC
+ */
+function timesOn(cron: CronPattern, zone: Zone, midnight: number): readonly number[] {
+  const date = new Date(midnight);
+  const year = date.getUTCFullYear();
+  const month = date.getUTCMonth() + 1;
+  if (!cron.matchesDay(year, month, date.getUTCDate())) return [];
+
+  const before = zone.offsetMs(midnight - DAY_MS);
+  const after = zone.offsetMs(midnight + 2 * DAY_MS);
+  if (before === after) return cron.timesOfDay.map((time) => midnight + time - before);
+
+  const instants = new Set<number>();
+  for (const time of cron.timesOfDay) {
+    const localMs = midnight + time;
+    const candidates = [localMs - before, localMs - after].toSorted((a, b) => a - b);
+    const existing = candidates.filter((ms) => ms + zone.offsetMs(ms) === localMs);
+
+    if (cron.isHourly) for (const ms of existing) instants.add(ms);
+    // A time that the clocks skip keeps the offset that was in force before.
+    else instants.add(existing[0] ?? localMs - before);
+  }
+  return [...instants].toSorted((a, b) => a - b);
+}
+
+/** The offsets of a time zone, read once for each quarter of an hour. */
+class Zone {
+  readonly #format: Intl.DateTimeFormat;
+  readonly #offsets = new Map<number, number>();
+
+  constructor(tz: string) {
+    this.#format = new Intl.DateTimeFormat('en-US', {
+      timeZone: tz,
+      hourCycle: 'h23',
+      year: 'numeric',
+      month: 'numeric',
+      day: 'numeric',
+      hour: 'numeric',
+      minute: 'numeric',
+      second: 'numeric',
+    });
+  }
+
+  /** What local clocks are ahead of UTC at an instant. */
+  offsetMs(ms: number): number {
+    const stepMs = Math.floor(ms / OFFSET_STEP_MS) * OFFSET_STEP_MS;
+    const cached = this.#offsets.get(stepMs);
+    if (cached !== undefined) return cached;
+
+    if (this.#offsets.size >= OFFSETS_CACHED_MAX) this.#offsets.clear();
+    const offsetMs = this.#readOffset(stepMs);
+    this.#offsets.set(stepMs, offsetMs);
+    return offsetMs;
+  }
+
+  #readOffset(ms: number): number {
+    const parts = this.#format.formatToParts(ms);
+    const numberOf = (type: Intl.DateTimeFormatPartTypes): number =>
+      Number(parts.find((part) => part.type === type)?.value);
+
+    const localMs = Date.UTC(
+      numberOf('year'),
+      numberOf('month') - 1,
+      numberOf('day'),
+      numberOf('hour'),
+      numberOf('minute'),
+      numberOf('second'),
+    );
+    return localMs - ms;
+  }
+}
