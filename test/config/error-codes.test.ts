@@ -11,9 +11,9 @@ const FILES = globSync('{src,jobs}/**/*.ts', {
   exclude: ['src/sandbox/**', 'src/config/**', 'src/ledger/encodings.ts'],
 });
 const CODE = /^[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*$/;
-/** Capitals that others gave: Node, drivers, the environment. */
+/** Codes of others: Node, its HTTP parser, drivers, Postgres' SQLSTATE, the environment. */
 const NOT_OURS =
-  /^(?:ERR_.*|UND_ERR_.*|AWS_.*|OTEL_.*|EAI_AGAIN|PG_VERSION|HTTPS?_PROXY|NO_PROXY|NODE_EXTRA_CA_CERTS|SOURCE_ASSETS|WHEN_REQUIRED)$/;
+  /^(?:ERR_.*|UND_ERR_.*|HPE_.*|DATABASE_\d[0-9A-Z]{4}|AWS_.*|OTEL_.*|EAI_AGAIN|PG_VERSION|HTTPS?_PROXY|NO_PROXY|NODE_EXTRA_CA_CERTS|SOURCE_ASSETS|WHEN_REQUIRED)$/;
 
 /** Every literal of words in capitals, and single words that stand as a `code`. */
 function codesIn(path: string, text: string): string[] {

@@ -16,6 +16,7 @@ import { loadWorld } from './load-world.ts';
 import { HEADER_12, HEADER_13 } from '../ledger/csv.ts';
 import { PARTY_A, PARTY_B, publish, row12, row13, WAREHOUSE_ID } from './published.ts';
 import { addParties, emptyLedgers, setWarehouseId } from '../support/mirror-arrange.ts';
+import { withOverrides } from '../support/with-overrides.ts';
 
 const world = await loadWorld();
 const { database, warehouse } = world;
@@ -290,7 +291,7 @@ describe('rebuildIfEmpty', () => {
       if (key.includes(third.party)) throw new Error('killed');
       return objects.read(key, ...how);
     };
-    const dying = { db, objects: { ...objects, read } };
+    const dying = { db, objects: withOverrides(objects, { read }) };
     await expect(rebuildIfEmpty(dying, signal)).rejects.toThrow('killed');
     expect((await database.pool.query(SEGMENTS)).rows.length).toBe(1);
     await adoptUnknownManifests({ db, objects }, signal);

@@ -16,6 +16,7 @@ import { olderCopy, startOwnRedis } from '../../support/servers/redis.ts';
 import { exportFrom, type FaultCase, TestRowPool } from './fault-case.ts';
 import { World } from '../export-world.ts';
 import { currentSegments } from '../../support/mirror-state.ts';
+import { withOverrides } from '../../support/with-overrides.ts';
 
 const database = await freshDatabase({ isMigrated: true });
 /** Fixed, so that a run can be trusted and repeated; other seeds look for more. */
@@ -42,7 +43,7 @@ function openFullStore(folder: string): ObjectStore {
     await symlink('/dev/full', path);
     return path;
   };
-  return { ...store, spoolPath };
+  return withOverrides<ObjectStore>(store, { spoolPath });
 }
 
 /** A store that refuses, before it has done the work or after. */
@@ -54,7 +55,7 @@ function openRefusingStore(folder: string, when: 'before' | 'after'): ObjectStor
       code: 'OBJECT_STORE_REFUSED',
     });
   };
-  return { ...store, publishFile };
+  return withOverrides<ObjectStore>(store, { publishFile });
 }
 
 /** A question to the source, as it came. */

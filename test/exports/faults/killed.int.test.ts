@@ -23,6 +23,7 @@ import {
   emptySegments,
   setPublicationSeq,
 } from '../../support/mirror-arrange.ts';
+import { withOverrides } from '../../support/with-overrides.ts';
 
 const database = await freshDatabase({ isMigrated: true });
 /** So small that the ledger comes in several. */
@@ -107,7 +108,7 @@ test('a process killed amid a manifest leaves nothing behind after the next run'
     );
     throw killed;
   };
-  const objects = { ...store, publishBytes };
+  const objects = withOverrides<ObjectStore>(store, { publishBytes });
   await expect(world.export(NOW, {}, { objects })).rejects.toThrow(killed);
   expect((await world.spooled()).some((name) => name.endsWith('bytes.half'))).toBe(true);
   await world.export(NOW);

@@ -14,6 +14,7 @@ import { freshDatabase } from '../../support/database.ts';
 import { signal, World } from '../export-world.ts';
 import { entries, row12 } from '../ledger-double.ts';
 import { emptyCoverage, supersedeSegments } from '../../support/mirror-arrange.ts';
+import { withOverrides } from '../../support/with-overrides.ts';
 
 const database = await freshDatabase({ isMigrated: true });
 const NO_GRACE = -1000;
@@ -199,8 +200,7 @@ test('collectGarbage decides each object once, however its listing is ordered', 
   const foreign = segmentKeyOf('f'.repeat(12));
   const keys = [...files, foreign].flatMap((key) => [key, manifestKey(key)]);
   const removed: string[] = [];
-  const objects: ObjectStore = {
-    ...world.objects,
+  const objects = withOverrides<ObjectStore>(world.objects, {
     // The objects first, then their manifests, as a store without an order may list them.
     async *list() {
       for (const key of keys.toSorted(byManifestLast))
@@ -211,7 +211,7 @@ test('collectGarbage decides each object once, however its listing is ordered', 
       throw new PermanentError('Cannot read: it is missing', { code: 'OBJECT_MISSING' });
     },
     remove: async (key) => void removed.push(key),
-  };
+  });
   const archive = new ExportArchiveStore(warehouse.db);
   const deps = { objects, archive, log: createLog('silent'), graceMs: NO_GRACE };
   expect(await collectGarbage(deps, signal)).toMatchObject({

@@ -12,6 +12,7 @@ import { emptyCoverage, supersedeSegments } from '../../support/mirror-arrange.t
 import { NEVER_ABORTED } from '../../support/samples.ts';
 import { World } from '../export-world.ts';
 import { entries } from '../ledger-double.ts';
+import { withOverrides } from '../../support/with-overrides.ts';
 
 const database = await freshDatabase({ isMigrated: true });
 const NO_GRACE_MS = -1000;
@@ -85,7 +86,7 @@ async function openScene(): Promise<Scene> {
     collect: (remove) =>
       collectGarbage(
         {
-          objects: { ...world.objects, remove },
+          objects: withOverrides<ObjectStore>(world.objects, { remove }),
           archive: new ExportArchiveStore(warehouse.db),
           log: createLog('silent'),
           graceMs: NO_GRACE_MS,

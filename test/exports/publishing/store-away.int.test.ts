@@ -17,6 +17,7 @@ import { currentSegments } from '../../support/mirror-state.ts';
 import { NEVER_ABORTED } from '../../support/samples.ts';
 import { World } from '../export-world.ts';
 import { at, entries, row12 } from '../ledger-double.ts';
+import { withOverrides } from '../../support/with-overrides.ts';
 
 const database = await freshDatabase({ isMigrated: true });
 const NOW = '2023-05-01T11:00:00Z';
@@ -41,7 +42,7 @@ describe('an export whose answer is received whole', () => {
       await using world = await World.open(database);
       world.source.entries.push(...entries('2023-05-01T10:00:00Z', 2));
       const head = () => Promise.reject(error);
-      const objects = { ...world.objects, head };
+      const objects = withOverrides<ObjectStore>(world.objects, { head });
       for (let attempt = 1; attempt <= 2; attempt += 1)
         await expect(world.export(NOW, RANGE, { objects })).rejects.toMatchObject({
           code: error.code,
@@ -119,9 +120,8 @@ async function replace(objects: ObjectStore, key: string, content: Buffer) {
 
 /** Manifests are readable, objects are not: lifecycle rules spare small objects. */
 function archivedStore({ objects }: World): ObjectStore {
-  return {
-    ...objects,
+  return withOverrides<ObjectStore>(objects, {
     read: (key, signal, range) =>
       key.endsWith('.json') ? objects.read(key, signal, range) : Promise.reject(ARCHIVED),
-  };
+  });
 }
