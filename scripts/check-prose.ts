@@ -12,6 +12,9 @@ interface Pattern {
   readonly advice: string;
 }
 
+/** Phrases that are left from before this check. Lower the number with every edit; never raise it. */
+const FOUND_MAX = 213;
+
 /** A line of prose, and where it stands. */
 interface ProseLine {
   readonly file: string;
@@ -103,5 +106,6 @@ export function findProse({ file, line, text }: ProseLine): string[] {
 if (import.meta.main) {
   const problems = trackedFiles().flatMap((file) => proseOf(file).flatMap(findProse));
   for (const problem of problems) process.stdout.write(`${problem}\n`);
-  process.exitCode = problems.length === 0 ? 0 : 1;
+  process.stdout.write(`${problems.length} found, at most ${FOUND_MAX} allowed\n`);
+  process.exitCode = problems.length > FOUND_MAX ? 1 : 0;
 }

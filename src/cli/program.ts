@@ -81,7 +81,8 @@ async function execute(
   // Bars on a terminal, and the demo itself, tell what happens: of the log, only what needs attention.
   const isCalm =
     (stderr.isTTY === true || name === 'demo') && config.origins.logLevel === 'default';
-  const level = isQuiet ? 'silent' : isCalm ? 'warn' : config.logLevel;
+  const usual = isCalm ? 'warn' : config.logLevel;
+  const level = isQuiet ? 'silent' : usual;
   const handle = await load();
   const run = async () => {
     const { log, notices, ...terminal } = openTerminal(stderr, level, isQuiet);

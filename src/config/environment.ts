@@ -109,7 +109,9 @@ export function readConfig({ env, cwd }: EnvironmentInput): Config {
   ) as {
     -readonly [Key in SettingKey]: Settings[Key];
   };
-  settings.dataDir = texts['dataDir'] = resolve(cwd, settings.dataDir ?? '');
+  const dataDir = resolve(cwd, settings.dataDir ?? '');
+  settings.dataDir = dataDir;
+  texts['dataDir'] = dataDir;
   if (settings.nightlyParties?.kind === 'file') {
     const path = resolve(cwd, settings.nightlyParties.path);
     const text = readGiven('NIGHTLY_PARTIES', path, 'a file of party ids, one a line');

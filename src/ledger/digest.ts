@@ -50,7 +50,8 @@ export class RowDigest {
   /** Adds one row by its hash (`hashRow`). */
   add(rowHash: string): void {
     const limbs = this.#limbs;
-    for (let limb = 0, at = 14; limb < LIMBS; limb += 1, at -= 2) {
+    for (let limb = 0; limb < LIMBS; limb += 1) {
+      const at = 14 - 2 * limb;
       const high = rowHash.charCodeAt(at);
       const low = rowHash.charCodeAt(at + 1);
       limbs[limb] =

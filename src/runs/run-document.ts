@@ -17,12 +17,13 @@ export function describeRun(run: RunDocument): DescribedRun {
   // A nightly run is as far as its exports.
   const told: Readonly<Record<string, unknown>> =
     kind === 'nightly' ? { ...(evidence['exports'] as object | undefined) } : evidence;
+  const outcome = verdict === 'complete' ? 'succeeded' : 'failed';
   return {
     ...about,
     ...times,
     evidence,
     id: runId,
-    status: state === 'done' ? (verdict === 'complete' ? 'succeeded' : 'failed') : state,
+    status: state === 'done' ? outcome : state,
     retryable: isRetryable(run),
     rows: asText(told[kind === 'nightly' ? 'newRows' : 'rows']),
     asOf: asText(told[kind === 'sync' ? 'asOfTime' : 'closedTo']),

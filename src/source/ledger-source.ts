@@ -52,7 +52,8 @@ export function openLedgerSource(
     };
     try {
       const answer = await caller.open(request, signal);
-      const csv = (reader = new AnswerReader(answer.body, undefined, dialect?.delimiter));
+      const csv = new AnswerReader(answer.body, undefined, dialect?.delimiter);
+      reader = csv;
       return {
         chunks: untilDone(
           answer,

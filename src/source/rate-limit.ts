@@ -121,8 +121,11 @@ function openTurns(
         nextMs += intervalMs;
         return waitMs;
       }
-      // Whoever comes while more are reserved gets one of them, if they suffice.
-      await (reserving ??= reserve(nowMs).finally(() => (reserving = undefined)));
+      // Requests that arrive while more slots are reserved share them, if they suffice.
+      reserving ??= reserve(nowMs).finally(() => {
+        reserving = undefined;
+      });
+      await reserving;
     }
   };
 }

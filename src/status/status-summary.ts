@@ -63,6 +63,9 @@ export function summarizeStatus(facts: MirrorFacts): MirrorStatus {
     times[0] === undefined || times.length < streams.length
       ? ''
       : ` as of ${minute(times[0])}`;
+  const incomplete = isBegun
+    ? `The mirror is not complete: ${reasons(covered, wanted, streams)}.`
+    : 'Nothing has been mirrored yet: no run has ended.';
   return {
     ...facts,
     whole: complete && configured === null,
@@ -70,11 +73,7 @@ export function summarizeStatus(facts: MirrorFacts): MirrorStatus {
     hasNetwork: streams.some(
       ({ name, rows }) => name === 'parties' && BigInt(rows) === BigInt(listed) + 1n,
     ),
-    sentence: complete
-      ? `The mirror is complete${scope}${asOf}.`
-      : isBegun
-        ? `The mirror is not complete: ${reasons(covered, wanted, streams)}.`
-        : 'Nothing has been mirrored yet: no run has ended.',
+    sentence: complete ? `The mirror is complete${scope}${asOf}.` : incomplete,
     // A nightly run that is late makes the mirror older, not less complete.
     attention: [...attention, ...listScheduleAttention(work)],
   };
@@ -99,11 +98,14 @@ function reasons(
   wanted: number,
   streams: readonly StreamStatus[],
 ): string {
-  const unproven = streams
+  const unprovenStreams = streams
     .filter(({ verdict }) => verdict !== 'complete')
     .map(({ name }) => STREAMS[name]);
-  const labels = new Intl.ListFormat('en').format(unproven.map(({ label }) => label));
-  const are = unproven.length === 1 && unproven[0] !== STREAMS.ledger ? 'is' : 'are';
+  const labels = new Intl.ListFormat('en').format(
+    unprovenStreams.map(({ label }) => label),
+  );
+  const are =
+    unprovenStreams.length === 1 && unprovenStreams[0] !== STREAMS.ledger ? 'is' : 'are';
   const ledgers = `${count(covered)} of ${count(wanted)} ledgers`;
   const is = covered === 1 ? 'is' : 'are';
   const found = [

@@ -1,7 +1,7 @@
 /** What a party of which nothing is new costs the database, in a night of many of them. */
 import { createHash } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterAll, describe, expect, it } from 'vitest';
+import { afterAll, describe, expect, test } from 'vitest';
 import { enqueueRun } from '../../src/runs/enqueue.ts';
 import type { Run } from '../../src/runs/store/run-store.ts';
 import { startSandbox } from '../support/sandbox.ts';
@@ -91,7 +91,7 @@ async function cost(
 }
 
 describe('a party without new entries', () => {
-  it.each(['Postgres', 'Redis'])(
+  test.each(['Postgres', 'Redis'])(
     'costs at most four statements and one transaction, with queues in %s',
     async (queues) => {
       const env: Env = queues === 'Redis' ? { REDIS_URL: await serviceUrl('redis') } : {};

@@ -2,7 +2,7 @@
 import { readFile } from 'node:fs/promises';
 import { get, type IncomingMessage } from 'node:http';
 import { once } from 'node:events';
-import { afterAll, describe, expect, it } from 'vitest';
+import { afterAll, describe, expect, test } from 'vitest';
 import { serveWorkerHealth } from '../../src/app/serving/serve-worker-health.ts';
 import { startSandbox } from '../support/sandbox.ts';
 import { waitFor } from '../support/wait-for.ts';
@@ -69,13 +69,13 @@ async function exported(partyId: string | undefined): Promise<string> {
 }
 
 describe('metrics', () => {
-  it('are those that are documented, of the types that are documented', async () => {
+  test('are those that are documented, of the types that are documented', async () => {
     expect(served(await metrics())).toEqual(
       documented('api', 'work', 'places', 'runs', 'process'),
     );
   });
 
-  it('count requests, retries, jobs and progress, and name nobody', async () => {
+  test('count requests, retries, jobs and progress, and name nobody', async () => {
     const [first] = [...sandbox.truth.parties()];
     const answer = { status: 503, body: '{"code":14,"message":"x","details":[]}' };
     sandbox.faults.once('parties', { answer });
@@ -140,7 +140,7 @@ describe('metrics', () => {
       expect(text).not.toContain(secret);
   });
 
-  it('keep one series for all files of the console', async () => {
+  test('keep one series for all files of the console', async () => {
     for (const file of ['console.css', 'icon.svg', 'main.js'])
       await fetch(`${mirror.url}/assets/${file}`, { headers });
     const text = await waitFor(
@@ -158,7 +158,7 @@ describe('metrics', () => {
     expect(text).not.toContain('/assets/console.css');
   });
 
-  it('are served by a worker beside its health, to those who know the token', async () => {
+  test('are served by a worker beside its health, to those who know the token', async () => {
     await using worker = await serveWorkerHealth(mirror.app, 0);
     const url = `http://127.0.0.1:${worker.port}`;
     const health = await fetch(`${url}/`);
@@ -170,7 +170,7 @@ describe('metrics', () => {
     expect(text).toContain('process_cpu_seconds_total');
   });
 
-  it('are served by a worker without a token only under a name of this machine', async () => {
+  test('are served by a worker without a token only under a name of this machine', async () => {
     const { app } = mirror;
     const config = { ...app.config, apiToken: undefined };
     await using worker = await serveWorkerHealth({ ...app, config }, 0);

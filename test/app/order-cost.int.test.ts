@@ -1,6 +1,6 @@
 /** What an order of a party of which nothing is new costs the stores, among few parties and among many. */
 import { createHash } from 'node:crypto';
-import { afterAll, expect, it } from 'vitest';
+import { afterAll, expect, test } from 'vitest';
 import { exportOnDemand } from '../../src/runs/export-on-demand.ts';
 import { startSandbox } from '../support/sandbox.ts';
 import { countStatements } from '../support/measure/count-statements.ts';
@@ -45,7 +45,7 @@ async function costOf(parties: number): Promise<{ statements: number; lists: num
   return { statements: counted.statements, lists };
 }
 
-it('an order needs as many statements among 1,000 parties as among 10, and lists the store once', async () => {
+test('an order needs as many statements among 1,000 parties as among 10, and lists the store once', async () => {
   const few = await costOf(10);
   const many = await costOf(1_000);
   expect([few.lists, many.lists]).toEqual([ORDERS, ORDERS]);
@@ -53,7 +53,7 @@ it('an order needs as many statements among 1,000 parties as among 10, and lists
   expect(Math.abs(many.statements - few.statements)).toBeLessThan(ORDERS);
 });
 
-it('an order holds what was there when it was ordered, however shortly after another', async () => {
+test('an order holds what was there when it was ordered, however shortly after another', async () => {
   await using real = await startRealApp(
     { SOURCE_URL: sandbox.url },
     { isWorking: false },

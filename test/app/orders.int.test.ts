@@ -1,5 +1,5 @@
 /** Exports on demand, end to end: ordered over HTTP, worked by a real worker against a sandbox, downloaded. */
-import { afterAll, beforeEach, describe, expect, it } from 'vitest';
+import { afterAll, beforeEach, describe, expect, test } from 'vitest';
 import { startSandbox } from '../support/sandbox.ts';
 import { waitFor } from '../support/wait-for.ts';
 import { startRealApp } from './real-app.ts';
@@ -107,7 +107,7 @@ function heldExports(): () => void {
 }
 
 describe('an ordered export', () => {
-  it.each(['../../etc/passwd', `${'ab'.repeat(32)}'`])(
+  test.each(['../../etc/passwd', `${'ab'.repeat(32)}'`])(
     'is refused for the party %s, which is not listed',
     async (partyId) => {
       const response = await fetch(`${mirror.url}/mirror/exports`, {
@@ -119,7 +119,7 @@ describe('an ordered export', () => {
     },
   );
 
-  it('is worked, followed live, and downloaded', async () => {
+  test('is worked, followed live, and downloaded', async () => {
     const letGo = heldExports();
     const id = await order({ partyId: parties[0], to: TO });
     const events = await eventsOf(id, (text) => {
@@ -143,7 +143,7 @@ describe('an ordered export', () => {
     });
   });
 
-  it('is ordered once, however many ask at the same moment; and again once it has ended', async () => {
+  test('is ordered once, however many ask at the same moment; and again once it has ended', async () => {
     const letGo = heldExports();
     const before = sandbox.requests.of('export');
     const ids = await Promise.all(
@@ -158,7 +158,7 @@ describe('an ordered export', () => {
     expect(asked).toBeLessThan(8);
   });
 
-  it('is another one where its range is another', async () => {
+  test('is another one where its range is another', async () => {
     const letGo = heldExports();
     const whole = await order({ partyId: parties[2] });
     const part = await order({ partyId: parties[2], to: TO });
@@ -168,7 +168,7 @@ describe('an ordered export', () => {
     expect((await settled(part)).verdict).toBe('complete');
   });
 
-  it('stops when it is cancelled, and so does the source’s answer', async () => {
+  test('stops when it is cancelled, and so does the source’s answer', async () => {
     // The source begins to answer and then hangs: only a client that leaves ends this.
     let isAsked = false;
     const answerAgain = sandbox.faults.add(({ route }) => {
@@ -197,7 +197,7 @@ describe('an ordered export', () => {
     ).toEqual(await fromSource(parties[3], TO));
   });
 
-  it('is refused while as many as may be open are open, and taken when one of them has ended', async () => {
+  test('is refused while as many as may be open are open, and taken when one of them has ended', async () => {
     const { pool } = mirror.app.warehouse;
     const order = { kind: 'export', state: 'queued', params: { isOrdered: true } };
     const ids = await Promise.all(
@@ -222,7 +222,7 @@ describe('an ordered export', () => {
     }
   });
 
-  it('stays in the history, newest first, page by page', async () => {
+  test('stays in the history, newest first, page by page', async () => {
     interface Line {
       readonly id: string;
       readonly partyId: string;

@@ -1,5 +1,5 @@
 /** The queue board, over both stores that queues can live in. */
-import { afterAll, describe, expect, it } from 'vitest';
+import { afterAll, describe, expect, test } from 'vitest';
 import { startSandbox } from '../support/sandbox.ts';
 import { freshRedis } from '../support/servers/redis.ts';
 import { type Env, startRealApp } from './real-app.ts';
@@ -37,7 +37,7 @@ describe.each<[string, Env]>([
   ['postgres', {}],
   ['redis', { REDIS_URL: redis.url }],
 ])('the board over %s', (_kind, env) => {
-  it('shows the queues and their jobs by ids, from its own files, and changes nothing without a token', async () => {
+  test('shows the queues and their jobs by ids, from its own files, and changes nothing without a token', async () => {
     await using mirror = await startRealApp(
       { SOURCE_URL: sandbox.url, ...env },
       { isWorking: false },
@@ -89,7 +89,7 @@ describe.each<[string, Env]>([
     expect((await mirror.app.queues.counts('export'))['prioritized']).toBe(1);
   });
 
-  it('asks for the token, and lets its bearer act', async () => {
+  test('asks for the token, and lets its bearer act', async () => {
     await using mirror = await startRealApp(
       { SOURCE_URL: sandbox.url, API_TOKEN: TOKEN, ...env },
       { isWorking: false },
@@ -125,7 +125,7 @@ describe.each<[string, Env]>([
     );
   });
 
-  it('lets a read token look, and change nothing', async () => {
+  test('lets a read token look, and change nothing', async () => {
     const tokens = { API_TOKEN: TOKEN, API_READ_TOKEN: 'a-token-that-only-reads' };
     await using mirror = await startRealApp(
       { SOURCE_URL: sandbox.url, ...tokens, ...env },

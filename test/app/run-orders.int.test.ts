@@ -1,5 +1,5 @@
 /** Runs over HTTP: started once for each key, waited for, watched, cancelled. */
-import { afterAll, describe, expect, it } from 'vitest';
+import { afterAll, describe, expect, test } from 'vitest';
 import { startSandbox } from '../support/sandbox.ts';
 import { startRealApp } from './real-app.ts';
 
@@ -47,7 +47,7 @@ async function ended(id: unknown): Promise<Answer['run']> {
 }
 
 describe('POST /mirror/runs', () => {
-  it.each([
+  test.each([
     [{ kind: 'sync' }, 'sync'],
     [{ kind: 'audit', list: 'checkpoints' }, 'sync'],
     [{ kind: 'nightly' }, 'nightly'],
@@ -69,7 +69,7 @@ describe('POST /mirror/runs', () => {
     });
   });
 
-  it('twenty at once with one key are one run, also after it has ended', async () => {
+  test('twenty at once with one key are one run, also after it has ended', async () => {
     const key = crypto.randomUUID();
     const answers = await Promise.all(
       Array.from({ length: 20 }, () => post({ kind: 'load' }, key)),
@@ -87,14 +87,14 @@ describe('POST /mirror/runs', () => {
     ]);
   });
 
-  it('a key that was used for another order is a 422', async () => {
+  test('a key that was used for another order is a 422', async () => {
     const key = crypto.randomUUID();
     const { run } = await post({ kind: 'verify' }, key);
     expect((await post({ kind: 'verify', deep: true }, key)).status).toBe(422);
     await ended(run['id']);
   });
 
-  it('the same work that is open is taken, or a 409 where that was asked for', async () => {
+  test('the same work that is open is taken, or a 409 where that was asked for', async () => {
     const open = await mirror.app.jobs.runs.create({
       kind: 'load',
       subject: 'warehouse and lake',
@@ -112,7 +112,7 @@ describe('POST /mirror/runs', () => {
     await mirror.app.jobs.runs.requestCancel(second.runId);
   });
 
-  it.each([
+  test.each([
     [{}, 400],
     [{ kind: 'obliterate' }, 400],
     [{ kind: 'load', more: 1 }, 400],
@@ -122,7 +122,7 @@ describe('POST /mirror/runs', () => {
     expect((await post({ kind: 'load' }, 'with blank')).status).toBe(400);
   });
 
-  it('is a 503 where no worker is running, and leaves no run behind', async () => {
+  test('is a 503 where no worker is running, and leaves no run behind', async () => {
     for (const kind of ['nightly', 'sync', 'load', 'verify']) {
       expect((await post({ kind }, undefined, idle.url)).status).toBe(503);
     }
@@ -131,7 +131,7 @@ describe('POST /mirror/runs', () => {
 });
 
 describe('a run that was ordered', () => {
-  it('is watched as server-sent events until its end', async () => {
+  test('is watched as server-sent events until its end', async () => {
     const { run } = await post({ kind: 'sync', list: 'parties' });
     const response = await fetch(`${mirror.url}/mirror/runs/${String(run['id'])}/events`);
     expect(response.headers.get('content-type')).toBe('text/event-stream');
@@ -140,7 +140,7 @@ describe('a run that was ordered', () => {
     expect(text).toContain('event: end');
   });
 
-  it('is cancelled: 202 or 200 by whether it had begun, and 200 once it has ended', async () => {
+  test('is cancelled: 202 or 200 by whether it had begun, and 200 once it has ended', async () => {
     const queued = await idle.app.jobs.runs.create({
       kind: 'load',
       subject: 'warehouse and lake',
@@ -163,7 +163,7 @@ describe('a run that was ordered', () => {
     expect((await cancel(crypto.randomUUID())).status).toBe(404);
   });
 
-  it('is waited for no longer than was asked', async () => {
+  test('is waited for no longer than was asked', async () => {
     const open = await idle.app.jobs.runs.create({ kind: 'verify', subject: 'sums' });
     const response = await fetch(`${idle.url}/mirror/runs/${open.runId}?wait=1`);
     expect(((await response.json()) as Answer['run'])['status']).toBe('queued');

@@ -1,5 +1,5 @@
 /** The status at a glance: what is under way, who works, and a night that was missed. */
-import { afterAll, describe, expect, it } from 'vitest';
+import { afterAll, describe, expect, test } from 'vitest';
 import { status } from '../../src/cli/commands/status.ts';
 import type { CommandContext } from '../../src/cli/context.ts';
 import { createProgress } from '../../src/cli/output/progress.ts';
@@ -63,7 +63,7 @@ async function mirrorStatus(): Promise<Readonly<Record<string, unknown>>> {
 }
 
 describe('the status', () => {
-  it('reports a missed nightly run until another has begun', async () => {
+  test('reports a missed nightly run until another has begun', async () => {
     expect(await mirrorStatus()).toMatchObject({
       attention: [],
       work: { workers: 0, missedSlot: null },
@@ -98,7 +98,7 @@ describe('the status', () => {
     });
   });
 
-  it('is shown with the runs under way', async () => {
+  test('is shown with the runs under way', async () => {
     const run = await mirror.app.jobs.runs.create({ kind: 'sync', subject: 'parties' });
     await mirror.app.jobs.runs.start(run.runId);
     mirror.app.jobs.progress.report(run.runId, [
@@ -112,7 +112,7 @@ describe('the status', () => {
     expect(await text()).toMatch(/Workers: 1; next nightly run in \d+ d/);
   });
 
-  it('tells when the workers start the next nightly run, whatever SCHEDULE the asking process has', async () => {
+  test('tells when the workers start the next nightly run, whatever SCHEDULE the asking process has', async () => {
     await using working = await startRealApp({
       SOURCE_URL: sandbox.url,
       SCHEDULE: '7 3 * * *',
@@ -128,7 +128,7 @@ describe('the status', () => {
     });
   });
 
-  it('tells a run whose process is gone from one that is under way', async () => {
+  test('tells a run whose process is gone from one that is under way', async () => {
     await emptyRuns(pool);
     await forgetWorkers(pool);
     const at = new Date(Date.now() - 60_000);
@@ -145,7 +145,7 @@ describe('the status', () => {
     );
   });
 
-  it('ends with 2 where the mirror is not complete, if it is asked to check that', async () => {
+  test('ends with 2 where the mirror is not complete, if it is asked to check that', async () => {
     expect((await status({ check: false }, context())).exitCode).toBe(0);
     expect((await status({ check: true }, context())).exitCode).toBe(2);
   });

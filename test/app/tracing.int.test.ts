@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { createServer, type IncomingHttpHeaders } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { gunzipSync } from 'node:zlib';
-import { expect, it } from 'vitest';
+import { expect, test } from 'vitest';
 import { startSandbox } from '../support/sandbox.ts';
 import { waitFor } from '../support/wait-for.ts';
 import { startRealApp } from './real-app.ts';
@@ -23,7 +23,7 @@ interface OtlpRequest {
   }[];
 }
 
-it('traces follow a job from its queue to its worker, and the last are sent when the process ends', async () => {
+test('traces follow a job from its queue to its worker, and the last are sent when the process ends', async () => {
   await using stack = new AsyncDisposableStack();
   const sandbox = stack.use(
     await startSandbox({

@@ -1,5 +1,5 @@
 /** A short form of `npm run bench -- year`: nights of three months, and what is left of them. */
-import { afterAll, expect, it } from 'vitest';
+import { afterAll, expect, test } from 'vitest';
 import {
   closedSegments,
   countRows,
@@ -19,7 +19,7 @@ const NIGHT_MS = 60_000;
 const sandbox = await startBusyNetwork(PARTIES);
 afterAll(() => sandbox.stop());
 
-it(
+test(
   'keeps one closed segment for each past month, and lake and table hold what the source has',
   async () => {
     await using real = await startRealApp({

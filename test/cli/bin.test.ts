@@ -76,7 +76,9 @@ function run(checkout: string, args: string[], preload?: string): Run {
     },
   );
   let stderr = '';
-  child.stderr.setEncoding('utf8').on('data', (text: string) => (stderr += text));
+  child.stderr.setEncoding('utf8').on('data', (text: string) => {
+    stderr += text;
+  });
   const firstLine = once(createInterface(child.stdout), 'line').then(([line]) =>
     String(line),
   );

@@ -8,7 +8,9 @@ afterEach(() => void vi.useRealTimers());
 describe('a shared value', () => {
   test('is loaded once while it is fresh', async () => {
     let loads = 0;
-    const value = sharedLoad(async () => (loads += 1), 100);
+    const value = sharedLoad(async () => {
+      loads += 1;
+    }, 100);
     expect(await Promise.all([value(), value()])).toEqual([1, 1]);
     vi.advanceTimersByTime(100);
     expect(await value()).toBe(2);
@@ -16,7 +18,13 @@ describe('a shared value', () => {
 
   test('is told while the next one is loaded, as long as it is usable', async () => {
     let loads = 0;
-    const value = sharedLoad(async () => (loads += 1), 100, 200);
+    const value = sharedLoad(
+      async () => {
+        loads += 1;
+      },
+      100,
+      200,
+    );
     expect(await value()).toBe(1);
     vi.advanceTimersByTime(150);
     expect(await value()).toBe(1);

@@ -1,5 +1,5 @@
 /** The configuration as the console shows it: everything, and no secret. */
-import { expect, it } from 'vitest';
+import { expect, test } from 'vitest';
 import { shownSettings } from '../../src/config/secrets.ts';
 import { changeSettings, readConfig } from '../../src/config/environment.ts';
 import { SETTINGS } from '../../src/config/settings.ts';
@@ -19,7 +19,7 @@ const config = readConfig({
   cwd: '/nonexistent',
 });
 
-it('the settings page shows every setting and no secret', () => {
+test('the settings page shows every setting and no secret', () => {
   const shown = shownSettings(config);
   expect(shown.map(({ name }) => name)).toEqual(SETTINGS.map(({ name }) => name));
   expect(JSON.stringify(shown)).not.toContain(SECRET);
@@ -41,14 +41,14 @@ it('the settings page shows every setting and no secret', () => {
   expect(of('SOURCE_ASSETS')).toMatchObject({ value: null, origin: 'unset' });
 });
 
-it('the settings page masks the parameters of an endpoint, as gateways take keys there', () => {
+test('the settings page masks the parameters of an endpoint, as gateways take keys there', () => {
   const endpoint = encodeURIComponent(`https://user:${SECRET}@store/?key=${SECRET}`);
   const env = { OBJECT_STORE_URL: `s3://bucket/prefix?endpoint=${endpoint}` };
   const shown = shownSettings(readConfig({ env, cwd: '/nonexistent' }));
   expect(JSON.stringify(shown)).not.toContain(SECRET);
 });
 
-it('the settings page shows durations, sizes and shares with units, a delimiter by name, and CSV columns by both names', () => {
+test('the settings page shows durations, sizes and shares with units, a delimiter by name, and CSV columns by both names', () => {
   const env = {
     SOURCE_URL: 'http://127.0.0.1:1',
     LAKE_RETENTION: '90m',
@@ -69,7 +69,7 @@ it('the settings page shows durations, sizes and shares with units, a delimiter 
   });
 });
 
-it('the settings page tells what a command has set itself', () => {
+test('the settings page tells what a command has set itself', () => {
   const changed = shownSettings(
     changeSettings(config, { sourcePageSize: '100', nightlyExportsMax: '3' }),
   );

@@ -1,5 +1,5 @@
 import { fc } from '../support/properties.ts';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import {
   canonicalText,
   extraFromJson,
@@ -19,7 +19,7 @@ import { HEADER_12, HEADER_13 } from './csv.ts';
 import { PARTY_A, row12, row13 } from '../warehouse/published.ts';
 
 describe('values of every release', () => {
-  it.each([
+  test.each([
     [`\\x${'AB'.repeat(32)}`, 'ab'.repeat(32)],
     ['AB'.repeat(32), 'ab'.repeat(32)],
     ['\\x03', 'network'],
@@ -35,7 +35,7 @@ describe('values of every release', () => {
     [`\\x${'ab'.repeat(65)}`, undefined],
   ])('id %s', (text, value) => expect(decodeId(text)).toBe(value));
 
-  it.each([
+  test.each([
     ['3', 'MARGIN'],
     ['03', 'MARGIN'],
     ['MARGIN', 'MARGIN'],
@@ -50,7 +50,7 @@ describe('values of every release', () => {
     ['9'.repeat(10), undefined],
   ])('account type %s', (text, value) => expect(decodeAccountType(text)).toBe(value));
 
-  it.each([
+  test.each([
     ['TRANSFER_TYPE_DEPOSIT', 'DEPOSIT'],
     ['DEPOSIT', 'DEPOSIT'],
     ['7', '#7'],
@@ -59,7 +59,7 @@ describe('values of every release', () => {
     ['Deposit', undefined],
   ])('transfer type %s', (text, value) => expect(decodeTransferType(text)).toBe(value));
 
-  it.each([
+  test.each([
     ['0', '0'],
     ['-0', '0'],
     ['+007', '7'],
@@ -73,7 +73,7 @@ describe('values of every release', () => {
     ['9'.repeat(1001), undefined],
   ])('integer %s', (text, value) => expect(decodeInteger(text)).toBe(value));
 
-  it('integers are what BigInt says, at any size', () => {
+  test('integers are what BigInt says, at any size', () => {
     fc.assert(
       fc.property(fc.bigInt(), fc.nat(5), fc.boolean(), (value, zeros, plus) => {
         const digits = '0'.repeat(zeros) + (value < 0n ? -value : value).toString();
@@ -94,7 +94,7 @@ function read(header: string, row: string): ReturnType<ReturnType<typeof openRow
 describe('the canonical row', () => {
   const entry = { time: '2023-05-01 01:30:00.12+05:30', from: PARTY_A, to: 'network' };
 
-  it('is the same text from every release, and says UTC', () => {
+  test('is the same text from every release, and says UTC', () => {
     const old = read(HEADER_12, row12(entry));
     const later = read(HEADER_13, row13(entry, PARTY_A));
     expect(later.values).toEqual(old.values);
@@ -118,7 +118,7 @@ describe('the canonical row', () => {
     );
   });
 
-  it('tells rows apart that differ in one value, unknown columns among them', () => {
+  test('tells rows apart that differ in one value, unknown columns among them', () => {
     const texts = ['', 'a', 'b', 'a,b', '€'].map((note) => {
       const { values, extra } = read(
         `${HEADER_12},note,more`,
@@ -130,7 +130,7 @@ describe('the canonical row', () => {
     expect(new Set(texts).size).toBe(texts.length);
   });
 
-  it.each([
+  test.each([
     ['vega_time', row12({ ...entry, time: '2023-02-30 00:00:00+00' })],
     ['quantity', row12({ ...entry, quantity: '' })],
     ['account_to_balance', row12({ ...entry, balances: ['1', 'x'] })],

@@ -1,5 +1,5 @@
 /** Groups and the overlap check, for pages that any of the three kinds of sources sends. */
-import { describe, expect, it } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import {
   classifyOverlap,
   classifyRest,
@@ -34,7 +34,7 @@ function groupOf(rows: readonly ListedRow[]): Group {
 }
 
 describe('cursor groups of a page', () => {
-  it('hold every row of a page once, in its order, neighbours of one cursor together', () => {
+  test('hold every row of a page once, in its order, neighbours of one cursor together', () => {
     fc.assert(
       fc.property(list, (groups) => {
         const found = groupRows(groups.flat());
@@ -44,7 +44,7 @@ describe('cursor groups of a page', () => {
     );
   });
 
-  it('are subtracted as multisets: the remainder and the taken rows make up the page', () => {
+  test('are subtracted as multisets: the remainder and the taken rows make up the page', () => {
     const keys = fc.array(fc.constantFrom('a', 'b', 'c'), { maxLength: 8 });
     const count = (all: readonly string[], key: string): number =>
       all.filter((one) => one === key).length;
@@ -70,7 +70,7 @@ describe('cursor groups of a page', () => {
 });
 
 describe('the overlap check', () => {
-  /** What comes behind a cursor, whichever of the three ways the source understands it. */
+  /** What comes behind a cursor, whichever of the three ways the source understands test. */
   const behind = (
     groups: readonly (readonly ListedRow[])[],
     at: number,
@@ -80,7 +80,7 @@ describe('the overlap check', () => {
     ...groups.slice(at + 1).flat(),
   ];
 
-  it('passes an honest page, and nothing of it is lost or taken twice', () => {
+  test('passes an honest page, and nothing of it is lost or taken twice', () => {
     fc.assert(
       fc.property(list, fc.boolean(), fc.nat(), (groups, isInclusive, cut) => {
         const held = groups.slice(0, 2);
@@ -104,7 +104,7 @@ describe('the overlap check', () => {
     );
   });
 
-  it('passes no page that lacks a row of the last group that is held', () => {
+  test('passes no page that lacks a row of the last group that is held', () => {
     fc.assert(
       fc.property(list, fc.boolean(), fc.nat(), (groups, isInclusive, which) => {
         const [sent = [], last = []] = groups;
@@ -121,7 +121,7 @@ describe('the overlap check', () => {
     );
   });
 
-  it('passes no page of another list', () => {
+  test('passes no page of another list', () => {
     fc.assert(
       fc.property(list, (groups) => {
         const foreign = groups.map((rows) =>
@@ -135,7 +135,7 @@ describe('the overlap check', () => {
     );
   });
 
-  it('takes a group at a page end as complete only where all rows but the cursor’s came', () => {
+  test('takes a group at a page end as complete only where all rows but the cursor’s came', () => {
     fc.assert(
       fc.property(list, fc.nat(), (groups, cut) => {
         const [own = []] = groups;

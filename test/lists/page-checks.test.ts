@@ -1,5 +1,5 @@
 /** What a source must not do, and what an audit that found it concludes. */
-import { describe, expect, it } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import {
   checkOrder,
   checkPage,
@@ -32,7 +32,7 @@ function doubtOf(check: () => void): string | undefined {
 }
 
 describe('the guard of heights', () => {
-  it('accepts only heights that never go down, whatever their size', () => {
+  test('accepts only heights that never go down, whatever their size', () => {
     fc.assert(
       fc.property(heights, (all) => {
         const isSorted = byHeight(all).every((height, at) => height === all[at]);
@@ -49,7 +49,7 @@ describe('the guard of heights', () => {
 });
 
 describe('the guard of parties', () => {
-  it('accepts only lists in which each party comes once', () => {
+  test('accepts only lists in which each party comes once', () => {
     fc.assert(
       fc.property(fc.array(fc.string(), { maxLength: 10 }), (ids) => {
         const rows = ids.map((key): ListedRow => ({
@@ -66,7 +66,7 @@ describe('the guard of parties', () => {
 });
 
 describe('the guard of page envelopes', () => {
-  it('accepts an envelope that names its own edges or nothing', () => {
+  test('accepts an envelope that names its own edges or nothing', () => {
     const cursor = fc.option(fc.constantFrom('c0', 'c1', 'c9'), { nil: undefined });
     fc.assert(
       fc.property(
@@ -121,7 +121,7 @@ describe('the guard of audits', () => {
       };
     });
 
-  it('reports a list that has lost more than two rows and a tenth', () => {
+  test('reports a list that has lost more than two rows and a tenth', () => {
     fc.assert(
       fc.property(
         fc.constantFrom('parties' as const, 'checkpoints' as const),
@@ -138,7 +138,7 @@ describe('the guard of audits', () => {
     );
   });
 
-  it('accepts another network only where a person said so, and otherwise names one of two doubts', () => {
+  test('accepts another network only where a person said so, and otherwise names one of two doubts', () => {
     fc.assert(
       fc.property(totals, fc.boolean(), fc.boolean(), (found, newNetwork, shrunk) => {
         for (const list of ['parties', 'checkpoints'] as const) {

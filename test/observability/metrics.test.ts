@@ -1,11 +1,11 @@
 /** What cannot be measured is told by name. */
 import { tmpdir } from 'node:os';
-import { expect, it } from 'vitest';
+import { expect, test } from 'vitest';
 import type { Log } from '../../src/logging/log.ts';
 import type { Queues } from '../../src/queue/queues.ts';
 import { addReadMetrics, MetricsRegistry } from '../../src/observability/metrics.ts';
 
-it('says in the log what was not measured', async () => {
+test('says in the log what was not measured', async () => {
   const away = async (): Promise<never> => {
     throw new Error('away');
   };

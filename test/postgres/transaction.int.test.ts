@@ -1,5 +1,5 @@
 /** What Postgres does to transactions, and what becomes of the work: whole again, or the first cause. */
-import { afterAll, beforeEach, describe, expect, it } from 'vitest';
+import { afterAll, beforeEach, describe, expect, test } from 'vitest';
 import { sql } from 'kysely';
 import { openWarehouse } from '../../src/postgres/database.ts';
 import { databaseError } from '../../src/postgres/database-error.ts';
@@ -32,7 +32,7 @@ async function tallies(): Promise<number[]> {
 }
 
 describe('a transaction that Postgres ended', () => {
-  it('by a conflict (40001) is repeated from its start', async () => {
+  test('by a conflict (40001) is repeated from its start', async () => {
     let attempts = 0;
     await inTransaction(db, { action: 'count' }, async (tx) => {
       attempts += 1;
@@ -50,7 +50,7 @@ describe('a transaction that Postgres ended', () => {
     expect([attempts, await tallies()]).toEqual([2, [2, 0]]);
   });
 
-  it('by a deadlock (40P01): both are done in the end', async () => {
+  test('by a deadlock (40P01): both are done in the end', async () => {
     const met = Promise.withResolvers<void>();
     let waiting = 0;
     const count = (first: number, second: number): Promise<void> =>
@@ -65,7 +65,7 @@ describe('a transaction that Postgres ended', () => {
     expect(await tallies()).toEqual([2, 2]);
   });
 
-  it('because it did nothing for too long: what it had locked is free', async () => {
+  test('because it did nothing for too long: what it had locked is free', async () => {
     const work = inTransaction(db, { action: 'count' }, async (tx) => {
       await sql`set local idle_in_transaction_session_timeout = 50`.execute(tx);
       await sql`update public.tally set n = n + 1 where id = 1`.execute(tx);
@@ -77,12 +77,12 @@ describe('a transaction that Postgres ended', () => {
     expect(await tallies()).toEqual([10, 0]);
   });
 
-  it('every session of ours has such a limit', async () => {
+  test('every session of ours has such a limit', async () => {
     const { rows } = await sql`show idle_in_transaction_session_timeout`.execute(db);
     expect(rows).toEqual([{ idle_in_transaction_session_timeout: '10s' }]);
   });
 
-  it('because a statement failed: the first cause is told, not that it is aborted (25P02)', async () => {
+  test('because a statement failed: the first cause is told, not that it is aborted (25P02)', async () => {
     const work = inTransaction(db, { action: 'count' }, async (tx) => {
       await sql`insert into public.tally values (1, 5)`.execute(tx);
     });
@@ -93,7 +93,7 @@ describe('a transaction that Postgres ended', () => {
     expect(await tallies()).toEqual([0, 0]);
   });
 
-  it('with its connection (57P01) has left nothing', async () => {
+  test('with its connection (57P01) has left nothing', async () => {
     const work = inTransaction(db, { action: 'count' }, async (tx) => {
       await sql`update public.tally set n = 9`.execute(tx);
       const { rows } = await sql<{ pid: number }>`select pg_backend_pid() as pid`.execute(
@@ -107,7 +107,7 @@ describe('a transaction that Postgres ended', () => {
   });
 });
 
-it.each([
+test.each([
   ['40001', RetryableError],
   ['40P01', RetryableError],
   ['25P02', RetryableError],

@@ -1,6 +1,6 @@
 /** Stores that go away for long, and come back: workers go on without being restarted. */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { createLog } from '../../src/logging/log.ts';
 import type { QueueBackend } from '../../src/queue/backend.ts';
 import {
@@ -67,7 +67,7 @@ class Desk implements AsyncDisposable {
 }
 
 describe.concurrent('an outage of the queue’s store', () => {
-  it.each([
+  test.each([
     ['a Redis that was away for two minutes', 'stop'],
     ['a Redis that was killed, with all its jobs', 'kill'],
     ['a Redis that hung for two minutes, its connections open', 'freeze'],
@@ -94,7 +94,7 @@ describe.concurrent('an outage of the queue’s store', () => {
     },
   );
 
-  it.each([
+  test.each([
     [
       'Redis',
       async (url: string) =>
@@ -122,7 +122,7 @@ describe.concurrent('an outage of the queue’s store', () => {
     },
   );
 
-  it(
+  test(
     'is outlived by the workers: a Postgres that took no connection for half a minute',
     { timeout: 30_000 + 3 * BACK_MS },
     async () => {

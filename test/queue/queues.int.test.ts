@@ -1,6 +1,6 @@
 /** One contract for the queues, held by both stores that they can live in. */
 import { Redis } from 'ioredis';
-import { afterAll, describe, expect, it, vi } from 'vitest';
+import { afterAll, describe, expect, test, vi } from 'vitest';
 import { PermanentError, RetryableError } from '../../src/errors/errors.ts';
 import { createLog } from '../../src/logging/log.ts';
 import type { QueueBackend } from '../../src/queue/backend.ts';
@@ -66,7 +66,7 @@ describe.each(BACKENDS)('queues on %s', (kind, openBackend) => {
     await Promise.all(openedQueues.map((queues) => queues.close(2_000)));
   });
 
-  it('hands each job out once, the urgent ones first', async () => {
+  test('hands each job out once, the urgent ones first', async () => {
     const queues = await openQueues();
     await queues.add('export', [job('night-1', 10), job('night-2', 10), job('asked', 1)]);
     const seen: string[] = [];
@@ -77,7 +77,7 @@ describe.each(BACKENDS)('queues on %s', (kind, openBackend) => {
     expect(seen).toEqual(['asked', 'night-1', 'night-2']);
   });
 
-  it('does not add a job twice under one id', async () => {
+  test('does not add a job twice under one id', async () => {
     const queues = await openQueues();
     await queues.add('sync', [job('same'), job('same')]);
     await queues.add('sync', [job('same')]);
@@ -85,7 +85,7 @@ describe.each(BACKENDS)('queues on %s', (kind, openBackend) => {
     expect((counts['waiting'] ?? 0) + (counts['prioritized'] ?? 0)).toBe(1);
   });
 
-  it('keeps the queues of two mirrors apart', async () => {
+  test('keeps the queues of two mirrors apart', async () => {
     const ours = await openQueues('ours');
     const theirs = await openQueues('theirs');
     await theirs.add('load', [job('theirs')]);
@@ -99,7 +99,7 @@ describe.each(BACKENDS)('queues on %s', (kind, openBackend) => {
     expect((await theirs.counts('load'))['completed']).toBe(0);
   });
 
-  it('delivers again what may pass, after the time that the error asks for', async () => {
+  test('delivers again what may pass, after the time that the error asks for', async () => {
     const queues = await openQueues();
     const attempts: number[] = [];
     const startedMs = performance.now();
@@ -116,7 +116,7 @@ describe.each(BACKENDS)('queues on %s', (kind, openBackend) => {
     expect(performance.now() - startedMs).toBeGreaterThan(200);
   });
 
-  it('does not repeat what will fail again', async () => {
+  test('does not repeat what will fail again', async () => {
     const queues = await openQueues();
     let deliveries = 0;
     queues.work('sync', 1, async () => {
@@ -130,7 +130,7 @@ describe.each(BACKENDS)('queues on %s', (kind, openBackend) => {
     expect(deliveries).toBe(1);
   });
 
-  it('gives a job back at once when it is told to stop, for the next worker', async () => {
+  test('gives a job back at once when it is told to stop, for the next worker', async () => {
     const first = await openQueues('handover');
     const started = Promise.withResolvers<void>();
     first.work('nightly', 1, async (_job, signal) => {
@@ -150,7 +150,7 @@ describe.each(BACKENDS)('queues on %s', (kind, openBackend) => {
     expect((await taken.promise).id).toBe('handed-over');
   });
 
-  it('replaces a schedule instead of adding another, and tells when a job was due', async () => {
+  test('replaces a schedule instead of adding another, and tells when a job was due', async () => {
     const queues = await openQueues();
     const everySecond = { pattern: '* * * * * *', tz: 'Europe/Berlin' };
     const nightly = { pattern: '0 2 * * *', tz: 'UTC' };
@@ -165,7 +165,7 @@ describe.each(BACKENDS)('queues on %s', (kind, openBackend) => {
     expect(new Set(due).size).toBe(due.length);
   });
 
-  it('sets a schedule anew whose next time is later than the pattern’s own', async () => {
+  test('sets a schedule anew whose next time is later than the pattern’s own', async () => {
     const queues = await openQueues();
     const nightly = { pattern: '0 2 * * *', tz: 'UTC' };
     const job = { name: 'tick', data: {} };
@@ -177,7 +177,7 @@ describe.each(BACKENDS)('queues on %s', (kind, openBackend) => {
     expect(await queues.keepSchedule('nightly', 'tick', nightly, job)).toBe(false);
   });
 
-  it('replaces a worker that takes nothing while the store answers, and only that one', async () => {
+  test('replaces a worker that takes nothing while the store answers, and only that one', async () => {
     const backend = await openBackend();
     let opened = 0;
     // The first worker is real and connected, but never asks for a job: as with a dead line.
@@ -216,7 +216,7 @@ describe.each(BACKENDS)('queues on %s', (kind, openBackend) => {
     expect(opened).toBe(2);
   });
 
-  it('does not count among what waits the canaries that nobody takes', async () => {
+  test('does not count among what waits the canaries that nobody takes', async () => {
     const queues = await openQueues();
     const stop = Promise.withResolvers<void>();
     queues.work('sync', 1, async () => stop.promise);
@@ -232,7 +232,7 @@ describe.each(BACKENDS)('queues on %s', (kind, openBackend) => {
     stop.resolve();
   });
 
-  it('does not count a canary that a worker has just taken', async () => {
+  test('does not count a canary that a worker has just taken', async () => {
     const backend = await openBackend();
     const stop = Promise.withResolvers<void>();
     // The canary stays in work for as long as the test looks.
@@ -256,7 +256,7 @@ describe.each(BACKENDS)('queues on %s', (kind, openBackend) => {
     stop.resolve();
   });
 
-  it('keeps the last thousand events or so, whichever store they lie in', async () => {
+  test('keeps the last thousand events or so, whichever store they lie in', async () => {
     const prefix = `test-${(mirrors += 1)}`;
     const queues = await openQueues(prefix);
     const ids = Array.from({ length: 900 }, (_, index) => `job-${index}`);
@@ -274,7 +274,7 @@ describe.each(BACKENDS)('queues on %s', (kind, openBackend) => {
     expect([kept > 0, kept < 1_600]).toEqual([true, true]);
   });
 
-  it('tells how much waits, and for how long', async () => {
+  test('tells how much waits, and for how long', async () => {
     const queues = await openQueues();
     expect(await queues.depth('load')).toMatchObject({ queue: 'load', oldestMs: 0 });
     const startedMs = Date.now();

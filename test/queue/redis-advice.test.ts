@@ -1,20 +1,20 @@
-import { expect, it } from 'vitest';
+import { expect, test } from 'vitest';
 import { redisAdvice } from '../../src/queue/redis-and-postgres.ts';
 
 const info = (policy = 'noeviction', aof = 1): string =>
   `# Server\r\nredis_version:7.4.0\r\n# Memory\r\nmaxmemory_policy:${policy}\r\n# Persistence\r\naof_enabled:${aof}\r\n`;
 
-it('is content with a Redis that keeps everything', () => {
+test('is content with a Redis that keeps everything', () => {
   expect(redisAdvice(info())).toEqual([]);
 });
 
-it('the advice on Redis names every setting that loses jobs', () => {
+test('the advice on Redis names every setting that loses jobs', () => {
   expect(redisAdvice(info('allkeys-lru', 0))).toEqual([
     expect.stringContaining('maxmemory-policy is allkeys-lru'),
     expect.stringContaining('appendonly is off'),
   ]);
 });
 
-it('the advice on Redis says nothing of settings that Redis does not show', () => {
+test('the advice on Redis says nothing of settings that Redis does not show', () => {
   expect(redisAdvice('# Server\r\n')).toEqual([]);
 });

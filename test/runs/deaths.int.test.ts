@@ -1,5 +1,5 @@
 /** Jobs that end their process: three in a row at the same place are enough. */
-import { beforeEach, describe, expect, it } from 'vitest';
+import { beforeEach, describe, expect, test } from 'vitest';
 import type { ProgressLine } from '../../src/runs/progress.ts';
 import type { Run, RunStore } from '../../src/runs/store/run-store.ts';
 import { countDeaths, DEATHS_MAX, workRun } from '../../src/runs/work-run.ts';
@@ -51,7 +51,7 @@ async function known(runId: string): Promise<Run> {
 }
 
 describe('a run whose job ended its process', () => {
-  it('is given up after three processes in a row died at the same progress, without being worked again', async () => {
+  test('is given up after three processes in a row died at the same progress, without being worked again', async () => {
     const runId = await fresh();
     const deps = { ...world.deps, progress };
     let worked = 0;
@@ -79,7 +79,7 @@ describe('a run whose job ended its process', () => {
     });
   });
 
-  it('counts from one again as soon as it got further', async () => {
+  test('counts from one again as soon as it got further', async () => {
     const runId = await fresh();
     for (let death = 1; death <= 10; death += 1) {
       place = [{ ...LINE, done: String(death) }];
@@ -88,7 +88,7 @@ describe('a run whose job ended its process', () => {
     }
   });
 
-  it('does not count a process that was killed as soon as it began', async () => {
+  test('does not count a process that was killed as soon as it began', async () => {
     const runId = await fresh();
     for (let death = 1; death <= 10; death += 1) {
       await die(runId, 1);
@@ -96,7 +96,7 @@ describe('a run whose job ended its process', () => {
     }
   });
 
-  it('does not count a process that gave the run back', async () => {
+  test('does not count a process that gave the run back', async () => {
     const runId = await fresh();
     await die(runId, 30);
     await runs.giveBack(runId);

@@ -1,5 +1,5 @@
 /** Jobs of runs that are unknown, of another source, over or in other hands. */
-import { describe, expect, it } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { enqueueRun } from '../../src/runs/enqueue.ts';
 import type { Run } from '../../src/runs/store/run-store.ts';
 import { handleJob } from '../../src/worker/job-worker.ts';
@@ -13,7 +13,7 @@ describe('a job', () => {
   const job = { id: 'a', name: 'sync-list', dueMs: 0, attempt: 1 };
   const { signal } = new AbortController();
 
-  it('fails and is tried elsewhere where the mirror does not know its run', async () => {
+  test('fails and is tried elsewhere where the mirror does not know its run', async () => {
     await using world = await openWorld({});
     const runId = '01a1fc01-6f2e-749d-96ef-db77d717e20d';
     const deliver = (attempt: number): Promise<void> =>
@@ -32,7 +32,7 @@ describe('a job', () => {
     });
   });
 
-  it('is refused for another source, and the source is recorded with the run', async () => {
+  test('is refused for another source, and the source is recorded with the run', async () => {
     const ours = { id: 'aaaa', url: 'http://a.test/' };
     await using world = await openWorld({}, { source: ours });
     await using other = await openWorld(
@@ -61,7 +61,7 @@ describe('a job', () => {
     expect((await world.deps.runs.get(run.runId))?.verdict).toBe('complete');
   });
 
-  it('is queued again under another id once it has ended, and not doubled while it waits', async () => {
+  test('is queued again under another id once it has ended, and not doubled while it waits', async () => {
     await using world = await openWorld({});
     const run = await world.deps.runs.create({ kind: 'sync', subject: 'parties' });
     expect(await enqueueRun(run, world.deps)).toBe(true);
@@ -80,7 +80,7 @@ describe('a job', () => {
     });
   });
 
-  it('leaves a run alone that a living process works', async () => {
+  test('leaves a run alone that a living process works', async () => {
     await using world = await openWorld({});
     const run = await world.deps.runs.create({ kind: 'sync', subject: 'parties' });
     await world.deps.runs.start(run.runId);

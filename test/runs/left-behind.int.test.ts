@@ -1,5 +1,5 @@
 /** What dead processes leave: who takes it up again, who closes it, and after how long a silence. */
-import { beforeEach, describe, expect, it } from 'vitest';
+import { beforeEach, describe, expect, test } from 'vitest';
 import {
   closeAbandoned,
   findOpenNightly,
@@ -57,7 +57,7 @@ const CLOSED = ['failed', 'ABANDONED'];
 const SYNC: NewRun = { kind: 'sync', subject: 'parties' };
 
 describe('a command, where no worker is running', () => {
-  it.each<readonly [string, NewRun, number, unknown]>([
+  test.each<readonly [string, NewRun, number, unknown]>([
     ['closes a run of a dead command', SYNC, 80, CLOSED],
     [
       'closes a nightly run of a dead command',
@@ -85,7 +85,7 @@ describe('a command, where no worker is running', () => {
     expect(await fateOf(world, runId)).toEqual(fate);
   });
 
-  it.each([
+  test.each([
     [true, CLOSED],
     [false, 'open'],
   ])(
@@ -101,7 +101,7 @@ describe('a command, where no worker is running', () => {
     },
   );
 
-  it('begins a nightly run once the last one has fallen silent, and not before', async () => {
+  test('begins a nightly run once the last one has fallen silent, and not before', async () => {
     await using world = await openWorld();
     const runId = await leave(world, {
       kind: 'nightly',
@@ -116,7 +116,7 @@ describe('a command, where no worker is running', () => {
 });
 
 describe('a worker', () => {
-  it.each<readonly [string, NewRun, number, unknown, number]>([
+  test.each<readonly [string, NewRun, number, unknown, number]>([
     ['queues a run again whose process is gone', SYNC, 40, 'open', 1],
     ['leaves a run alone that was renewed lately', SYNC, 5, 'open', 0],
     [
@@ -134,7 +134,7 @@ describe('a worker', () => {
     expect((await world.queues.counts('sync'))['prioritized']).toBe(jobs);
   });
 
-  it.each([
+  test.each([
     [true, CLOSED],
     [false, 'open'],
   ])(

@@ -2,7 +2,7 @@
 import { once } from 'node:events';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { beforeEach, describe, expect, it } from 'vitest';
+import { beforeEach, describe, expect, test } from 'vitest';
 import { readConfig } from '../../src/config/environment.ts';
 import { sendNotices } from '../../src/runs/notices.ts';
 import { openPoster } from '../../src/runs/notices.ts';
@@ -33,7 +33,9 @@ async function openReceiver(
   const posted: Posted[] = [];
   const server = createServer((request, response) => {
     let body = '';
-    request.on('data', (chunk: Buffer) => (body += chunk.toString()));
+    request.on('data', (chunk: Buffer) => {
+      body += chunk.toString();
+    });
     request.on('end', () => {
       refusals -= 1;
       if (refusals < 0)
@@ -53,7 +55,7 @@ async function openReceiver(
 }
 
 describe('the receiver of notices', () => {
-  it('is told of the start and the end of a run of each kind, once each, and again after a refusal', async () => {
+  test('is told of the start and the end of a run of each kind, once each, and again after a refusal', async () => {
     // Three tries a notice: the whole first call is refused.
     await using receiver = await openReceiver(3);
     await using world = await openWorld();
@@ -88,7 +90,7 @@ describe('the receiver of notices', () => {
     );
   });
 
-  it('is told of a failure, of the recovery after it, and of a cancelled run; not of the parts of a run', async () => {
+  test('is told of a failure, of the recovery after it, and of a cancelled run; not of the parts of a run', async () => {
     await using receiver = await openReceiver(0);
     await using world = await openWorld();
     const { runs } = world.deps;
@@ -124,7 +126,7 @@ describe('the receiver of notices', () => {
     ]);
   });
 
-  it('is told only of what is wanted, by kind or by what happened, and not asked about the rest again', async () => {
+  test('is told only of what is wanted, by kind or by what happened, and not asked about the rest again', async () => {
     await using receiver = await openReceiver(0);
     await using world = await openWorld();
     const { runs } = world.deps;
@@ -156,7 +158,7 @@ describe('the receiver of notices', () => {
     await expect(readUntoldRuns(world.deps.db, 10)).resolves.toEqual([]);
   });
 
-  it('does not hinder that an order joins the open run that it was told of', async () => {
+  test('does not hinder that an order joins the open run that it was told of', async () => {
     await using world = await openWorld();
     const { runs } = world.deps;
     const order = {

@@ -1,4 +1,4 @@
-import { afterEach, beforeEach, expect, it, vi } from 'vitest';
+import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { ProgressHints, type ProgressLine } from '../../src/runs/progress.ts';
 
 beforeEach(() => void vi.useFakeTimers());
@@ -21,7 +21,7 @@ function kept(): { hints: ProgressHints; written: unknown[] } {
   return { hints, written };
 }
 
-it('writes the newest report a few times a second, and never loses the last', async () => {
+test('writes the newest report a few times a second, and never loses the last', async () => {
   const { hints, written } = kept();
   for (let done = 1; done <= 100; done += 1) hints.report('run', line(done));
   await vi.advanceTimersByTimeAsync(1_000);
@@ -30,7 +30,7 @@ it('writes the newest report a few times a second, and never loses the last', as
   expect(await hints.read('other')).toEqual([]);
 });
 
-it('writes what waits before a run is over, and nothing once it is closed', async () => {
+test('writes what waits before a run is over, and nothing once it is closed', async () => {
   const { hints, written } = kept();
   hints.report('run', line(1));
   hints.report('run', line(2));
@@ -46,7 +46,7 @@ it('writes what waits before a run is over, and nothing once it is closed', asyn
   expect(written).toEqual([line(2)]);
 });
 
-it('reads nothing where another version has written something else', async () => {
+test('reads nothing where another version has written something else', async () => {
   for (const stored of ['lines', [null], [{ label: 'sync', done: 1, unit: 'rows' }]]) {
     const hints = new ProgressHints({
       get: async () => stored,

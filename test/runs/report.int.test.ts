@@ -1,5 +1,5 @@
 /** The report of a nightly run: published once, compared later, and brought back. */
-import { beforeEach, describe, expect, it } from 'vitest';
+import { beforeEach, describe, expect, test } from 'vitest';
 import {
   decodeReport,
   type NightlyReport,
@@ -102,7 +102,7 @@ function compare({
 }
 
 describe('the report of a nightly run', () => {
-  it('says what was held, in sums that add up, and names the ledgers that changed', async () => {
+  test('says what was held, in sums that add up, and names the ledgers that changed', async () => {
     await publishDay(PARTY_A, 1, 2);
     await publishDay(PARTY_B, 1, 3);
     const first = await night();
@@ -126,7 +126,7 @@ describe('the report of a nightly run', () => {
     ]);
   });
 
-  it('names a ledger whose publication was under way at the report before', async () => {
+  test('names a ledger whose publication was under way at the report before', async () => {
     const publishing = await pool.connect();
     try {
       await publishing.query('begin');
@@ -142,7 +142,7 @@ describe('the report of a nightly run', () => {
     ]);
   });
 
-  it('tells what is covered as it ends where its run has no reading of that: an error ended it', async () => {
+  test('tells what is covered as it ends where its run has no reading of that: an error ended it', async () => {
     await publishDay(PARTY_A, 1, 2);
     const created = await runs.create({ kind: 'nightly', subject: 'now' });
     const run = (await runs.start(created.runId)) as Run;
@@ -158,7 +158,7 @@ describe('the report of a nightly run', () => {
     });
   });
 
-  it('is the one that counts where its run is delivered again', async () => {
+  test('is the one that counts where its run is delivered again', async () => {
     const { run, key } = await night();
     const outcome = { verdict: 'incomplete', evidence: {} } as const;
     const again = await publishReport(run, outcome, deps());
@@ -168,7 +168,7 @@ describe('the report of a nightly run', () => {
     });
   });
 
-  it('agrees later, when rows were only added', async () => {
+  test('agrees later, when rows were only added', async () => {
     await publishDay(PARTY_A, 1, 2);
     await publishDay(PARTY_B, 1, 3);
     const first = await night();
@@ -185,7 +185,7 @@ describe('the report of a nightly run', () => {
     expect(await compare(second)).toMatchObject({ problemCount: 0, same: 2 });
   });
 
-  it.each([
+  test.each([
     [
       'a ledger lost a segment',
       () => removeSegmentsOf(pool, PARTY_B),
@@ -215,7 +215,7 @@ describe('the report of a nightly run', () => {
     expect((await compare(told)).problems.map(({ code }) => code)).toEqual(codes);
   });
 
-  it('names a report that is missing before it', async () => {
+  test('names a report that is missing before it', async () => {
     await publishDay(PARTY_A, 1, 2);
     const first = await night();
     const second = await night();
@@ -225,7 +225,7 @@ describe('the report of a nightly run', () => {
     ]);
   });
 
-  it('comes back into an empty database with its run', async () => {
+  test('comes back into an empty database with its run', async () => {
     const { run, key } = await night();
     await emptyRuns(pool);
     const problems: string[] = [];
@@ -245,7 +245,7 @@ describe('the report of a nightly run', () => {
     expect(problems).toEqual(Array(2).fill('runs/20230101T000000Z.nonsense.json'));
   });
 
-  it('is refused where the object is not a report', () => {
+  test('is refused where the object is not a report', () => {
     expect(() => decodeReport('{"format": 1}', 'x.json')).toThrow(
       expect.objectContaining({ code: 'REPORT_INVALID' }),
     );

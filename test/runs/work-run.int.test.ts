@@ -1,5 +1,5 @@
 /** The frame around a run: what it says while it goes on, who took it over, and how it waits for a service. */
-import { expect, describe, it } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { RetryableError, UnreachableError } from '../../src/errors/errors.ts';
 import type { Log } from '../../src/logging/log.ts';
 import type { Run } from '../../src/runs/store/run-store.ts';
@@ -37,7 +37,7 @@ async function fresh(kind: Run['kind'] = 'load'): Promise<string> {
 }
 
 describe('a run', () => {
-  it.each(['nightly', 'load', 'verify', 'sync'] as const)(
+  test.each(['nightly', 'load', 'verify', 'sync'] as const)(
     'of kind %s says every minute how far it is',
     async (kind) => {
       const { deps, lines } = recording({ tellEveryMs: 20 });
@@ -64,7 +64,7 @@ describe('a run', () => {
     },
   );
 
-  it('is taken over from a process that left it, and the log says so with its age', async () => {
+  test('is taken over from a process that left it, and the log says so with its age', async () => {
     const { deps, lines } = recording();
     const runId = await fresh();
     await runs.start(runId);
@@ -78,7 +78,7 @@ describe('a run', () => {
     expect(Number(told?.fields['ageMs'])).toBeGreaterThanOrEqual(120_000);
   });
 
-  it('says until when it waits where a service asks to be left alone', async () => {
+  test('says until when it waits where a service asks to be left alone', async () => {
     const { deps, lines } = recording();
     const busy = new RetryableError('Cannot list parties', {
       code: 'SOURCE_LIMITED',
@@ -94,7 +94,7 @@ describe('a run', () => {
     );
   });
 
-  it('is given back and tried again while a service is away, however often it was away before', async () => {
+  test('is given back and tried again while a service is away, however often it was away before', async () => {
     const { deps, lines } = recording();
     const runId = await fresh('nightly');
     const away = new UnreachableError('Cannot read: no connection', {
@@ -118,7 +118,7 @@ describe('a run', () => {
     expect(await runs.get(runId)).toMatchObject({ state: 'done', verdict: 'complete' });
   });
 
-  it('reports its failure once more before it ends, which cannot keep it from ending', async () => {
+  test('reports its failure once more before it ends, which cannot keep it from ending', async () => {
     const spoken: BeforeFinish = async (_run, outcome) => ({
       ...outcome,
       evidence: { ...outcome.evidence, report: 'runs/x.json' },

@@ -1,6 +1,6 @@
 /** Somebody who may only read the views, and takes every lock whose key can be guessed. */
 import { Client } from 'pg';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { openWarehouse } from '../../src/postgres/database.ts';
 import { migrate } from '../../src/postgres/migrate.ts';
 import { ensurePartitions } from '../../src/warehouse/store/copy-sink.ts';
@@ -46,11 +46,11 @@ afterAll(async () => {
 });
 
 describe('an analyst who holds the locks that can be guessed', () => {
-  it('stops no command: nothing is missing, so nothing is locked', async () => {
+  test('stops no command: nothing is missing, so nothing is locked', async () => {
     expect(await migrate(warehouse.db)).toEqual([]);
   });
 
-  it('stops no order and no partition', async () => {
+  test('stops no order and no partition', async () => {
     const runs = new RunStore(warehouse.db, undefined);
     const orders = Array.from({ length: 12 }, () =>
       runs.order({ kind: 'export', subject: PARTY, params: { isOrdered: true } }),
@@ -60,7 +60,7 @@ describe('an analyst who holds the locks that can be guessed', () => {
     await ensurePartitions(warehouse.pool, ['2023-05']);
   });
 
-  it.each([
+  test.each([
     `select mirror.lock_key('nightly')`,
     'select lock_seed from mirror.identity',
     'select cursor_secret from mirror.identity',
@@ -73,7 +73,7 @@ describe('an analyst who holds the locks that can be guessed', () => {
     await expect(analyst.query(statement)).rejects.toMatchObject({ code: '42501' });
   });
 
-  it('is waited for no longer than the limit of every connection', async () => {
+  test('is waited for no longer than the limit of every connection', async () => {
     const { rows } = await warehouse.pool.query<{ limit: string }>(
       `select current_setting('lock_timeout') as limit`,
     );

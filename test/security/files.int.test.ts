@@ -1,7 +1,7 @@
 /** What the mirror writes is for the user that it runs as, whatever the shell's umask is. */
 import { readdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { startSandbox } from '../support/sandbox.ts';
 import { openHome } from '../cli/mirror-home.ts';
 import { freshDatabase } from '../support/database.ts';
@@ -9,7 +9,7 @@ import { freshDatabase } from '../support/database.ts';
 const database = await freshDatabase();
 
 describe('objects, lake and spool', () => {
-  it('can be read by no other user', async () => {
+  test('can be read by no other user', async () => {
     const former = process.umask(0o022);
     const sandbox = await startSandbox({
       parties: 3,

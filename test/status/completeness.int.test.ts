@@ -1,5 +1,5 @@
 /** The one query that says what is covered, over real Postgres. */
-import { beforeEach, describe, expect, it } from 'vitest';
+import { beforeEach, describe, expect, test } from 'vitest';
 import { openWarehouse } from '../../src/postgres/database.ts';
 import { readCompleteness, recordScope } from '../../src/status/store/completeness.ts';
 import { readStoredFacts } from '../../src/status/store/status-store.ts';
@@ -42,7 +42,7 @@ async function cover(
 const BEGINNING = '1970-01-01T00:00:00Z';
 
 describe('the completeness of the ledgers', () => {
-  it('counts a ledger that was never asked as missing, and leaves `network` out', async () => {
+  test('counts a ledger that was never asked as missing, and leaves `network` out', async () => {
     await cover(id('1'), BEGINNING, '2023-05-01T00:00:00Z');
     expect(await readCompleteness(db)).toEqual({
       listed: 3,
@@ -55,7 +55,7 @@ describe('the completeness of the ledgers', () => {
     });
   });
 
-  it('reaches as far as the ledger that is covered the least far, over ranges that touch', async () => {
+  test('reaches as far as the ledger that is covered the least far, over ranges that touch', async () => {
     for (const digit of ['1', '2', '3'])
       await cover(id(digit), BEGINNING, '2023-05-01T00:00:00Z');
     await cover(id('1'), '2023-05-01T00:00:00Z', '2023-06-01T00:00:00Z');
@@ -64,7 +64,7 @@ describe('the completeness of the ledgers', () => {
     expect(all.coveredTo).toMatch(/^2023-05-01/);
   });
 
-  it('is of no instant in the status while one ledger is not covered', async () => {
+  test('is of no instant in the status while one ledger is not covered', async () => {
     const asOf = async (): Promise<string | null | undefined> => {
       const { streams } = await readStoredFacts(db);
       return streams.find(({ name }) => name === 'ledger')?.asOfTime;
@@ -76,7 +76,7 @@ describe('the completeness of the ledgers', () => {
     expect(await asOf()).toMatch(/^2023-05-01/);
   });
 
-  it.each([
+  test.each([
     ['begins late', [['2023-01-01T00:00:00Z', '2023-05-01T00:00:00Z', false]]],
     [
       'has a gap',
@@ -93,7 +93,7 @@ describe('the completeness of the ledgers', () => {
     expect(await readCompleteness(db)).toMatchObject({ covered: 2, wanted: 3 });
   });
 
-  it('does not count a ledger of which a segment is quarantined, and does not call it never asked', async () => {
+  test('does not count a ledger of which a segment is quarantined, and does not call it never asked', async () => {
     for (const digit of ['1', '2', '3'])
       await cover(id(digit), BEGINNING, '2023-05-01T00:00:00Z');
     await quarantineLedger(pool, id('1'));
@@ -104,7 +104,7 @@ describe('the completeness of the ledgers', () => {
     });
   });
 
-  it('does not call a ledger never asked of whose answer nothing could be closed', async () => {
+  test('does not call a ledger never asked of whose answer nothing could be closed', async () => {
     for (const digit of ['2', '3'])
       await cover(id(digit), BEGINNING, '2023-05-01T00:00:00Z');
     await addExports(pool, [
@@ -117,7 +117,7 @@ describe('the completeness of the ledgers', () => {
     });
   });
 
-  it('wants every asset that was ever asked for where the source demands one', async () => {
+  test('wants every asset that was ever asked for where the source demands one', async () => {
     for (const digit of ['2', '3'])
       await cover(id(digit), BEGINNING, '2023-05-01T00:00:00Z');
     await cover(id('1'), BEGINNING, '2023-05-01T00:00:00Z', { asset: id('a') });
@@ -132,7 +132,7 @@ describe('the completeness of the ledgers', () => {
     expect(await readCompleteness(db)).toMatchObject({ covered: 3 });
   });
 
-  it('begins anew with an epoch: earlier checks say nothing of it', async () => {
+  test('begins anew with an epoch: earlier checks say nothing of it', async () => {
     for (const digit of ['1', '2', '3'])
       await cover(id(digit), BEGINNING, '2023-05-01T00:00:00Z');
     await addEpoch(pool, 2);
@@ -150,7 +150,7 @@ describe('the completeness of the ledgers', () => {
     });
   });
 
-  it('counts only the configured parties, listed or not, where a list is configured', async () => {
+  test('counts only the configured parties, listed or not, where a list is configured', async () => {
     await recordScope(db, [id('1'), id('9')]);
     await cover(id('1'), BEGINNING, '2023-05-01T00:00:00Z');
     expect(await readCompleteness(db)).toMatchObject({

@@ -1,5 +1,5 @@
 /** How the mirror stands, where Postgres gives no answer. */
-import { describe, expect, it } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { openWarehouse } from '../../src/postgres/database.ts';
 import { openRunReader } from '../../src/runs/store/run-reader.ts';
 import { readStoredFacts } from '../../src/status/store/status-store.ts';
@@ -13,7 +13,7 @@ describe('a status store whose database does not answer', () => {
   const runs = openRunReader(warehouse.db, LIMIT_MS);
   const unknown = '00000000-0000-7000-8000-000000000000';
 
-  it.each([
+  test.each([
     ['the status', () => readStoredFacts(warehouse.db, LIMIT_MS)],
     ['a page of runs', () => runs.runs({ limit: 10 })],
     ['a run', () => runs.run(unknown)],

@@ -1,6 +1,6 @@
 /** What BI tools and dbt read: exact types, one balance an account, and months whose rows changed. */
 import { mkdtemp, readFile, rm } from 'node:fs/promises';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { describedRelations } from '../../scripts/dictionary.ts';
 import { loadAll } from '../../src/warehouse/load-all.ts';
 import { LoadStore } from '../../src/warehouse/store/load-store.ts';
@@ -75,7 +75,7 @@ beforeAll(async () => {
 });
 
 describe('mirror.bi_entries', () => {
-  it('has types that drivers keep to the last digit, and text where a decimal(38,0) ends', async () => {
+  test('has types that drivers keep to the last digit, and text where a decimal(38,0) ends', async () => {
     const types = await ask(
       `select distinct format_type(atttypid, atttypmod) as type from pg_attribute
         where attrelid = 'mirror.bi_entries'::regclass and attname in ('quantity', 'account_from_balance')`,
@@ -92,7 +92,7 @@ describe('mirror.bi_entries', () => {
     );
   });
 
-  it('tells amounts in whole units once an asset is configured', async () => {
+  test('tells amounts in whole units once an asset is configured', async () => {
     const amount = `select trim_scale(amount)::text as amount, asset_symbol from mirror.bi_entries where quantity = 9`;
     expect(await ask(amount)).toEqual([{ amount: null, asset_symbol: null }]);
     await ask(
@@ -103,7 +103,7 @@ describe('mirror.bi_entries', () => {
 });
 
 describe('mirror.latest_balances', () => {
-  it('has one row an account, and follows the entries of a block from balance to balance', async () => {
+  test('has one row an account, and follows the entries of a block from balance to balance', async () => {
     const rows = await ask(
       `select party_id, is_resolved, balance::text, lowest::text, highest::text, trim_scale(amount)::text as amount
         from mirror.latest_balances order by party_id`,
@@ -138,7 +138,7 @@ describe('mirror.latest_balances', () => {
 });
 
 describe('mirror.changed_months', () => {
-  it('changes the version of the months that a late load touches, and of no other', async () => {
+  test('changes the version of the months that a late load touches, and of no other', async () => {
     const before = await versions();
     expect(Object.keys(before)).toEqual(['2023-05', '2023-06']);
     await load();
@@ -165,7 +165,7 @@ describe('mirror.changed_months', () => {
 });
 
 describe('comments in the database', () => {
-  it('are those of the data dictionary, on every relation and column that it describes', async () => {
+  test('are those of the data dictionary, on every relation and column that it describes', async () => {
     const page = await readFile(
       new URL('../../docs/data-dictionary.md', import.meta.url),
       'utf8',

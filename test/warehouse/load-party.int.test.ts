@@ -1,7 +1,7 @@
 import { writeFile } from 'node:fs/promises';
 import { Readable } from 'node:stream';
 import { fileURLToPath } from 'node:url';
-import { beforeEach, describe, expect, it } from 'vitest';
+import { beforeEach, describe, expect, test } from 'vitest';
 import { LoadStore } from '../../src/warehouse/store/load-store.ts';
 import { loadAll } from '../../src/warehouse/load-all.ts';
 import { loadParty, type LoadDeps } from '../../src/warehouse/load-all.ts';
@@ -50,7 +50,7 @@ describe('loadParty', () => {
     return rows;
   }
 
-  it('reads the same entry from both families of releases', async () => {
+  test('reads the same entry from both families of releases', async () => {
     const entry = { time: '2023-05-01 12:00:00.1234+02', from: PARTY_A, to: 'network' };
     const old = await publish(database.pool, objects, {
       party: PARTY_A,
@@ -92,7 +92,7 @@ describe('loadParty', () => {
     expect(old.segmentId).not.toBe(later.segmentId);
   });
 
-  it('keeps repeated rows, knows months, and changes nothing the second time', async () => {
+  test('keeps repeated rows, knows months, and changes nothing the second time', async () => {
     const rows = [
       row12({ time: '2023-05-31 23:59:59.999999+00' }),
       row12({ time: '2023-05-31 23:59:59.999999+00' }),
@@ -120,7 +120,7 @@ describe('loadParty', () => {
     ]);
   });
 
-  it('replaces superseded rows in one transaction', async () => {
+  test('replaces superseded rows in one transaction', async () => {
     const open = {
       party: PARTY_A,
       from: '2023-05-01T00:00:00Z',
@@ -158,7 +158,7 @@ describe('loadParty', () => {
     ]);
   });
 
-  it('quarantines what it cannot read, and keeps the rows that it would have replaced', async () => {
+  test('quarantines what it cannot read, and keeps the rows that it would have replaced', async () => {
     const range = {
       party: PARTY_A,
       from: '2023-05-01T00:00:00Z',
@@ -189,7 +189,7 @@ describe('loadParty', () => {
     expect(again).toMatchObject({ segments: 0, quarantined: result.quarantined });
   });
 
-  it('counts rows whose effect contradicts their accounts, and keeps them as they were sent', async () => {
+  test('counts rows whose effect contradicts their accounts, and keeps them as they were sent', async () => {
     const time = '2023-05-01 01:00:00+00';
     const own = { time, from: PARTY_A, to: PARTY_A };
     const out = row13({ time, from: PARTY_A, to: PARTY_B }, PARTY_A);
@@ -228,7 +228,7 @@ describe('loadParty', () => {
     expect(effects).toEqual(expect.arrayContaining(['1000000', '999999', null]));
   });
 
-  it('keeps columns that nobody knew, whatever they hold', async () => {
+  test('keeps columns that nobody knew, whatever they hold', async () => {
     const header = `${HEADER_12},note,"odd, ""name"""`;
     const row = `${row12({ time: '2023-05-01 01:00:00+00' })},"tab\there, \\N and\nline ""€""",`;
     await publish(database.pool, objects, {
@@ -247,7 +247,7 @@ describe('loadParty', () => {
     });
   });
 
-  it.each([
+  test.each([
     [
       'other bytes',
       (content: Buffer) =>
@@ -274,7 +274,7 @@ describe('loadParty', () => {
     expect(await entries()).toEqual([]);
   });
 
-  it('loads once when two load at the same time', async () => {
+  test('loads once when two load at the same time', async () => {
     const parties = [PARTY_A, PARTY_A, PARTY_B];
     const rows = Array.from({ length: 3000 }, (_, n) =>
       row12({
@@ -344,7 +344,7 @@ describe('loadParty', () => {
       });
     });
 
-    it('keeps and quarantines nothing where the store failed, and the next try loads it', async () => {
+    test('keeps and quarantines nothing where the store failed, and the next try loads it', async () => {
       const store = breaking(() => {
         throw Object.assign(new Error('reset'), { code: 'ECONNRESET' });
       });
@@ -356,7 +356,7 @@ describe('loadParty', () => {
       await expectWholeAfterwards();
     });
 
-    it('keeps and quarantines nothing where its signal ended it', async () => {
+    test('keeps and quarantines nothing where its signal ended it', async () => {
       const stop = new AbortController();
       const store = breaking(() => stop.abort(new Error('told to stop')));
       await expect(
@@ -365,7 +365,7 @@ describe('loadParty', () => {
       await expectWholeAfterwards();
     });
 
-    it('keeps and quarantines nothing where the database ended it', async () => {
+    test('keeps and quarantines nothing where the database ended it', async () => {
       let isKilled = false;
       // What was written may still wait on this side for the COPY to begin.
       const kill = (): Promise<unknown> =>
@@ -408,7 +408,7 @@ describe('loadParty', () => {
       await expectWholeAfterwards();
     });
 
-    it('loads the newer segment where its own was superseded meanwhile', async () => {
+    test('loads the newer segment where its own was superseded meanwhile', async () => {
       const newer = {
         party: PARTY_A,
         from: '2023-01-01T00:00:00Z',

@@ -1,5 +1,5 @@
 import { fc } from '../support/properties.ts';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { formatInstant, SECOND_MICROS } from '../../src/time/time.ts';
 import {
   chooseNewest,
@@ -51,7 +51,7 @@ describe('planReplacements', () => {
     { maxLength: 8 },
   );
 
-  it('uses everything once, and never parts a stale row from what replaces it', () => {
+  test('uses everything once, and never parts a stale row from what replaces it', () => {
     fc.assert(
       fc.property(ranges, ranges, fc.array(fc.nat(7)), (newer, older, bad) => {
         const pending = newer.map(({ from, length, asset }, id) =>
@@ -72,7 +72,7 @@ describe('planReplacements', () => {
         for (const old of stale) {
           const group = plan.find(({ remove }) => remove.includes(old));
           const replacing = pending.filter((each) => overlaps(old, each));
-          // All of it in one transaction, or nothing of it.
+          // All of it in one transaction, or nothing of test.
           for (const each of replacing)
             expect(plan.find(({ load }) => load.includes(each))).toBe(group);
         }
@@ -84,7 +84,7 @@ describe('planReplacements', () => {
     );
   });
 
-  it('loads segments that replace nothing one by one, the oldest first', () => {
+  test('loads segments that replace nothing one by one, the oldest first', () => {
     const plan = planReplacements([segment(2, 10, 20), segment(1, 0, 10)], [], new Set());
     expect(plan.map(({ load }) => load.map((each) => each.segmentId))).toEqual([
       [1n],
@@ -108,7 +108,7 @@ describe('chooseNewest', () => {
     b.from < a.to &&
     (!a.assetId || !b.assetId || a.assetId === b.assetId);
 
-  it('holds no instant twice, and gives a range up only for one that is as new or newer', () => {
+  test('holds no instant twice, and gives a range up only for one that is as new or newer', () => {
     fc.assert(
       fc.property(claims, (given) => {
         const { kept, dropped } = chooseNewest(given);
@@ -125,7 +125,7 @@ describe('chooseNewest', () => {
     );
   });
 
-  it('replaces an open range by what was published later, and keeps what that does not touch', () => {
+  test('replaces an open range by what was published later, and keeps what that does not touch', () => {
     const closed = { at: 1n, from: 0n, to: 100n };
     const open = { at: 1n, from: 100n, to: 105n };
     const later = { at: 3n, from: 100n, to: 200n };

@@ -1,6 +1,6 @@
 import { unlink, writeFile } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
-import { beforeEach, describe, expect, it } from 'vitest';
+import { beforeEach, describe, expect, test } from 'vitest';
 import { loadAll } from '../../src/warehouse/load-all.ts';
 import type { LoadDeps } from '../../src/warehouse/load-all.ts';
 import {
@@ -69,7 +69,7 @@ function pathOf(key: string): string {
 }
 
 describe('verify', () => {
-  it('finds everything in order after a load, also with --deep', async () => {
+  test('finds everything in order after a load, also with --deep', async () => {
     await publishBoth();
     const loaded = await loadAll(deps, signal);
     const report = await check(true);
@@ -87,7 +87,7 @@ describe('verify', () => {
     });
   });
 
-  it('reports parties never fetched and segments never loaded without failing', async () => {
+  test('reports parties never fetched and segments never loaded without failing', async () => {
     await publishBoth();
     await addParties(database.pool, ['network', '0f'.repeat(32)]);
     const report = await check(true);
@@ -97,7 +97,7 @@ describe('verify', () => {
     });
   });
 
-  it('proves new segments and a share of the others each nightly run, the oldest proofs first', async () => {
+  test('proves new segments and a share of the others each nightly run, the oldest proofs first', async () => {
     await publishBoth();
     await loadAll(deps, signal);
     const nightly = (): Promise<VerifyReport> =>
@@ -120,7 +120,7 @@ describe('verify', () => {
     expect((await check()).checked.segments).toBe(2);
   });
 
-  it('does not count a segment as proven that did not agree', async () => {
+  test('does not count a segment as proven that did not agree', async () => {
     const { key, segmentId } = await publishBoth();
     await loadAll(deps, signal);
     await unlink(pathOf(key));
@@ -140,7 +140,7 @@ describe('verify', () => {
     });
   });
 
-  it('names objects of another mirror, and a store that the database knows nothing of', async () => {
+  test('names objects of another mirror, and a store that the database knows nothing of', async () => {
     await publishBoth();
     await emptyLedgers(database.pool);
     const foreign = await check();
@@ -159,7 +159,7 @@ describe('verify', () => {
     await setWarehouseId(database.pool, crypto.randomUUID());
   });
 
-  it.each([
+  test.each([
     ['an object that is gone', 'OBJECT_MISSING', (key: string) => unlink(pathOf(key))],
     [
       'an object cut short',
@@ -187,7 +187,7 @@ describe('verify', () => {
     expect(report.problems).toMatchObject([{ code, subject: key }]);
   });
 
-  it.each([
+  test.each([
     [
       'a lost row',
       'ROWS_DIFFER',
@@ -230,7 +230,7 @@ describe('rebuildIfEmpty', () => {
   const SEGMENTS = `select party_id, asset_id, from_time, to_time, open, object_key, rows, bytes, sha256, object_bytes,
     object_sha256, digest, columns, status from mirror.segments order by object_key`;
 
-  it('brings a lost database back from the objects alone', async () => {
+  test('brings a lost database back from the objects alone', async () => {
     const day = {
       party: PARTY_A,
       from: '2023-05-01T00:00:00Z',
@@ -275,7 +275,7 @@ describe('rebuildIfEmpty', () => {
     expect(await rebuildIfEmpty(rebuilding, signal)).toBeUndefined();
   });
 
-  it('goes on where it was killed, and before anything else is asked', async () => {
+  test('goes on where it was killed, and before anything else is asked', async () => {
     await publishBoth();
     const third = { party: 'c'.repeat(64), ...APRIL_TO_JUNE };
     await publish(database.pool, objects, {
@@ -300,7 +300,7 @@ describe('rebuildIfEmpty', () => {
     expect(await rebuildIfEmpty({ db, objects }, signal)).toBeUndefined();
   });
 
-  it('takes over no object that is older than what is known of its range', async () => {
+  test('takes over no object that is older than what is known of its range', async () => {
     const day = {
       party: PARTY_A,
       from: '2023-05-01T00:00:00Z',
@@ -323,7 +323,7 @@ describe('rebuildIfEmpty', () => {
     expect((await database.pool.query(SEGMENTS)).rows).toEqual(before);
   });
 
-  it('takes over nothing of another mirror', async () => {
+  test('takes over nothing of another mirror', async () => {
     await publishBoth();
     await emptyLedgers(database.pool);
     await setWarehouseId(database.pool, '00000000-0000-4000-8000-000000000009');
@@ -331,7 +331,7 @@ describe('rebuildIfEmpty', () => {
     expect(await adoptUnknownManifests(catalog, signal)).toBeUndefined();
   });
 
-  it('goes on past a manifest that it cannot use', async () => {
+  test('goes on past a manifest that it cannot use', async () => {
     const { key } = await publishBoth();
     await emptyLedgers(database.pool);
     await unlink(pathOf(key));

@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { Client } from 'pg';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { loadAll } from '../../src/warehouse/load-all.ts';
 import { openFileStore } from '../../src/storage/file-store.ts';
 import { openWarehouse } from '../../src/postgres/database.ts';
@@ -83,7 +83,7 @@ beforeAll(async () => {
 });
 
 describe('the published views', () => {
-  it('count an entry that two exports hold once, and repeated ones as often as they happened', async () => {
+  test('count an entry that two exports hold once, and repeated ones as often as they happened', async () => {
     expect(
       await ask(
         'select party_id, quantity, sides from mirror.entries order by vega_time, quantity',
@@ -131,7 +131,7 @@ describe('the published views', () => {
     ]);
   });
 
-  it('tell who paid fees, who dealt with whom, and who was active', async () => {
+  test('tell who paid fees, who dealt with whom, and who was active', async () => {
     expect(await ask('select party_id, payments, paid from mirror.fees_daily')).toEqual([
       { party_id: PARTY_A, payments: '2', paid: '14' },
     ]);
@@ -155,7 +155,7 @@ describe('the published views', () => {
     ).toEqual([{ sum: '-17' }]);
   });
 
-  it('show the cadence of checkpoints and how fresh everything is', async () => {
+  test('show the cadence of checkpoints and how fresh everything is', async () => {
     expect(
       await ask(
         'select at_block, copies, hashes, blocks_since_previous from mirror.checkpoint_cadence order by 1',
@@ -173,7 +173,7 @@ describe('the published views', () => {
     ]);
   });
 
-  it('are all that mirror_reader can read', async () => {
+  test('are all that mirror_reader can read', async () => {
     const client = new Client({ connectionString: database.url });
     await client.connect();
     try {
@@ -203,7 +203,7 @@ describe('the published views', () => {
 });
 
 describe('the data dictionary', () => {
-  it('names exactly the columns and types that are there', async () => {
+  test('names exactly the columns and types that are there', async () => {
     const text = await readFile(
       new URL('../../docs/data-dictionary.md', import.meta.url),
       'utf8',

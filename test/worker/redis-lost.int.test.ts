@@ -1,6 +1,6 @@
 /** What Redis holds, what its loss costs, and who shares it: a server of the test's own, which is flushed. */
 import { Redis } from 'ioredis';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { enqueueRun, reconcileRuns } from '../../src/runs/enqueue.ts';
 import type { Run } from '../../src/runs/store/run-store.ts';
 import { startSandbox, type Sandbox } from '../support/sandbox.ts';
@@ -47,7 +47,7 @@ async function scheduled(): Promise<string[]> {
 }
 
 describe('a Redis that was flushed', () => {
-  it('gets its schedules back, by whoever works, and keeps those that are there', async () => {
+  test('gets its schedules back, by whoever works, and keeps those that are there', async () => {
     const { queues, jobs } = first.app;
     const deps = { queues, jobs, schedules };
     await keepSchedules(deps);
@@ -61,7 +61,7 @@ describe('a Redis that was flushed', () => {
     expect(await scheduled()).toEqual(['audit-checkpoints', 'audit-parties', 'nightly']);
   });
 
-  it('has a changed schedule replaced, not doubled', async () => {
+  test('has a changed schedule replaced, not doubled', async () => {
     const { queues, jobs } = first.app;
     const changed = {
       ...schedules,
@@ -76,7 +76,7 @@ describe('a Redis that was flushed', () => {
     expect(await scheduled()).toEqual(['audit-checkpoints', 'audit-parties', 'nightly']);
   });
 
-  it('costs a waiting run its job, which a worker queues again; a job that is there is not doubled', async () => {
+  test('costs a waiting run its job, which a worker queues again; a job that is there is not doubled', async () => {
     const { jobs, queues, warehouse } = second.app;
     const run = await jobs.runs.create({ kind: 'sync', subject: 'checkpoints' });
     await enqueueRun(run, jobs);
@@ -94,7 +94,7 @@ describe('a Redis that was flushed', () => {
 });
 
 describe('two mirrors of one source on one Redis', () => {
-  it('work their own jobs only: what one queues, the other does not take', async () => {
+  test('work their own jobs only: what one queues, the other does not take', async () => {
     await client.flushall();
     first.app.jobWorker.start();
     const run = await second.app.jobs.runs.create({ kind: 'sync', subject: 'parties' });

@@ -74,11 +74,12 @@ export function addConsoleLedgers(server: FastifyInstance, rows: Rows): void {
   );
   add('GET /console/parties/:id', { params }, async ({ params: { id } }) => {
     const values = [readPartyId(id)];
-    const [[party = unknownParty()], accounts, types] = await Promise.all([
+    const [[party], accounts, types] = await Promise.all([
       rows('read a party', statements.PARTY, values),
       rows("list a party's accounts", statements.ACCOUNTS, values),
       rows("list a party's transfer types", statements.TYPES, values),
     ]);
+    if (party === undefined) return unknownParty();
     return {
       ...party,
       summedMax: SUMMED_MAX,

@@ -97,7 +97,9 @@ export function openQueryRunner(
     );
     const bounds = [`--format=${format}`, `--timeout=${TIMEOUT_SECONDS}`, '--quiet'];
     const started = run(['query', ...given, ...bounds, '--', asked], signal);
-    started.child.once('close', () => (running -= 1));
+    started.child.once('close', () => {
+      running -= 1;
+    });
     return started;
   };
   return {
@@ -142,7 +144,9 @@ async function untilEnded(
   child.stderr.setEncoding('utf8').on('data', (text: string) => {
     said = (said + text).slice(0, SAID_CHARACTERS_MAX);
   });
-  child.once('error', (error) => (said ||= error.message));
+  child.once('error', (error) => {
+    said ||= error.message;
+  });
   const code = await new Promise((resolve) => child.once('close', resolve));
   // The page has fields where the command line has options.
   const message = said.trim().replaceAll(/^ledger-mirror: (?:--)?/gm, '');

@@ -68,7 +68,9 @@ export async function promptForSql(
   );
   // Input can end while a statement is answered, or before lines that were pasted are.
   let isOpen = true;
-  lines.once('close', () => (isOpen = false));
+  lines.once('close', () => {
+    isOpen = false;
+  });
   const ask = (prompt: string): void => {
     lines.setPrompt(prompt);
     if (isOpen) lines.prompt();

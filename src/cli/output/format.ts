@@ -74,8 +74,8 @@ export function formatShare(
  * cursor, hide a line or ring the bell.
  */
 export function printable(text: string): string {
-  // oxlint-disable-next-line no-control-regex -- control characters are what this is about
   return text.replaceAll(
+    // oxlint-disable-next-line no-control-regex -- this function replaces control characters
     /[\u0000-\u001f\u007f-\u009f\u2028\u2029\u202a-\u202e\u2066-\u2069]/g,
     '·',
   );
@@ -120,7 +120,8 @@ function cellText(cell: Cell): string {
   if (typeof cell === 'bigint') return formatCount(cell);
   if (typeof cell === 'number')
     return Number.isInteger(cell) ? formatCount(cell) : String(cell);
-  return typeof cell === 'boolean' ? (cell ? 'yes' : 'no') : printable(cell);
+  if (typeof cell === 'boolean') return cell ? 'yes' : 'no';
+  return printable(cell);
 }
 
 function isNumeric(cells: readonly Cell[]): boolean {

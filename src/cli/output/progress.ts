@@ -200,11 +200,11 @@ function openScreen(stream: TerminalStream) {
       // Terminals that do not know their size say 0 or nothing. A line of the window at least stays for what is above.
       const columns = (stream.columns || COLUMNS_DEFAULT) - 1;
       const room = Math.max(1, (stream.rows || ROWS_DEFAULT) - 2);
-      const shown = tasks.slice(0, tasks.length > room ? room - 1 : room).map(measure);
-      const labelWidth = Math.max(0, ...shown.map(({ task }) => task.length));
-      const below = shown.map((state) => liveLine(state, labelWidth));
-      if (shown.length < tasks.length)
-        below.push(`… and ${formatCount(tasks.length - shown.length)} more`);
+      const states = tasks.slice(0, tasks.length > room ? room - 1 : room).map(measure);
+      const labelWidth = Math.max(0, ...states.map(({ task }) => task.length));
+      const below = states.map((state) => liveLine(state, labelWidth));
+      if (states.length < tasks.length)
+        below.push(`… and ${formatCount(tasks.length - states.length)} more`);
       redraw(
         '',
         below.map((line) => `${truncate(line, columns)}\n`),

@@ -196,6 +196,8 @@ export function openFlight(
     async landed() {
       while (landings.length > 0) await landings.shift();
     },
-    stop: () => void (isStopped = true),
+    stop: () => {
+      isStopped = true;
+    },
   };
 }

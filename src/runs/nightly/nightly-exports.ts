@@ -72,9 +72,9 @@ export async function exportDue(
   const lateness = await readLateness(db, scope);
   const unasked = due + queued;
   const lacking = failed + unasked + lateness.late + deferred + summary.incomplete;
+  const completeness = lacking > 0 ? 'incomplete' : 'complete';
   return {
-    verdict:
-      summary.suspicious > 0 ? 'suspicious' : lacking > 0 ? 'incomplete' : 'complete',
+    verdict: summary.suspicious > 0 ? 'suspicious' : completeness,
     // What is undefined is left out of the evidence.
     evidence: {
       closedTo: formatInstant(clock.closedTo),
@@ -171,13 +171,17 @@ function watchProgress(runId: string, { nightly, queue, log }: JobDeps, asking: 
   return async ({ done, failed, queued }: NightlyCounts): Promise<string | undefined> => {
     if (Date.now() >= untilMs) return 'the time of NIGHTLY_WINDOW is over';
     const nowMs = performance.now();
-    if (done + failed !== settled) sinceMs = lookedMs = nowMs;
+    if (done + failed !== settled) {
+      sinceMs = nowMs;
+      lookedMs = nowMs;
+    }
     settled = done + failed;
     const isOver = nowMs - sinceMs > noProgressMs;
     if (!isOver && nowMs - lookedMs <= stalledMs) return undefined;
     lookedMs = nowMs;
     if (await nightly.isExporting()) {
-      sinceMs = lookedMs = performance.now();
+      lookedMs = performance.now();
+      sinceMs = lookedMs;
       return undefined;
     }
     if (isOver)

@@ -49,7 +49,8 @@ export async function withRetries<Result>(
   work: (attempt: number) => Promise<Result>,
 ): Promise<Result> {
   const startMs = clock.nowMs();
-  let [attempts, first]: [number, unknown] = [0, undefined];
+  let attempts = 0;
+  let first: unknown;
 
   /** @returns undefined where it is not tried again */
   function chooseWaitMs(error: Error) {
@@ -74,7 +75,11 @@ export async function withRetries<Result>(
   }
 
   try {
-    return await pRetry((attempt) => work((attempts = attempt)), {
+    const count = (attempt: number): Promise<Result> => {
+      attempts = attempt;
+      return work(attempt);
+    };
+    return await pRetry(count, {
       // The limits and delays are the policy's, taken in shouldRetry.
       retries: UNREACHABLE_ATTEMPTS_MAX,
       minTimeout: 0,

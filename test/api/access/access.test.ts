@@ -1,6 +1,6 @@
 /** Who is answered: tokens, sessions, other origins, rebound names. No network: requests are injected. */
 import type { FastifyInstance, InjectOptions } from 'fastify';
-import { beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
+import { beforeAll, describe, expect, onTestFinished, test, vi } from 'vitest';
 import { isLoopback, refuseOpenListening } from '../../../src/api/access/hosts.ts';
 import { listen } from '../../../src/api/server/server.ts';
 import { UsageError } from '../../../src/errors/errors.ts';
@@ -23,7 +23,7 @@ async function statusOf(
 }
 
 describe('the address the API listens on', () => {
-  it.each(['127.0.0.1', '127.8.9.1', 'localhost', 'LOCALHOST', '::1', '[::1]'])(
+  test.each(['127.0.0.1', '127.8.9.1', 'localhost', 'LOCALHOST', '::1', '[::1]'])(
     '%s counts as this machine',
     (host) => {
       expect(isLoopback(host)).toBe(true);
@@ -31,7 +31,7 @@ describe('the address the API listens on', () => {
     },
   );
 
-  it.each([
+  test.each([
     '0.0.0.0',
     '::',
     '10.0.0.1',
@@ -45,14 +45,14 @@ describe('the address the API listens on', () => {
   });
 });
 
-it('a server without a token does not begin to listen for others', async () => {
+test('a server without a token does not begin to listen for others', async () => {
   const listening = listen(open, { host: '0.0.0.0', port: 0, token: undefined });
   await expect(listening).rejects.toThrow(UsageError);
   expect(open.server.listening).toBe(false);
 });
 
 describe('the API without a token', () => {
-  it.each([
+  test.each([
     [{}, 200],
     [{ host: 'localhost:8080' }, 200],
     [{ host: '[::1]:8080' }, 200],
@@ -83,7 +83,7 @@ describe('the API without a token', () => {
     );
   });
 
-  it('serves the console to a link from another site, but never into a frame', async () => {
+  test('serves the console to a link from another site, but never into a frame', async () => {
     const link = {
       host: 'localhost',
       'sec-fetch-site': 'cross-site',
@@ -112,7 +112,7 @@ describe('the API without a token', () => {
 });
 
 describe('the API behind a proxy without a token', () => {
-  it.each([
+  test.each([
     'x-forwarded-for',
     'x-forwarded-host',
     'x-forwarded-proto',
@@ -135,7 +135,7 @@ describe('the check of the Host header', () => {
   const authorization = 'Bearer correct-horse-battery';
   const hosts = ['mirror.example', '*.internal.example', '10.1.2.3'];
 
-  it.each([
+  test.each([
     ['127.0.0.1:8080', 200],
     ['localhost', 200],
     ['[::1]:8080', 200],
@@ -154,14 +154,14 @@ describe('the check of the Host header', () => {
     expect(await statusOf(server, { headers: { host, authorization } })).toBe(status);
   });
 
-  it('accepts only loopback names where API_HOSTS is not set, so that a rebound name reads nothing', async () => {
+  test('accepts only loopback names where API_HOSTS is not set, so that a rebound name reads nothing', async () => {
     const server = await apiWithoutDatabase({ token: 'correct-horse-battery' });
     expect(
       await statusOf(server, { headers: { host: 'rebind.evil.example', authorization } }),
     ).toBe(403);
   });
 
-  it.each(['/healthz', '/readyz'])(
+  test.each(['/healthz', '/readyz'])(
     'does not apply to %s, which probes ask by address',
     async (url) => {
       for (const server of [open, guarded]) {
@@ -178,7 +178,7 @@ describe('the read token', () => {
   const readToken = 'reads-9876543210';
   const reader = { authorization: `Bearer ${readToken}` };
 
-  it('reads everything that the full token reads', async () => {
+  test('reads everything that the full token reads', async () => {
     const server = await apiWithoutDatabase({ token, readToken });
     for (const url of [
       '/mirror/runs',
@@ -191,7 +191,7 @@ describe('the read token', () => {
     }
   });
 
-  it.each([
+  test.each([
     ['POST', '/mirror/exports'],
     ['DELETE', '/mirror/exports/018f4e5e-0000-7000-8000-000000000000'],
     ['POST', '/console/night'],
@@ -204,7 +204,7 @@ describe('the read token', () => {
     );
   });
 
-  it('opens a session that reads and orders nothing', async () => {
+  test('opens a session that reads and orders nothing', async () => {
     const server = await apiWithoutDatabase({ token, readToken });
     const cookie = await sessionCookie(server, readToken);
     expect(await statusOf(server, { headers: { cookie } })).toBe(200);
@@ -224,7 +224,7 @@ describe('the read token', () => {
 });
 
 describe('a session', () => {
-  it('ends with the logout, even for a client that kept its cookie', async () => {
+  test('ends with the logout, even for a client that kept its cookie', async () => {
     const sessions = sessionsInMemory();
     const server = await apiWithoutDatabase({ token: TOKEN, answers: sessions });
     const mine = await sessionCookie(server, TOKEN);
@@ -244,7 +244,7 @@ describe('a session', () => {
     expect(await statusOf(sibling, { headers: { cookie: other } })).toBe(200);
   });
 
-  it('is valid for one mirror only, even where another has the same token', async () => {
+  test('is valid for one mirror only, even where another has the same token', async () => {
     const server = await apiWithoutDatabase({
       token: TOKEN,
       answers: sessionsInMemory(1),
@@ -262,7 +262,7 @@ describe('a session', () => {
     );
   });
 
-  it('ends when either token is rotated', async () => {
+  test('ends when either token is rotated', async () => {
     const sessions = sessionsInMemory();
     const server = await apiWithoutDatabase({
       token: TOKEN,
@@ -290,7 +290,7 @@ async function sessionCookie(server: FastifyInstance, token: string): Promise<st
 }
 
 describe('the API with a token', () => {
-  it('answers only requests that carry the token', async () => {
+  test('answers only requests that carry the token', async () => {
     expect(await statusOf(guarded, {})).toBe(401);
     expect(await statusOf(guarded, { headers: { authorization: 'Bearer wrong' } })).toBe(
       401,
@@ -319,7 +319,7 @@ describe('the API with a token', () => {
     ).toBe(401);
   });
 
-  it.each([
+  test.each([
     '/api/v2/parties',
     '/',
     '/metrics',
@@ -332,14 +332,14 @@ describe('the API with a token', () => {
     expect(await statusOf(guarded, { url })).toBe(401);
   });
 
-  it.each(['/healthz', '/readyz', '/login', '/assets/console.css'])(
+  test.each(['/healthz', '/readyz', '/login', '/assets/console.css'])(
     'serves %s without the token',
     async (url) => {
       expect(await statusOf(guarded, { url })).toBe(200);
     },
   );
 
-  it('sends browsers to the login page', async () => {
+  test('sends browsers to the login page', async () => {
     const { statusCode, headers } = await guarded.inject({
       url: '/',
       headers: { accept: 'text/html' },
@@ -347,7 +347,7 @@ describe('the API with a token', () => {
     expect([statusCode, headers.location]).toEqual([303, '/login']);
   });
 
-  it('opens a session that scripts cannot read and other sites cannot use', async () => {
+  test('opens a session that scripts cannot read and other sites cannot use', async () => {
     const login = await guarded.inject({
       method: 'POST',
       url: '/login',
@@ -370,7 +370,7 @@ describe('the API with a token', () => {
     expect(await statusOf(others, { headers: { cookie: pair } })).toBe(401);
   });
 
-  it('ends a session after twelve hours', async () => {
+  test('ends a session after twelve hours', async () => {
     vi.useFakeTimers({ toFake: ['Date'], now: 1_000_000 });
     onTestFinished(() => void vi.useRealTimers());
     const server = await apiWithoutDatabase({ token: TOKEN });
@@ -386,7 +386,7 @@ describe('the API with a token', () => {
     expect(await statusOf(server, { headers: { cookie } })).toBe(401);
   });
 
-  it('accepts a login form and marks the cookie Secure behind TLS', async () => {
+  test('accepts a login form and marks the cookie Secure behind TLS', async () => {
     const form = {
       'content-type': 'application/x-www-form-urlencoded',
       'x-forwarded-proto': 'https',
@@ -411,7 +411,7 @@ describe('the API with a token', () => {
     ]);
   });
 
-  it.each([
+  test.each([
     {},
     { token: 'wrong' },
     { token: 1 },
@@ -428,14 +428,14 @@ describe('the API with a token', () => {
     expect(headers['set-cookie']).toBeUndefined();
   });
 
-  it('refuses requests from other origins even with the token', async () => {
+  test('refuses requests from other origins even with the token', async () => {
     const headers = { authorization: `Bearer ${TOKEN}`, origin: 'https://evil.example' };
     expect(await statusOf(guarded, { headers })).toBe(403);
   });
 });
 
 describe('every answer of the API', () => {
-  it.each(['/', '/nothing', '/api/v2/parties?pagination.first=x', '/healthz'])(
+  test.each(['/', '/nothing', '/api/v2/parties?pagination.first=x', '/healthz'])(
     '%s carries the security headers',
     async (url) => {
       const { headers } = await open.inject({ url, headers: { host: 'localhost' } });
@@ -452,7 +452,7 @@ describe('every answer of the API', () => {
     },
   );
 
-  it('never returns request text as markup', async () => {
+  test('never returns request text as markup', async () => {
     const markup = encodeURIComponent('<script>alert(1)</script>');
     for (const url of [
       `/${markup}`,
@@ -469,7 +469,7 @@ describe('every answer of the API', () => {
     }
   });
 
-  it.each([
+  test.each([
     [{ url: `/api/v2/parties?a=${'x'.repeat(9_000)}` }, 400],
     [{ url: `/api/v2/parties?${'a=1&'.repeat(200)}` }, 400],
     [

@@ -1,6 +1,6 @@
 /** Wrong tokens: each is told in the log, many are slowed, and right ones still get in. */
 import type { FastifyInstance, LightMyRequestResponse } from 'fastify';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { createLog } from '../../../src/logging/log.ts';
 import { apiWithoutDatabase } from '../mirror.ts';
 
@@ -46,7 +46,7 @@ function login(server: FastifyInstance, token: string): Promise<LightMyRequestRe
 }
 
 describe('a wrong token', () => {
-  it.each([
+  test.each([
     ['as a bearer', bearer],
     ['at the login', login],
   ])(
@@ -65,7 +65,7 @@ describe('a wrong token', () => {
     },
   );
 
-  it('is answered late after twenty others in a minute, without telling whether it was wrong', async () => {
+  test('is answered late after twenty others in a minute, without telling whether it was wrong', async () => {
     const { server, lines } = await startGuarded();
     for (let guess = 0; guess < FREE; guess += 1) {
       expect(
@@ -82,7 +82,7 @@ describe('a wrong token', () => {
     expect(lines).toHaveLength(FREE);
   });
 
-  it('delays neither the right token nor clients at other addresses', async () => {
+  test('delays neither the right token nor clients at other addresses', async () => {
     const { server } = await startGuarded();
     for (let guess = 0; guess < FREE; guess += 1) await bearer(server, `guess-${guess}`);
     expect((await bearer(server, 'one-more')).statusCode).toBe(429);
@@ -91,7 +91,7 @@ describe('a wrong token', () => {
     expect((await bearer(server, 'wrong', '203.0.113.2')).statusCode).toBe(401);
   });
 
-  it('is not even compared beyond a bounded number of guesses a second', async () => {
+  test('is not even compared beyond a bounded number of guesses a second', async () => {
     const { server } = await startGuarded();
     for (let guess = 0; guess < FREE; guess += 1) await bearer(server, `guess-${guess}`);
     const crowd = Array.from({ length: 200 }, (_, guess) =>

@@ -1,5 +1,5 @@
 /** Sessions over a real database: every process of a mirror knows which were ended. */
-import { describe, expect, it } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { readSessionSecret } from '../../../src/api/access/store/ended-sessions.ts';
 import { openRows } from '../../../src/postgres/rows.ts';
 import { apiWithoutDatabase, freshWarehouse } from '../mirror.ts';
@@ -9,7 +9,7 @@ const warehouse = await freshWarehouse();
 const another = await freshWarehouse();
 
 describe('the sessions of two processes', () => {
-  it('are opened by one, accepted by the other and ended for both', async () => {
+  test('are opened by one, accepted by the other and ended for both', async () => {
     const [first, second] = await Promise.all(
       [1, 2].map(() =>
         apiWithoutDatabase({ token: TOKEN, rows: openRows(warehouse.pool) }),
@@ -28,7 +28,7 @@ describe('the sessions of two processes', () => {
     expect([await status(first), await status(second)]).toEqual([401, 401]);
   });
 
-  it('are signed with a secret of this mirror that is not the one of the cursors', async () => {
+  test('are signed with a secret of this mirror that is not the one of the cursors', async () => {
     const [secret, theirs] = await Promise.all([
       readSessionSecret(openRows(warehouse.pool)),
       readSessionSecret(openRows(another.pool)),

@@ -1,5 +1,5 @@
 /** Data > Ask as a newcomer uses it: what is told stays true to what was asked. */
-import { afterEach, describe, expect, it } from 'vitest';
+import { afterEach, describe, expect, test } from 'vitest';
 import type {
   LakeAnswer,
   LakeQueries,
@@ -63,7 +63,7 @@ async function run(page: Page): Promise<void> {
 const assets = async (): Promise<LakeAnswer['rows']> => [{ asset_id: ASSET }];
 
 describe('another question', () => {
-  it('takes away the answer to the one before', async () => {
+  test('takes away the answer to the one before', async () => {
     const page = await openAsk(async () => [{ n: 1 }]);
     await page.getByLabel('Question').selectOption('cadence');
     await run(page);
@@ -72,7 +72,7 @@ describe('another question', () => {
     expect(await page.locator('#query-result').innerText()).toBe('');
   });
 
-  it('is not given the answer of one that was asked before and is answered late', async () => {
+  test('is not given the answer of one that was asked before and is answered late', async () => {
     const answer = Promise.withResolvers<LakeAnswer['rows']>();
     const page = await openAsk(async () => answer.promise);
     await page.getByLabel('Question').selectOption('cadence');
@@ -86,7 +86,7 @@ describe('another question', () => {
 });
 
 describe('a ready question', () => {
-  it('says that until is not included and that the beginning of an id is enough, and names the assets', async () => {
+  test('says that until is not included and that the beginning of an id is enough, and names the assets', async () => {
     const page = await openAsk(assets);
     await page.getByLabel('Question').selectOption('daily-flows');
     await page.getByLabel('until (not included)').waitFor();
@@ -99,14 +99,14 @@ describe('a ready question', () => {
 });
 
 describe('your own SQL', () => {
-  it('begins with an example that counts each entry once', async () => {
+  test('begins with an example that counts each entry once', async () => {
     const page = await openAsk(assets);
     expect(await page.getByLabel('SQL', { exact: true }).inputValue()).toContain(
       'where is_counted',
     );
   });
 
-  it.each(['Run', 'CSV'])('is asked for where there is none, by %s', async (button) => {
+  test.each(['Run', 'CSV'])('is asked for where there is none, by %s', async (button) => {
     const page = await openAsk(assets);
     await page.getByLabel('SQL', { exact: true }).fill(' ');
     await page.getByRole('button', { name: button, exact: true }).click();
@@ -116,7 +116,7 @@ describe('your own SQL', () => {
   });
 });
 
-it('says of a long result that there is more below', async () => {
+test('says of a long result that there is more below', async () => {
   const page = await openAsk(async () => DAYS);
   await run(page);
   await expect
@@ -124,7 +124,7 @@ it('says of a long result that there is more below', async () => {
     .toContain('3,000 rows, scroll for all');
 });
 
-it('says of a short result only how many rows it has', async () => {
+test('says of a short result only how many rows it has', async () => {
   const page = await openAsk(async () => [{ n: 1 }]);
   await run(page);
   await expect

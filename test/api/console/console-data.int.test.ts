@@ -1,5 +1,5 @@
 /** The console's own routes over a real warehouse: pages by key, charts' numbers, what is refused. */
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { freshWarehouse, startApi, type TestApi } from '../mirror.ts';
 import {
   addEntries,
@@ -105,7 +105,7 @@ interface EntriesPage {
 }
 
 describe("a party's entries", () => {
-  it('come newest first, filtered by day, type and asset', async () => {
+  test('come newest first, filtered by day, type and asset', async () => {
     const found = async (query: string): Promise<readonly string[]> => {
       const { entries } = await ask<EntriesPage>(`parties/${FIRST}/entries?${query}`);
       return entries.map(({ quantity }) => quantity);
@@ -118,7 +118,7 @@ describe("a party's entries", () => {
     expect(await found(`asset=${OTHER}`)).toEqual([]);
   });
 
-  it('are paged without a gap or a repetition, also where more of one instant than a page holds', async () => {
+  test('are paged without a gap or a repetition, also where more of one instant than a page holds', async () => {
     const second = (n: number): Date =>
       new Date(Date.UTC(2026, 1, 3) + Math.floor(n / 120) * 1_000);
     await addEntries(
@@ -144,7 +144,7 @@ describe("a party's entries", () => {
 });
 
 describe('what a run cost', () => {
-  it('is nothing of a run that nobody knows', async () => {
+  test('is nothing of a run that nobody knows', async () => {
     expect(await ask('runs/01a1fc0b-e1b9-71c1-ace8-91e8d46a6831/costs')).toEqual({
       stages: [],
     });
@@ -167,13 +167,13 @@ async function everyPage(query: string): Promise<readonly string[]> {
 }
 
 describe('parties', () => {
-  it('are listed page by page, each once, in every view', async () => {
+  test('are listed page by page, each once, in every view', async () => {
     expect(await everyPage('view=id')).toEqual([...PARTIES, 'network']);
     expect(await everyPage('view=recent')).toEqual(PARTIES.slice(0, 30));
     expect(await everyPage('view=quarantined')).toEqual(PARTIES.slice(59));
   });
 
-  it('are found by the beginning of an id, however it is written', async () => {
+  test('are found by the beginning of an id, however it is written', async () => {
     expect(await everyPage('search=01AB')).toEqual([SECOND]);
     expect(await everyPage('search=0x01ab')).toEqual([SECOND]);
     expect(await everyPage(`search=${SECOND}`)).toEqual([SECOND]);
@@ -186,14 +186,14 @@ describe('parties', () => {
     expect(await everyPage("search=%25'")).toEqual([]);
   });
 
-  it('have their size to the last digit', async () => {
+  test('have their size to the last digit', async () => {
     const { parties } = await ask<Page>(`parties?search=${FIRST}`);
     expect(parties).toMatchObject([{ rows: '3', bytes: '9007199254740993' }]);
   });
 });
 
 describe('a ledger', () => {
-  it('has its accounts, and what flowed each day of the zone that is asked for', async () => {
+  test('has its accounts, and what flowed each day of the zone that is asked for', async () => {
     expect(await ask(`parties/${FIRST}`)).toMatchObject({
       isSentOnly: false,
       accounts: [
@@ -214,7 +214,7 @@ describe('a ledger', () => {
     expect(inKolkata).toMatchObject({ days: [{ day: '2026-02-02', entries: '3' }] });
   });
 
-  it('has the balance of an account in its order', async () => {
+  test('has the balance of an account in its order', async () => {
     const { points } = await ask<{ points: { balance: string }[] }>(
       `parties/${FIRST}/balance?asset=${ASSET}&type=GENERAL`,
     );
@@ -226,7 +226,7 @@ describe('a ledger', () => {
   });
 });
 
-it.each([
+test.each([
   ['parties?view=recent&after=0%27', 400],
   ['parties?view=other', 400],
   [`parties/${OTHER}`, 404],
@@ -236,7 +236,7 @@ it.each([
   expect((await fetch(`${api?.url}/console/${path}`)).status).toBe(status);
 });
 
-it('lists what was quarantined with its reason, and draws it on the line of time', async () => {
+test('lists what was quarantined with its reason, and draws it on the line of time', async () => {
   expect(await ask('quarantined?limit=1')).toMatchObject({
     exports: [{ partyId: PARTIES[59], reason: { message: 'why' } }],
   });
@@ -248,7 +248,7 @@ it('lists what was quarantined with its reason, and draws it on the line of time
   ]);
 });
 
-it('sends a snapshot at once, and as an event stream', async () => {
+test('sends a snapshot at once, and as an event stream', async () => {
   const stop = new AbortController();
   const response = await fetch(`${api?.url}/console/events`, { signal: stop.signal });
   expect(response.headers.get('content-type')).toBe('text/event-stream');

@@ -1,6 +1,6 @@
-/** The console over a real mirror of a sandbox, as an operator and an analyst use it. */
+/** The console over a real mirror of a sandbox, as an operator and an analyst use test. */
 import { readFile } from 'node:fs/promises';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { startSandbox, type Sandbox } from '../../support/sandbox.ts';
 import { type RealApp, startRealApp } from '../../app/real-app.ts';
 import { accessibilityFaults } from './accessibility.ts';
@@ -62,7 +62,7 @@ function held(): PromiseWithResolvers<void> {
 }
 
 describe('an operator', () => {
-  it('logs in: a wrong token is told, the right one opens the page', async () => {
+  test('logs in: a wrong token is told, the right one opens the page', async () => {
     const { page, mirror } = parts();
     await page.goto(mirror.url);
     expect(new URL(page.url()).pathname).toBe('/login');
@@ -75,9 +75,9 @@ describe('an operator', () => {
     await page.getByRole('heading', { name: 'Nothing has been mirrored yet' }).waitFor();
   });
 
-  it('starts a nightly run, watches it, and sees the mirror complete', async () => {
+  test('starts a nightly run, watches it, and sees the mirror complete', async () => {
     const { page, sandbox } = parts();
-    // Held in the middle of the syncs, and twice amid the ledgers, until the page has shown it.
+    // Held in the middle of the syncs, and twice amid the ledgers, until the page has shown test.
     const syncs = held();
     const few = held();
     const more = held();
@@ -122,7 +122,7 @@ describe('an operator', () => {
     await page.locator('#lines li svg').first().waitFor();
   });
 
-  it('reads what a run cost, stage by stage', async () => {
+  test('reads what a run cost, stage by stage', async () => {
     const { page } = parts();
     await page
       .locator('#runs li', { hasText: 'nightly run' })
@@ -149,7 +149,7 @@ describe('an operator', () => {
     expect([load, verify, all]).toEqual([0, 0, parties + checkpoints + exports]);
   });
 
-  it('follows the link of a run, and comes back to the view', async () => {
+  test('follows the link of a run, and comes back to the view', async () => {
     const { page } = parts();
     const link = page
       .locator('#runs li', { hasText: 'nightly run' })
@@ -166,7 +166,7 @@ describe('an operator', () => {
     await expect.poll(() => new URL(page.url()).hash).toBe('');
   });
 
-  it('is told what an audit would ask, starts it, and cancels it', async () => {
+  test('is told what an audit would ask, starts it, and cancels it', async () => {
     const { page, sandbox } = parts();
     const pages = held();
     const release = sandbox.faults.add(({ route }) =>
@@ -200,7 +200,7 @@ describe('an operator', () => {
       .toEqual(expect.arrayContaining(['sync parties', 'sync checkpoints']));
   });
 
-  it('orders an export by a click, and gets the file', async () => {
+  test('orders an export by a click, and gets the file', async () => {
     const { page } = parts();
     const { id, rows } = await biggestParty();
     await page.getByRole('link', { name: 'Data', exact: true }).click();
@@ -224,7 +224,7 @@ describe('an operator', () => {
     await page.getByRole('searchbox').fill('');
   });
 
-  it('asks again for a ledger that was quarantined', async () => {
+  test('asks again for a ledger that was quarantined', async () => {
     const { page, mirror } = parts();
     const { id } = await biggestParty();
     await page.getByRole('link', { name: 'Status', exact: true }).click();
@@ -238,7 +238,7 @@ describe('an operator', () => {
     await expect.poll(() => page.locator('#attention > li').count()).toBe(0);
   });
 
-  it('reads what the process runs with, and no secret', async () => {
+  test('reads what the process runs with, and no secret', async () => {
     const { page } = parts();
     await page.getByRole('link', { name: 'Settings', exact: true }).click();
     await page.locator('#settings', { hasText: 'SOURCE_PAGE_SIZE' }).waitFor();
@@ -250,7 +250,7 @@ describe('an operator', () => {
 });
 
 describe('an analyst', () => {
-  it('opens a ledger by keyboard alone, sees its charts, and gets back to where the focus was', async () => {
+  test('opens a ledger by keyboard alone, sees its charts, and gets back to where the focus was', async () => {
     const { page } = parts();
     const { id } = await biggestParty();
     await page.getByRole('link', { name: 'Data', exact: true }).click();
@@ -286,7 +286,7 @@ describe('an analyst', () => {
     await expect.poll(() => page.evaluate('document.activeElement.title')).toBe(id);
   });
 
-  it('keeps the focus on a party whose row is drawn again', async () => {
+  test('keeps the focus on a party whose row is drawn again', async () => {
     const { page } = parts();
     const { id } = await biggestParty();
     await page.getByRole('link', { name: 'Data', exact: true }).click();
@@ -300,7 +300,7 @@ describe('an analyst', () => {
     expect(await page.evaluate('document.activeElement.title')).toBe(id);
   });
 
-  it('reads times in UTC or in the local zone', async () => {
+  test('reads times in UTC or in the local zone', async () => {
     const { page, mirror } = parts();
     await using there = await openPage({
       timezoneId: 'Asia/Kolkata',
@@ -319,7 +319,7 @@ describe('an analyst', () => {
     await page.bringToFront();
   });
 
-  it.each([
+  test.each([
     ['Status', '#streams article'],
     ['Data', '#parties .id'],
     ['Runs', '.day[data-is=complete]'],
@@ -339,7 +339,7 @@ describe('an analyst', () => {
     },
   );
 
-  it("opens a party's ledger on a phone: nothing in it is wider than the screen", async () => {
+  test("opens a party's ledger on a phone: nothing in it is wider than the screen", async () => {
     const { page } = parts();
     await page.setViewportSize({ width: 360, height: 740 });
     await page.getByRole('link', { name: 'Data', exact: true }).click();
@@ -354,7 +354,7 @@ describe('an analyst', () => {
   });
 });
 
-it('the logout ends the session, and the page asks for the token again', async () => {
+test('the logout ends the session, and the page asks for the token again', async () => {
   const { page, mirror } = parts();
   await page.getByRole('link', { name: 'Settings', exact: true }).click();
   const cookies = (await page.context().cookies())
@@ -369,7 +369,7 @@ it('the logout ends the session, and the page asks for the token again', async (
   expect(await answer()).toBe(401);
 });
 
-it('the console met no error and asked no other host', () => {
+test('the console met no error and asked no other host', () => {
   const { view } = parts();
   // The login with a wrong token is a redirect, not an error.
   expect(view.problems).toEqual([]);

@@ -1,10 +1,10 @@
 /** What a client has asked of the lake, and no longer waits for. */
-import { expect, it } from 'vitest';
+import { expect, test } from 'vitest';
 import { listen } from '../../../src/api/server/server.ts';
 import { waitFor } from '../../support/wait-for.ts';
 import { apiWithoutDatabase, NO_CONSOLE, NO_LAKE } from '../mirror.ts';
 
-it.each(['query', 'query/file?format=parquet'])(
+test.each(['query', 'query/file?format=parquet'])(
   'lets the statement of /console/%s go with a client that leaves before its first bytes',
   async (path) => {
     const asked: AbortSignal[] = [];

@@ -4,7 +4,7 @@
  */
 import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { type ConsolePage, openPage } from './browser.ts';
 import { type FixedConsole, openFixedConsole } from './fixed-console.ts';
 import { layoutFaults } from './layout.ts';
@@ -75,7 +75,7 @@ async function show(
 }
 
 describe('the console', () => {
-  it.each(CASES)('looks as it did: $name', async ({ name, path, theme, size }) => {
+  test.each(CASES)('looks as it did: $name', async ({ name, path, theme, size }) => {
     const { page, calm: mirror } = parts();
     await show(mirror.url, path, theme, size);
     expect(await layoutFaults(page)).toEqual([]);
@@ -85,7 +85,7 @@ describe('the console', () => {
     expect(await difference(page, await readFile(file), now)).toBeLessThan(DIFFERENT_MAX);
   });
 
-  it.each(CASES.filter(({ theme }) => theme === 'light'))(
+  test.each(CASES.filter(({ theme }) => theme === 'light'))(
     'overlaps, cuts and loses nothing during a nightly run with many problems: $name',
     async ({ path, theme, size }) => {
       const { page, busy: mirror } = parts();
@@ -94,7 +94,7 @@ describe('the console', () => {
     },
   );
 
-  it.each([
+  test.each([
     ['a phone', PHONE],
     ['a desk', { width: 1280, height: 800 }],
   ])('says on one screen of %s that all is well', async (_, size) => {
@@ -105,7 +105,7 @@ describe('the console', () => {
     ).toBeLessThanOrEqual(size.height);
   });
 
-  it('folds on a phone the settings that nobody set, and shows them where they are asked for', async () => {
+  test('folds on a phone the settings that nobody set, and shows them where they are asked for', async () => {
     const { page, calm: mirror } = parts();
     const names = (): Promise<string[]> =>
       page.locator('#settings th:visible').allInnerTexts();
@@ -119,7 +119,7 @@ describe('the console', () => {
 });
 
 describe('the comparison itself', () => {
-  it('tells a picture with a panel that moved, and one of another theme, from the picture that is kept', async () => {
+  test('tells a picture with a panel that moved, and one of another theme, from the picture that is kept', async () => {
     const { page, calm: mirror } = parts();
     await show(mirror.url, '/', 'light', DESK);
     const kept = await shrunk(page, await page.screenshot());
@@ -133,7 +133,7 @@ describe('the comparison itself', () => {
     ).toBeGreaterThan(0.5);
   });
 
-  it('finds text that lies on text, and what is wider than the screen', async () => {
+  test('finds text that lies on text, and what is wider than the screen', async () => {
     const { page, calm: mirror } = parts();
     await show(mirror.url, '/', 'light', PHONE);
     await page.evaluate(`document.querySelector('#numbers').style.marginTop = '-60px'`);

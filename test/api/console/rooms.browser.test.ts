@@ -1,5 +1,5 @@
 /** What is shown has its room: nothing moves when it comes, and on a phone no column is cut and no value broken. */
-import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { accessibilityFaults } from './accessibility.ts';
 import { type ConsolePage, openPage } from './browser.ts';
 import { type FixedConsole, openFixedConsole } from './fixed-console.ts';
@@ -114,7 +114,7 @@ function brokenIn(selector: string): string {
 }
 
 describe('the list of tables', () => {
-  it.each([
+  test.each([
     ['a desk', DESK],
     ['a phone', PHONE],
   ])('moves nothing below it when it comes, on %s', async (_, size) => {
@@ -130,7 +130,7 @@ describe('the list of tables', () => {
     expect(Math.abs((await top()) - before)).toBeLessThan(JUMP_PX_MAX);
   });
 
-  it('shows on a phone the columns of a table with nothing cut', async () => {
+  test('shows on a phone the columns of a table with nothing cut', async () => {
     const page = await open(PHONE);
     await page.locator('.lake-table summary').first().click();
     expect(await hiddenPx('.lake-table[open] .scroll')).toBeLessThanOrEqual(1);
@@ -139,7 +139,7 @@ describe('the list of tables', () => {
 });
 
 describe('a result on a phone', () => {
-  it.each([['your own SQL'], ['top-parties']])(
+  test.each([['your own SQL'], ['top-parties']])(
     'of %s shows every column of a row, none of them cut',
     async (label) => {
       const page = await open(PHONE);
@@ -156,7 +156,7 @@ describe('a result on a phone', () => {
   );
 });
 
-it('marks the exports of a phone with the first and the last day of their line of time', async () => {
+test('marks the exports of a phone with the first and the last day of their line of time', async () => {
   const page = await open(PHONE, '/runs', '#lines details');
   await page.locator('#lines summary').click();
   const marks = page.locator('.axis li');
@@ -168,7 +168,7 @@ it('marks the exports of a phone with the first and the last day of their line o
   ]);
 });
 
-it('shows on a phone what a run cost, beside nothing', async () => {
+test('shows on a phone what a run cost, beside nothing', async () => {
   const page = await open(PHONE, '/runs', '#runs li:nth-child(2)');
   await page.locator('#runs summary').first().click();
   await page.getByText('Cost by stage').first().click();
@@ -177,7 +177,7 @@ it('shows on a phone what a run cost, beside nothing', async () => {
 });
 
 describe("a party's ledger", () => {
-  it.each([
+  test.each([
     ['a desk', DESK],
     ['a phone', PHONE],
   ])('breaks no time, no id and no figure, on %s', async (_, size) => {

@@ -1,5 +1,5 @@
 /** How fast the console is where the mirror is large and much happens. Measured and told; the limits here are far off. */
-import { afterAll, beforeAll, expect, it } from 'vitest';
+import { afterAll, beforeAll, expect, test } from 'vitest';
 import { freshWarehouse, startApi, type TestApi } from '../mirror.ts';
 import { type ConsolePage, openPage } from './browser.ts';
 import { openFixedConsole, PARTY, quiet, wholeFacts } from './fixed-console.ts';
@@ -39,7 +39,7 @@ function told(what: string, value: string): void {
   process.stdout.write(`measured: ${what}: ${value}\n`);
 }
 
-it('the console over a million parties paints soon and loads few bytes', async () => {
+test('the console over a million parties paints soon and loads few bytes', async () => {
   if (api === undefined || view === undefined) throw new Error('not open');
   const { page, weights, problems } = view;
   await page.goto(new URL('/data', api.url).href);
@@ -62,7 +62,7 @@ it('the console over a million parties paints soon and loads few bytes', async (
   expect(problems).toEqual([]);
 });
 
-it('the console finds one of a million parties', async () => {
+test('the console finds one of a million parties', async () => {
   if (api === undefined || view === undefined) throw new Error('not open');
   const { page } = view;
   const found = await warehouse.pool.query<{ id: string }>(
@@ -90,7 +90,7 @@ it('the console finds one of a million parties', async () => {
   expect(median).toBeLessThan(MS_FAR_OFF);
 });
 
-it('the console stays responsive under ten updates a second', async () => {
+test('the console stays responsive under ten updates a second', async () => {
   let rows = 0;
   let updates = 0;
   await using mirror = await openFixedConsole(

@@ -1,6 +1,6 @@
 /** The console in states that the demo never shows: everything empty, something wrong, nothing answering. */
 import { Readable } from 'node:stream';
-import { afterEach, describe, expect, it } from 'vitest';
+import { afterEach, describe, expect, test } from 'vitest';
 import { accessibilityFaults } from './accessibility.ts';
 import { type ConsolePage, openPage } from './browser.ts';
 import {
@@ -59,7 +59,7 @@ const EMPTY_VIEWS: Readonly<Record<string, Readonly<Record<string, string>>>> = 
 };
 
 describe('the glance at the status', () => {
-  it.each(Object.entries(EMPTY_VIEWS))(
+  test.each(Object.entries(EMPTY_VIEWS))(
     'says of an empty mirror at %s that nothing is there yet',
     async (path, panels) => {
       const { view } = await open({}, path);
@@ -72,14 +72,14 @@ describe('the glance at the status', () => {
     },
   );
 
-  it('says as of when the mirror is complete, and asks nothing of a person', async () => {
+  test('says as of when the mirror is complete, and asks nothing of a person', async () => {
     const { view } = await open({ status: wholeFacts() });
     await expectSentence('The mirror is complete as of 2026-03-01 02:00 UTC.');
     await expect.poll(() => view.page.title()).toBe('✓ Status · ledger-mirror');
     await expect.poll(() => view.page.locator('#attention > li').count()).toBe(0);
   });
 
-  it.each([
+  test.each([
     ['4', true],
     ['5', false],
   ])(
@@ -98,7 +98,7 @@ describe('the glance at the status', () => {
     },
   );
 
-  it.each([
+  test.each([
     ['incomplete', 'Sync now'],
     ['suspicious', 'Read the evidence'],
     ['failed', 'Sync now'],
@@ -123,7 +123,7 @@ describe('the glance at the status', () => {
     },
   );
 
-  it('shows figures that follow what has changed, as the sentence does', async () => {
+  test('shows figures that follow what has changed, as the sentence does', async () => {
     const status = wholeFacts();
     const { view, console: mirror } = await open({ status });
     await expectShown('numbers', '0 of 0');
@@ -139,7 +139,7 @@ describe('the glance at the status', () => {
       .toMatch(/7 of 9[\s\S]*2\.0 KiB/);
   });
 
-  it('says what each figure counts, where the same thing has two', async () => {
+  test('says what each figure counts, where the same thing has two', async () => {
     const status = wholeFacts();
     const streams = status.streams.map((stream) =>
       stream.name === 'parties' ? { ...stream, rows: '152' } : stream,
@@ -151,7 +151,7 @@ describe('the glance at the status', () => {
       .toEqual(['151 and network', '1,234,567 unique', '1,234,567']);
   });
 
-  it('says which exports are at the source, and which wait for their turn', async () => {
+  test('says which exports are at the source, and which wait for their turn', async () => {
     const inFlight = ['aa', 'bb'].map((partyId) => ({
       partyId,
       assetId: null,
@@ -163,7 +163,7 @@ describe('the glance at the status', () => {
       .toEqual(['aa waiting for its turn', 'bb at the source']);
   });
 
-  it('says that work waits for a worker', async () => {
+  test('says that work waits for a worker', async () => {
     await open({
       live: {
         ...quiet(),
@@ -195,7 +195,7 @@ function run(changes: Partial<Facts['runs'][number]>): Facts['runs'][number] {
 }
 
 describe('evidence', () => {
-  it.each([
+  test.each([
     [
       'sync',
       { list: 'parties', rows: '151', newRows: '151', requests: 4, network: 'stored' },
@@ -232,7 +232,7 @@ describe('evidence', () => {
 });
 
 describe('the quarantine', () => {
-  it('is shown fifty at a time, and all of it stays over an update', async () => {
+  test('is shown fifty at a time, and all of it stays over an update', async () => {
     const quarantined = Array.from({ length: 120 }, (_, at) => ({
       exportId: `${at}`,
       partyId: `${at}`.padStart(64, '0'),
@@ -257,7 +257,7 @@ describe('the quarantine', () => {
 });
 
 describe('the connection to the mirror', () => {
-  it('shows when it is lost, keeps what was known, and heals', async () => {
+  test('shows when it is lost, keeps what was known, and heals', async () => {
     const { view, console: mirror } = await open({ status: wholeFacts() });
     await expectSentence('The mirror is complete');
     await view.page.locator('[data-connection=live]').waitFor();
@@ -311,7 +311,7 @@ describe('what the source, or anybody, wrote', () => {
     },
   };
 
-  it.each([
+  test.each([
     ['/', '#attention'],
     ['/runs', '#quarantine'],
     ['/settings', '#settings'],
@@ -332,7 +332,7 @@ describe('what the source, or anybody, wrote', () => {
 });
 
 describe('a result', () => {
-  it('separates the thousands of whole numbers, exactly, and of no id and no year', async () => {
+  test('separates the thousands of whole numbers, exactly, and of no id and no year', async () => {
     const rows = [
       {
         party_id: 'ab'.repeat(32),
@@ -370,7 +370,7 @@ describe('a result', () => {
       ]);
   });
 
-  it.each([
+  test.each([
     ['your own SQL', /^query-\d{4}-\d\d-\d\d\.csv$/],
     ['top-parties', /^top-parties-\d{4}-\d\d-\d\d\.csv$/],
   ])(
@@ -391,7 +391,7 @@ describe('a result', () => {
     },
   );
 
-  it('that fails shows the engine’s message with the mark below the wrong position', async () => {
+  test('that fails shows the engine’s message with the mark below the wrong position', async () => {
     const said =
       'SQL: Catalog Error\n\nLINE 1: select * from entries\n                      ^';
     const ask = async (): Promise<never> => {
@@ -408,7 +408,7 @@ describe('a result', () => {
 });
 
 describe('a result by day and kind', () => {
-  it('is drawn with a line for each kind, whose latest values stand below it', async () => {
+  test('is drawn with a line for each kind, whose latest values stand below it', async () => {
     const rows = ['2026-02-27', '2026-02-28', '2026-03-01'].flatMap((day, n) =>
       ['aa', 'bb'].flatMap((asset) =>
         ['DEPOSIT', 'WITHDRAW', 'BOND'].map((type) => ({

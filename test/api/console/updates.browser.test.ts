@@ -1,5 +1,5 @@
 /** What is shown while answers come late, fail, or come again. */
-import { afterEach, describe, expect, it } from 'vitest';
+import { afterEach, describe, expect, test } from 'vitest';
 import { StatusError } from '../../../src/api/kit/status-error.ts';
 import { type ConsolePage, openPage } from './browser.ts';
 import { type Facts, type FixedConsole, openFixedConsole } from './fixed-console.ts';
@@ -61,7 +61,7 @@ async function countListeners(page: ConsolePage['page']): Promise<() => Promise<
     );
 }
 
-it('draws one chart in its place, however often it is brought up to date and whatever the theme', async () => {
+test('draws one chart in its place, however often it is brought up to date and whatever the theme', async () => {
   let asked = 0;
   const growth = [1, 2, 3].map((day) => ({
     at: `2026-02-0${day}T00:00:00Z`,
@@ -90,7 +90,7 @@ it('draws one chart in its place, however often it is brought up to date and wha
   expect(await listening()).toBeLessThanOrEqual(0);
 });
 
-it('shows the flows of the asset that is chosen, also where those of another come later', async () => {
+test('shows the flows of the asset that is chosen, also where those of another come later', async () => {
   const slow = Promise.withResolvers<readonly Readonly<Record<string, string>>[]>();
   const dayOf = (received: string): readonly Readonly<Record<string, string>>[] => [
     { day: '2026-03-01', received, sent: '0', entries: '1' },
@@ -116,7 +116,7 @@ it('shows the flows of the asset that is chosen, also where those of another com
 });
 
 describe('a page of parties that could not be had', () => {
-  it('leaves those before it where they are, and comes when it is asked for again', async () => {
+  test('leaves those before it where they are, and comes when it is asked for again', async () => {
     let isAway = false;
     const { page } = await open('/data', {
       'list parties': (values: readonly unknown[]) => {
@@ -137,7 +137,7 @@ describe('a page of parties that could not be had', () => {
   });
 });
 
-it.each(['#party/%', '#run/%ff', '#elsewhere'])(
+test.each(['#party/%', '#run/%ff', '#elsewhere'])(
   'shows the view as ever behind the link %s',
   async (hash) => {
     const { page, problems } = await open(`/data${hash}`);

@@ -2,7 +2,7 @@
 import { get, type IncomingMessage } from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { gunzipSync } from 'node:zlib';
-import { afterAll, describe, expect, it } from 'vitest';
+import { afterAll, describe, expect, test } from 'vitest';
 import { listen } from '../../../src/api/server/server.ts';
 import { waitFor } from '../../support/wait-for.ts';
 import { apiWithoutDatabase, jobsOf } from '../mirror.ts';
@@ -65,7 +65,7 @@ const LIST = '/api/v2/parties?pagination.first=100';
 const EXPORT = `/api/v2/ledgerentry/export?partyId=${PARTY}`;
 
 describe.each([LIST, EXPORT])('an answer to %s', (path) => {
-  it.each(['gzip', 'br, gzip;q=0.5', 'X-GZIP'])(
+  test.each(['gzip', 'br, gzip;q=0.5', 'X-GZIP'])(
     'is gzipped for Accept-Encoding "%s" and unpacks to the same bytes',
     async (encoding) => {
       const plain = await ask(path);
@@ -83,7 +83,7 @@ describe.each([LIST, EXPORT])('an answer to %s', (path) => {
     },
   );
 
-  it.each(['', 'br', 'gzip;q=0', 'gzip; q=0.00', 'agzip'])(
+  test.each(['', 'br', 'gzip;q=0', 'gzip; q=0.00', 'agzip'])(
     'is not gzipped for Accept-Encoding "%s"',
     async (encoding) => {
       const response = await ask(path, encoding);
@@ -94,13 +94,13 @@ describe.each([LIST, EXPORT])('an answer to %s', (path) => {
 });
 
 describe('gzip compression of answers', () => {
-  it('is skipped for answers too small to gain from it', async () => {
+  test('is skipped for answers too small to gain from it', async () => {
     const response = await ask(`/api/v2/parties?partyId=${PARTY}`, 'gzip');
     expect(response.headers['content-encoding']).toBeUndefined();
     expect(JSON.parse((await bytesOf(response)).toString())).toHaveProperty('parties');
   });
 
-  it('ends the reading when the client leaves in the middle', async () => {
+  test('ends the reading when the client leaves in the middle', async () => {
     isEndless = true;
     const before = released;
     const response = await ask(EXPORT, 'gzip');

@@ -1,14 +1,14 @@
 import { IncomingMessage, ServerResponse } from 'node:http';
 import { Socket } from 'node:net';
 import type { FastifyReply } from 'fastify';
-import { expect, it } from 'vitest';
+import { expect, test } from 'vitest';
 import { limitOpen } from '../../../src/api/kit/events.ts';
 
 function openReply(): Pick<FastifyReply, 'raw'> {
   return { raw: new ServerResponse(new IncomingMessage(new Socket())) };
 }
 
-it('a place is free again once its client is gone, and one that has gone already takes none', () => {
+test('a place is free again once its client is gone, and one that has gone already takes none', () => {
   const mayOpen = limitOpen(1) as (reply: Pick<FastifyReply, 'raw'>) => boolean;
   const gone = openReply();
   gone.raw.destroyed = true;

@@ -2,7 +2,7 @@
 import { connect } from 'node:net';
 import { text } from 'node:stream/consumers';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterAll, beforeEach, describe, expect, it } from 'vitest';
+import { afterAll, beforeEach, describe, expect, test } from 'vitest';
 import { listen } from '../../../src/api/server/server.ts';
 import { waitFor } from '../../support/wait-for.ts';
 import type { ProgressLine } from '../../../src/runs/progress.ts';
@@ -126,7 +126,7 @@ function order(body: unknown): Promise<Response> {
 }
 
 describe('an order of an export', () => {
-  it('is accepted with 202 and its id', async () => {
+  test('is accepted with 202 and its id', async () => {
     const response = await order({
       partyId: PARTY.toUpperCase(),
       assetId: 'C0'.repeat(32),
@@ -147,12 +147,12 @@ describe('an order of an export', () => {
     ]);
   });
 
-  it('passes on that it distrusts what is covered', async () => {
+  test('passes on that it distrusts what is covered', async () => {
     expect((await order({ partyId: PARTY, again: true })).status).toBe(202);
     expect(jobs.submitted).toEqual([{ partyId: PARTY, again: true, isOrdered: true }]);
   });
 
-  it.each([
+  test.each([
     {},
     { partyId: PARTY, again: 'yes' },
     { partyId: 'network' },
@@ -174,7 +174,7 @@ describe('an order of an export', () => {
     expect(jobs.submitted).toEqual([]);
   });
 
-  it('is refused where its body is not JSON', async () => {
+  test('is refused where its body is not JSON', async () => {
     const response = await fetch(`${api.url}/mirror/exports`, {
       method: 'POST',
       body: 'text',
@@ -182,7 +182,7 @@ describe('an order of an export', () => {
     expect(response.status).toBe(415);
   });
 
-  it('can be looked up and cancelled', async () => {
+  test('can be looked up and cancelled', async () => {
     expect(await (await fetch(`${api.url}/mirror/exports/${ID}`)).json()).toEqual({
       id: ID,
       state: 'queued',
@@ -205,7 +205,7 @@ describe('an order of an export', () => {
     expect(jobs.status.state).toBe('cancelled');
   });
 
-  it.each(['', '/events', '/download'])(
+  test.each(['', '/events', '/download'])(
     'is a 404 for an unknown id and a 400 for a malformed one%s',
     async (path) => {
       expect((await fetch(`${api.url}/mirror/exports/${OTHER_ID}${path}`)).status).toBe(
@@ -217,7 +217,7 @@ describe('an order of an export', () => {
 });
 
 describe('the history of orders', () => {
-  it('tells what was ordered and how it ended', async () => {
+  test('tells what was ordered and how it ended', async () => {
     const to = '2023-05-01T00:00:00Z';
     const queuedAt = '2023-05-01T00:00:00.5Z';
     jobs.records = [
@@ -242,7 +242,7 @@ describe('the history of orders', () => {
     expect(jobs.questions.at(-1)).toEqual({ kind: 'export', limit: 50 });
   });
 
-  it.each(['limit=0', 'limit=501', 'before=1', 'partyId=network', 'party=x'])(
+  test.each(['limit=0', 'limit=501', 'before=1', 'partyId=network', 'party=x'])(
     'refuses ?%s',
     async (query) => {
       expect((await fetch(`${api.url}/mirror/exports?${query}`)).status).toBe(400);
@@ -265,7 +265,7 @@ describe('the events of an order', () => {
     return events.map((event) => JSON.parse(event.slice(5)) as unknown);
   }
 
-  it('tell every step and the end', async () => {
+  test('tell every step and the end', async () => {
     jobs.status = { ...jobs.status, state: 'running' };
     jobs.steps = [[line(1)], [line(2)]];
     const response = await fetch(`${api.url}/mirror/exports/${ID}/events`);
@@ -276,7 +276,7 @@ describe('the events of an order', () => {
     ]);
   });
 
-  it('end when nobody listens', async () => {
+  test('end when nobody listens', async () => {
     jobs.status = { ...jobs.status, state: 'running' };
     const gone = new AbortController();
     const response = await fetch(`${api.url}/mirror/exports/${ID}/events`, {
@@ -295,7 +295,7 @@ describe('the events of an order', () => {
     );
   });
 
-  it('are refused beyond 64 streams, of whichever kind', async () => {
+  test('are refused beyond 64 streams, of whichever kind', async () => {
     jobs.status = { ...jobs.status, state: 'running' };
     const gone = new AbortController();
     const paths = ['exports', 'runs'].map(
@@ -319,7 +319,7 @@ describe('the download of an order', () => {
     jobs.status = { ...jobs.status, state: 'done', verdict: 'complete' };
   });
 
-  it('is the CSV, named', async () => {
+  test('is the CSV, named', async () => {
     const response = await download();
     expect(Object.fromEntries(response.headers)).toMatchObject({
       'content-type': 'text/csv',
@@ -328,7 +328,7 @@ describe('the download of an order', () => {
     expect(await response.text()).toBe(CONTENT.toString());
   });
 
-  it('is a 404 while the order has brought nothing', async () => {
+  test('is a 404 while the order has brought nothing', async () => {
     for (const [state, verdict] of [
       ['running', null],
       ['done', 'failed'],
@@ -338,7 +338,7 @@ describe('the download of an order', () => {
     }
   });
 
-  it('is the status of what fails before its first bytes, and cut off by what fails behind them', async () => {
+  test('is the status of what fails before its first bytes, and cut off by what fails behind them', async () => {
     const lost = new Error('the store is gone');
     jobs.failure = { after: 0, error: lost };
     expect((await download()).status).toBe(500);
@@ -348,7 +348,7 @@ describe('the download of an order', () => {
     await expect(response.text()).rejects.toThrow('terminated');
   });
 
-  it('is told as an error in plain text where it fails before compressed bytes are out', async () => {
+  test('is told as an error in plain text where it fails before compressed bytes are out', async () => {
     jobs.failure = { after: 1, error: new Error('the store is gone'), isSudden: true };
     const response = await download();
     expect(response.status).toBe(500);
@@ -356,7 +356,7 @@ describe('the download of an order', () => {
     expect(await response.json()).toMatchObject({ message: 'Internal error' });
   });
 
-  it('is cut off visibly for a client of HTTP/1.0 too, to whom the end of the connection is the end', async () => {
+  test('is cut off visibly for a client of HTTP/1.0 too, to whom the end of the connection is the end', async () => {
     jobs.failure = { after: 1, error: new Error('the store is gone') };
     const socket = connect(Number(new URL(api.url).port), '127.0.0.1');
     socket.write(
@@ -365,7 +365,7 @@ describe('the download of an order', () => {
     await expect(text(socket)).rejects.toThrow('ECONNRESET');
   });
 
-  it('is a 429 with the time to retry where as many ledgers are sent as may be', async () => {
+  test('is a 429 with the time to retry where as many ledgers are sent as may be', async () => {
     const { promise, resolve } = Promise.withResolvers<void>();
     jobs.held = promise;
     const open = Array.from({ length: 32 }, download);

@@ -2,7 +2,7 @@
 import { readFile } from 'node:fs/promises';
 import { randomUUID } from 'node:crypto';
 import { Gauge } from 'prom-client';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { summarizeStatus } from '../../../src/status/status-summary.ts';
 import { MetricsRegistry } from '../../../src/observability/metrics.ts';
 import { waitFor } from '../../support/wait-for.ts';
@@ -49,7 +49,7 @@ beforeAll(async () => {
 });
 
 describe('the status', () => {
-  it('says what is proven, as of when, and what needs a person', async () => {
+  test('says what is proven, as of when, and what needs a person', async () => {
     await using api = await startApi(warehouse);
     const status = await json(`${api.url}/mirror/status`);
     expect(status).toMatchObject({
@@ -84,7 +84,7 @@ describe('the status', () => {
     });
   });
 
-  it.each([
+  test.each([
     [{}, 'Nothing has been mirrored yet: no run has ended.', false],
     [
       { verdict: 'complete', asOfTime: '2023-05-01T10:00:00Z' },
@@ -110,7 +110,7 @@ describe('the status', () => {
     verdict: 'complete' as const,
   }));
 
-  it('is not complete while a listed ledger is not covered, and gives the share', () => {
+  test('is not complete while a listed ledger is not covered, and gives the share', () => {
     const coverage = {
       ...EMPTY_FACTS.coverage,
       listed: 1400,
@@ -128,7 +128,7 @@ describe('the status', () => {
     });
   });
 
-  it('asks nobody to start a nightly run while one is under way', () => {
+  test('asks nobody to start a nightly run while one is under way', () => {
     const coverage = { ...EMPTY_FACTS.coverage, listed: 9, wanted: 9, covered: 3 };
     const [first] = summarizeStatus({
       ...EMPTY_FACTS,
@@ -140,7 +140,7 @@ describe('the status', () => {
     expect(first).not.toHaveProperty('action');
   });
 
-  it('says what the last run of a stream came to', () => {
+  test('says what the last run of a stream came to', () => {
     const failed = complete.map((stream) =>
       stream.name === 'ledger' ? { ...stream, verdict: 'failed' as const } : stream,
     );
@@ -149,7 +149,7 @@ describe('the status', () => {
     ]);
   });
 
-  it('is complete for the configured parties only, and says so', () => {
+  test('is complete for the configured parties only, and says so', () => {
     const coverage = {
       ...EMPTY_FACTS.coverage,
       listed: 1400,
@@ -166,7 +166,7 @@ describe('the status', () => {
     });
   });
 
-  it('is not complete while the last verification found something', () => {
+  test('is not complete while the last verification found something', () => {
     const lastVerify = {
       verdict: 'failed',
       at: '2023-05-01T10:00:00Z',
@@ -180,7 +180,7 @@ describe('the status', () => {
     });
   });
 
-  it('is not complete while a doubt is open', () => {
+  test('is not complete while a doubt is open', () => {
     const doubt = {
       code: 'ROWS_INSERTED',
       message: 'rows appeared',
@@ -196,7 +196,7 @@ describe('the status', () => {
     });
   });
 
-  it('is not complete while something was left out', () => {
+  test('is not complete while something was left out', () => {
     const streams = EMPTY_FACTS.streams.map((empty) => ({
       ...empty,
       verdict: 'complete' as const,
@@ -222,7 +222,7 @@ describe('the status', () => {
 });
 
 describe('runs', () => {
-  it('are listed newest first, page by page', async () => {
+  test('are listed newest first, page by page', async () => {
     await using api = await startApi(warehouse);
     const seen: unknown[] = [];
     let before = '';
@@ -237,7 +237,7 @@ describe('runs', () => {
     expect(seen).toEqual(['export', 'nightly', 'sync', 'sync', 'sync']);
   });
 
-  it('can be filtered, and read one by one', async () => {
+  test('can be filtered, and read one by one', async () => {
     await using api = await startApi(warehouse);
     const { runs } = (await json(`${api.url}/mirror/runs?kind=nightly`)) as {
       runs: { runId: string }[];
@@ -254,7 +254,7 @@ describe('runs', () => {
 });
 
 describe('health', () => {
-  it('reports the process, and readiness reports its parts', async () => {
+  test('reports the process, and readiness reports its parts', async () => {
     let isWell = true;
     const probes = [
       { name: 'postgres', check: async () => void (await pool.query('select 1')) },
@@ -283,7 +283,7 @@ describe('health', () => {
     });
   });
 
-  it('does not wait for a part that hangs', async () => {
+  test('does not wait for a part that hangs', async () => {
     const server = await apiWithoutDatabase({
       probes: [{ name: 'stuck', check: () => new Promise(() => undefined) }],
     });
@@ -294,7 +294,7 @@ describe('health', () => {
     expect(statusCode).toBe(503);
   });
 
-  it('is answered without a database, and says so', async () => {
+  test('is answered without a database, and says so', async () => {
     // Of a server that is not there.
     const url = 'postgres://nobody@127.0.0.1:1/none';
     await using away = openWarehouse({ url, onIdleError: () => undefined });
@@ -314,7 +314,7 @@ describe('health', () => {
 });
 
 describe('metrics', () => {
-  it('are the documented ones, with labels of few values', async () => {
+  test('are the documented ones, with labels of few values', async () => {
     const metrics = new MetricsRegistry();
     new Gauge({ name: 'other_part', help: 'of another part', registers: [metrics] }).set(
       1,
@@ -352,7 +352,7 @@ describe('metrics', () => {
 });
 
 describe('the interface document', () => {
-  it('describes every route from its schema', async () => {
+  test('describes every route from its schema', async () => {
     await using api = await startApi(warehouse);
     const { paths } = (await json(`${api.url}/openapi.json`)) as {
       paths: Record<

@@ -2,7 +2,7 @@
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import fastify from 'fastify';
-import { afterEach, describe, expect, it, onTestFinished } from 'vitest';
+import { afterEach, describe, expect, onTestFinished, test } from 'vitest';
 import { addBounds } from '../../../src/api/access/connections.ts';
 import { listen } from '../../../src/api/server/server.ts';
 import { apiWithoutDatabase } from '../mirror.ts';
@@ -59,7 +59,7 @@ async function lastWords(socket: Socket): Promise<string> {
 }
 
 describe('260 strangers that log in slowly', () => {
-  it('block neither the health checks nor the API for others', async () => {
+  test('block neither the health checks nor the API for others', async () => {
     const url = await start();
     await hold(url, 260, SLOW_LOGIN);
     for (const path of ['/healthz', '/readyz', '/mirror/status', '/api/v2/parties']) {
@@ -67,7 +67,7 @@ describe('260 strangers that log in slowly', () => {
     }
   });
 
-  it('are mostly refused because too many logins are open', async () => {
+  test('are mostly refused because too many logins are open', async () => {
     const url = await start();
     await hold(url, 16, SLOW_LOGIN);
     await expect.poll(async () => (await login(url)).status).toBe(503);
@@ -75,7 +75,7 @@ describe('260 strangers that log in slowly', () => {
   });
 });
 
-it('256 clients that hang up while the gate looks them up leave nothing counted', async () => {
+test('256 clients that hang up while the gate looks them up leave nothing counted', async () => {
   const server = fastify();
   onTestFinished(() => server.close());
   let goneCount = 0;
@@ -98,7 +98,7 @@ it('256 clients that hang up while the gate looks them up leave nothing counted'
 });
 
 describe('more idle connections than one address may hold', () => {
-  it('close the oldest connections, not the newest', async () => {
+  test('close the oldest connections, not the newest', async () => {
     const url = await start();
     const idle = await hold(url, 300);
     for (const path of ['/healthz', '/mirror/status'])
@@ -109,7 +109,7 @@ describe('more idle connections than one address may hold', () => {
     expect(idle.slice(-200).filter((socket) => socket.closed)).toEqual([]);
   });
 
-  it('close no connection that has shown the token', async () => {
+  test('close no connection that has shown the token', async () => {
     const url = await start();
     const [known] = await hold(
       url,
@@ -129,7 +129,7 @@ describe('a request that arrives too slowly', () => {
   /** Never reached by what is tested here: that the other one ends it is what is seen. */
   const LONG = 600_000;
 
-  it('ends at the limit for headers while its headers are missing', async () => {
+  test('ends at the limit for headers while its headers are missing', async () => {
     const url = await start({
       headersTimeout: SHORT,
       requestTimeout: LONG,
@@ -146,7 +146,7 @@ describe('a request that arrives too slowly', () => {
     expect(body.closed).toBe(false);
   });
 
-  it('ends at the limit for the request while its body is missing', async () => {
+  test('ends at the limit for the request while its body is missing', async () => {
     const url = await start({
       headersTimeout: SHORT - 100,
       requestTimeout: SHORT,

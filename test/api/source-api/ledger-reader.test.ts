@@ -3,7 +3,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { gzipSync, zstdCompressSync } from 'node:zlib';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { readLedger } from '../../../src/exports/reading/read-ledger.ts';
 import type { LedgerQuery } from '../../../src/ledger/ledger-range.ts';
 import { BEGINNING, parseInstant, type Micros } from '../../../src/time/time.ts';
@@ -112,17 +112,17 @@ const LEDGER: readonly Part[] = [
 ];
 
 describe('a ledger read from its segments', () => {
-  it('is one CSV of its segments, repeated rows kept, whichever way they are stored', async () => {
+  test('is one CSV of its segments, repeated rows kept, whichever way they are stored', async () => {
     expect(await textOf(await readerOf(LEDGER))).toBe(csv(...FIRST, ...SECOND));
   });
 
-  it('is only a header where it has no entries', async () => {
+  test('is only a header where it has no entries', async () => {
     expect(await textOf(await readerOf([{ from: '1970-01-01', to: '2023-06-02' }]))).toBe(
       csv(),
     );
   });
 
-  it.each([
+  test.each([
     ['2023-05-01 10:00:00', '2023-05-01 10:00:01', FIRST.slice(0, 2)],
     ['2023-05-01 10:00:01', '2023-06-02', [FIRST[2], ...SECOND]],
     ['2023-05-02', '2023-06-01', [FIRST[2]]],
@@ -142,7 +142,7 @@ describe('a ledger read from its segments', () => {
     },
   );
 
-  it('holds no other asset where one is asked for', async () => {
+  test('holds no other asset where one is asked for', async () => {
     expect(await textOf(await readerOf(LEDGER), { assetId: SILVER })).toBe(
       csv(FIRST[2]!),
     );
@@ -151,7 +151,7 @@ describe('a ledger read from its segments', () => {
     );
   });
 
-  it('is cut correctly where rows span the windows it is read in', async () => {
+  test('is cut correctly where rows span the windows it is read in', async () => {
     const rows = Array.from({ length: 20_000 }, (_, n) =>
       row(`2023-05-01 ${`${n % 24}`.padStart(2, '0')}:00:00+00`),
     );
@@ -162,7 +162,7 @@ describe('a ledger read from its segments', () => {
 });
 
 describe('a range that is not covered', () => {
-  it.each([
+  test.each([
     ['never exported', [], {}],
     ['a beginning', LEDGER.slice(1), {}],
     ['a hole', [LEDGER[0]!, LEDGER[2]!], {}],
@@ -189,7 +189,7 @@ describe('a range that is not covered', () => {
     },
   );
 
-  it('does not matter outside of the range that is asked for', async () => {
+  test('does not matter outside of the range that is asked for', async () => {
     const from = at('2023-06-01T00:00:00Z');
     expect(await textOf(await readerOf([LEDGER[0]!, LEDGER[2]!]), { from })).toBe(
       csv(...SECOND),
@@ -200,7 +200,7 @@ describe('a range that is not covered', () => {
     ).toBe(csv(...FIRST));
   });
 
-  it('is covered for each asset once all assets are covered together', async () => {
+  test('is covered for each asset once all assets are covered together', async () => {
     const parts = [
       LEDGER[0]!,
       { from: '2023-05-03', to: '2023-06-02', rows: SECOND, asset: GOLD },
@@ -222,7 +222,7 @@ describe('columns that change from release to release', () => {
     { from: '2023-06-01', to: '2023-06-02', header: HEADER_13, rows: [newer] },
   ];
 
-  it('become those of the newest release, matched by name; fields keep their bytes and missing ones are empty', async () => {
+  test('become those of the newest release, matched by name; fields keep their bytes and missing ones are empty', async () => {
     const rows = [
       olderAsNewer('2023-05-01 10:00:00.5+00'),
       olderAsNewer('2023-05-01 10:00:00.5+00'),
@@ -233,7 +233,7 @@ describe('columns that change from release to release', () => {
     );
   });
 
-  it("are the release's own where what is asked for is of one", async () => {
+  test("are the release's own where what is asked for is of one", async () => {
     expect(await textOf(await readerOf(parts), { to: at('2023-06-01T00:00:00Z') })).toBe(
       csv(...OLDER),
     );
@@ -243,7 +243,7 @@ describe('columns that change from release to release', () => {
     );
   });
 
-  it('come last where only an older release has them', async () => {
+  test('come last where only an older release has them', async () => {
     const more = {
       ...older,
       header: `note,${HEADER_12}`,
@@ -255,7 +255,7 @@ describe('columns that change from release to release', () => {
     );
   });
 
-  it('are merged correctly where a range cuts a segment and where rows span the reading windows', async () => {
+  test('are merged correctly where a range cuts a segment and where rows span the reading windows', async () => {
     const rows = Array.from({ length: 20_000 }, (_, n) =>
       row(`2023-05-01 ${`${n % 24}`.padStart(2, '0')}:00:00+00`),
     );
@@ -270,14 +270,14 @@ describe('columns that change from release to release', () => {
     expect(text).toBe(`${[HEADER_13, ...kept.map(olderAsNewer), newer].join('\n')}\n`);
   });
 
-  it('end the answer where a row does not match its header', async () => {
+  test('end the answer where a row does not match its header', async () => {
     const reader = await readerOf([{ ...older, rows: ['1,2'] }, parts[1]!]);
     await expect(textOf(reader)).rejects.toMatchObject({ code: 'ROW_FIELDS' });
   });
 });
 
 describe('a lost object', () => {
-  it('is an error of the answer, before the first byte where its segment is the first', async () => {
+  test('is an error of the answer, before the first byte where its segment is the first', async () => {
     const reader = await readerOf([LEDGER[0]!]);
     await objects.remove(`ledger/${made}.csv.gz`, signal);
     await expect(textOf(reader)).rejects.toMatchObject({ code: 'OBJECT_MISSING' });

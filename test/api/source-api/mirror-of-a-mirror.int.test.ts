@@ -2,7 +2,7 @@
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, expect, it } from 'vitest';
+import { afterAll, expect, test } from 'vitest';
 import { type App, openApp } from '../../../src/app/app.ts';
 import { startApi } from '../../../src/app/serving/serve.ts';
 import { readConfig } from '../../../src/config/environment.ts';
@@ -21,7 +21,7 @@ const signal = new AbortController().signal;
 const opened = new AsyncDisposableStack();
 afterAll(() => opened.disposeAsync());
 
-/** A mirror that has walked and exported everything of `sourceUrl`, and serves it. */
+/** A mirror that has walked and exported everything of `sourceUrl`, and serves test. */
 async function mirrorOf(
   sourceUrl: string,
 ): Promise<{ app: App; url: string; verdicts: readonly string[] }> {
@@ -88,7 +88,7 @@ async function ledgersOf(
   return ledgers;
 }
 
-it('a mirror of a mirror is equal to the network, by order and by digest', async () => {
+test('a mirror of a mirror is equal to the network, by order and by digest', async () => {
   const sandbox = await startSandbox({
     parties: 30,
     historyMs: 6 * 3_600_000,

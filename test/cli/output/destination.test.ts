@@ -1,6 +1,6 @@
 import { readFile, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { outputProblems, writeOutput } from '../../../src/cli/output/destination.ts';
 import { scratchFolder } from '../../../src/lake/local/scratch.ts';
 import { tmpdir } from 'node:os';
@@ -8,7 +8,7 @@ import { tmpdir } from 'node:os';
 const { signal } = new AbortController();
 
 describe('the destination of a command', () => {
-  it('is refused with the option where it cannot even be looked at', async () => {
+  test('is refused with the option where it cannot even be looked at', async () => {
     await using folder = await scratchFolder(tmpdir());
     const path = join(folder.path, 'x'.repeat(300));
     expect(outputProblems('--out', path)).toEqual([
@@ -16,7 +16,7 @@ describe('the destination of a command', () => {
     ]);
   });
 
-  it('is written beside what a killed process, or somebody, left under the name of the part', async () => {
+  test('is written beside what a killed process, or somebody, left under the name of the part', async () => {
     await using folder = await scratchFolder(tmpdir());
     const path = join(folder.path, 'out.csv');
     const stranger = join(folder.path, 'stranger');

@@ -295,7 +295,9 @@ describe('the pool of row threads', () => {
       override read(...block: Parameters<RowPool['read']>): ReturnType<RowPool['read']> {
         this.blocks += 1;
         if (this.blocks === 2)
-          super.read(poison, Buffer.alloc(8)).catch(() => (deaths += 1));
+          super.read(poison, Buffer.alloc(8)).catch(() => {
+            deaths += 1;
+          });
         return super.read(...block);
       }
     }

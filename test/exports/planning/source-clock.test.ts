@@ -1,11 +1,11 @@
 import { fc } from '../../support/properties.ts';
-import { expect, it } from 'vitest';
+import { expect, test } from 'vitest';
 import { SECOND_MICROS, type Micros } from '../../../src/time/time.ts';
 import { sourceClock } from '../../../src/exports/planning/source-clock.ts';
 
 const instant = fc.bigInt({ min: 10n ** 15n, max: 4n * 10n ** 15n });
 
-it('closes whole seconds, two minutes behind the earlier of both clocks', () => {
+test('closes whole seconds, two minutes behind the earlier of both clocks', () => {
   fc.assert(
     fc.property(instant, instant, (blockTime: Micros, now: Micros) => {
       const clock = sourceClock(blockTime, now);
@@ -17,7 +17,7 @@ it('closes whole seconds, two minutes behind the earlier of both clocks', () => 
   );
 });
 
-it('closes nothing younger than a day where the source tells no time', () => {
+test('closes nothing younger than a day where the source tells no time', () => {
   for (const untold of [undefined, 0n]) {
     const clock = sourceClock(untold, 100_000n * SECOND_MICROS);
     expect(clock).toEqual({

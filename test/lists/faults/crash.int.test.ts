@@ -157,7 +157,9 @@ describe('processes that sync one list', () => {
     const runId = await newRun(world.pool, 'parties');
     let commits = 0;
     let letGo = (): void => undefined;
-    const gate = new Promise<void>((resolve) => (letGo = resolve));
+    const gate = new Promise<void>((resolve) => {
+      letGo = resolve;
+    });
     let isStuck = false;
     const first = world.sync(
       double,

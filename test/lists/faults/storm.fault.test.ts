@@ -79,7 +79,9 @@ const SUFFERINGS: readonly Misbehaviour[] = [
   { cutAfterBytes: 100 },
   { delayMs: 150 },
   rewritten((answer) =>
-    Object.values(answer).forEach(({ pageInfo }) => (pageInfo['hasNextPage'] = false)),
+    Object.values(answer).forEach(({ pageInfo }) => {
+      pageInfo['hasNextPage'] = false;
+    }),
   ),
   rewritten((answer) =>
     Object.values(answer).forEach(({ edges, pageInfo }) => {

@@ -1,6 +1,6 @@
 /** Where what became of ledgers cannot be written down: that is nobody's ledger's fault. */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { expect, it } from 'vitest';
+import { expect, test } from 'vitest';
 import { PermanentError } from '../../../src/errors/errors.ts';
 import { createLog } from '../../../src/logging/log.ts';
 import type { JobDeps } from '../../../src/runs/job.ts';
@@ -20,7 +20,7 @@ const RUN = {
   params: { clock: CLOCK },
 };
 
-it.each([
+test.each([
   ['while a ledger takes long', 3, 2, 2_500],
   ['as the job ends', 3, 3, 0],
 ])('stops where a write fails %s', async (_when, parties, asked, secondMs) => {
@@ -64,7 +64,7 @@ it.each([
   expect(written.filter(({ state }) => state === 'failed')).toEqual([]);
 });
 
-it('tries ledgers again that others had taken over, and fails them at its last try', async () => {
+test('tries ledgers again that others had taken over, and fails them at its last try', async () => {
   const ids = ['party-0', 'party-1'];
   const written: SettledLedger[] = [];
   const deps = {

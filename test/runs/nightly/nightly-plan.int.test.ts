@@ -1,7 +1,7 @@
 /** Which parties a nightly run asks, and in which order. */
 import { Kysely, PostgresDialect } from 'kysely';
 import { Pool } from 'pg';
-import { beforeEach, describe, expect, it } from 'vitest';
+import { beforeEach, describe, expect, test } from 'vitest';
 import { everyPartyFits } from '../../../src/runs/nightly/nightly-preview.ts';
 import { countDue, planNightly } from '../../../src/runs/store/nightly/nightly-plan.ts';
 import { NightlyStore } from '../../../src/runs/store/nightly/nightly-store.ts';
@@ -33,7 +33,7 @@ beforeEach(async () => {
 describe('the plan of a nightly run', () => {
   const id = (digit: string): string => digit.repeat(64);
 
-  it('puts active parties first and leaves out idle ones that are not due', async () => {
+  test('puts active parties first and leaves out idle ones that are not due', async () => {
     await addParties(pool, ['1', '2', '3', '4', '5'].map(id));
     const asked = {
       last_asked_at: daysAgo(1),
@@ -76,7 +76,7 @@ describe('the plan of a nightly run', () => {
     ]);
   });
 
-  it('goes by all assets together where the source demands one, and otherwise by none', async () => {
+  test('goes by all assets together where the source demands one, and otherwise by none', async () => {
     const parties = ['1', '2', '3'].map(id);
     const never = {
       asset_id: null,
@@ -123,7 +123,7 @@ describe('the plan of a nightly run', () => {
     await setSourceProfile(pool, {});
   });
 
-  it.each([1_000, 8_000])(
+  test.each([1_000, 8_000])(
     'hands out exactly as many as are wanted of %i, without reading the rest',
     async (due) => {
       const ids = Array.from({ length: due }, (_, index) =>
@@ -161,7 +161,7 @@ describe('the plan of a nightly run', () => {
     },
   );
 
-  it('defers the parties beyond its limit to the next nightly run, and counts them', async () => {
+  test('defers the parties beyond its limit to the next nightly run, and counts them', async () => {
     await addParties(pool, ['1', '2', '3', '4', '5'].map(id));
     await addExports(pool, [{ party_id: id('1'), last_asked_at: '2023-01-01Z' }]);
     await using world = await openWorld();
@@ -181,7 +181,7 @@ describe('the plan of a nightly run', () => {
     expect(await world.deps.nightly.take(run.runId, 10)).toHaveLength(2);
   });
 
-  it('counts the nightly runs without new entries, and starts again with an entry', async () => {
+  test('counts the nightly runs without new entries, and starts again with an entry', async () => {
     await addExports(
       pool,
       ['1', '2'].map((digit) => ({ party_id: id(digit), idle_nights: 3 })),
@@ -206,7 +206,7 @@ describe('the plan of a nightly run', () => {
     ]);
   });
 
-  it('asks every party while the window is long enough', () => {
+  test('asks every party while the window is long enough', () => {
     expect(everyPartyFits(1_000_000, null)).toBe(true);
     expect(everyPartyFits(2_000, 10)).toBe(true);
     expect(everyPartyFits(2_200, 10)).toBe(false);

@@ -1,5 +1,5 @@
 /** What a nightly run leaves when it is interrupted or cancelled, and how it goes on. */
-import { describe, expect, it } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { RetryableError } from '../../../src/errors/errors.ts';
 import { enqueueRun } from '../../../src/runs/enqueue.ts';
 import type { Run } from '../../../src/runs/store/run-store.ts';
@@ -11,7 +11,7 @@ import { COMPLETE } from '../stages-double.ts';
 const { openWorld } = await nightlyWorlds();
 
 describe('an interrupted nightly run', () => {
-  it('goes on with the remaining parties and keeps what was done', async () => {
+  test('goes on with the remaining parties and keeps what was done', async () => {
     const stopAt = Promise.withResolvers<void>();
     let runId: string;
     {
@@ -44,7 +44,7 @@ describe('an interrupted nightly run', () => {
     expect(second.asked).not.toContain(`export ${FIRST}`);
   });
 
-  it('is one run for each scheduled time, however often the schedule delivers it', async () => {
+  test('is one run for each scheduled time, however often the schedule delivers it', async () => {
     await using world = await openWorld({});
     const job = {
       name: 'nightly',
@@ -63,7 +63,7 @@ describe('an interrupted nightly run', () => {
     expect(world.asked.filter((ask) => ask === 'sync parties')).toHaveLength(1);
   });
 
-  it('audits a list once for each scheduled time, and waits as long as another run syncs it', async () => {
+  test('audits a list once for each scheduled time, and waits as long as another run syncs it', async () => {
     // More often than a job that ends without a result is delivered.
     let busy = 120;
     const seen: boolean[] = [];
@@ -96,7 +96,7 @@ describe('an interrupted nightly run', () => {
     ]).toEqual(['complete', true, [true]]);
   });
 
-  it('can be cancelled', async () => {
+  test('can be cancelled', async () => {
     const started = Promise.withResolvers<void>();
     await using world = await openWorld({
       sync: (_request, { signal }) => {
@@ -114,7 +114,7 @@ describe('an interrupted nightly run', () => {
     expect((await ended(world, run.runId)).state).toBe('cancelled');
   });
 
-  it('can be cancelled together with its exports in flight', async () => {
+  test('can be cancelled together with its exports in flight', async () => {
     const started = Promise.withResolvers<void>();
     let isAborted = false;
     await using world = await openWorld({

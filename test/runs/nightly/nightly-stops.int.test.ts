@@ -1,5 +1,5 @@
 /** When the exports of a nightly run stop early, and when they go on. */
-import { describe, expect, it } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { PermanentError, UnreachableError } from '../../../src/errors/errors.ts';
 import type { JobDeps } from '../../../src/runs/job.ts';
 import { exportDue } from '../../../src/runs/nightly/nightly-exports.ts';
@@ -12,7 +12,7 @@ import { COMPLETE } from '../stages-double.ts';
 const { database, openWorld } = await nightlyWorlds();
 
 describe('the export stage of a nightly run', () => {
-  it('ends with its window and names the parties that are left', async () => {
+  test('ends with its window and names the parties that are left', async () => {
     await using world = await openWorld({
       export: async ({ partyId }) => {
         if (partyId !== FIRST)
@@ -39,7 +39,7 @@ describe('the export stage of a nightly run', () => {
     expect(outcome.evidence['unaskedParties']).toHaveLength(2);
   });
 
-  it('asks the source for nothing where the object store refuses what it will need', async () => {
+  test('asks the source for nothing where the object store refuses what it will need', async () => {
     await using world = await openWorld({
       tryStore: async () => {
         throw new PermanentError('Cannot write an object: 403 AccessDenied', {
@@ -55,7 +55,7 @@ describe('the export stage of a nightly run', () => {
     expect(world.asked).toEqual([]);
   });
 
-  it('says that it was the object store that could not be reached, and asks no more', async () => {
+  test('says that it was the object store that could not be reached, and asks no more', async () => {
     await using world = await openWorld({
       export: async () => {
         throw new UnreachableError('Cannot publish: no connection', {
@@ -73,7 +73,7 @@ describe('the export stage of a nightly run', () => {
     expect(run.evidence['exports']).toMatchObject({ failed: asked, unasked: 3 - asked });
   });
 
-  it('queues again what was lost with its queue, once nothing has moved for a while', async () => {
+  test('queues again what was lost with its queue, once nothing has moved for a while', async () => {
     await using world = await openWorld({});
     const run = await world.deps.runs.create({ kind: 'nightly', subject: 'now' });
     await world.deps.runs.start(run.runId);
@@ -103,7 +103,7 @@ describe('the export stage of a nightly run', () => {
     expect(lost).toBeGreaterThan(0);
   });
 
-  it('stops asking where three ledgers in a row fail of the source, blames none of them, and says of what', async () => {
+  test('stops asking where three ledgers in a row fail of the source, blames none of them, and says of what', async () => {
     const more = [4, 5, 6, 7, 8].map((digit) => String(digit).repeat(64));
     await addParties(database.pool, more);
     await using world = await openWorld({
@@ -131,7 +131,7 @@ describe('the export stage of a nightly run', () => {
     expect(await quarantineCodes(database.pool)).toEqual([]);
   });
 
-  it('asks for nothing more in its own process while the reason to stop is still being written down', async () => {
+  test('asks for nothing more in its own process while the reason to stop is still being written down', async () => {
     await addParties(
       database.pool,
       [4, 5, 6, 7, 8].map((digit) => String(digit).repeat(64)),
@@ -153,7 +153,7 @@ describe('the export stage of a nightly run', () => {
     expect(world.asked.filter((one) => one.startsWith('export')).length).toBeLessThan(5);
   });
 
-  it('goes on where ledgers fail for reasons of their own, however many', async () => {
+  test('goes on where ledgers fail for reasons of their own, however many', async () => {
     await using world = await openWorld({
       export: async () => {
         throw new PermanentError('Cannot export: no such party', {
@@ -165,7 +165,7 @@ describe('the export stage of a nightly run', () => {
     expect(run.evidence['exports']).toMatchObject({ failed: 3, unasked: 0 });
   });
 
-  it('ends where no worker takes part, and says so', async () => {
+  test('ends where no worker takes part, and says so', async () => {
     await using world = await openWorld({});
     const run = await world.deps.runs.create({ kind: 'nightly', subject: 'now' });
     const { signal } = new AbortController();
@@ -183,7 +183,7 @@ describe('the export stage of a nightly run', () => {
     });
   });
 
-  it.each([
+  test.each([
     [{ lastMs: 6_000, medianMs: 4_000 }, 'more than five seconds'],
     [{ lastMs: 1_500, medianMs: 120 }, 'ten times the usual'],
   ])('stops asking a source whose lists take %o: %s', async (latency) => {
@@ -200,7 +200,7 @@ describe('the export stage of a nightly run', () => {
     });
   });
 
-  it('stops asking a source that went away', async () => {
+  test('stops asking a source that went away', async () => {
     const many = Array.from({ length: 50 }, (_, index) =>
       (index + 4_097).toString(16).padStart(64, 'a'),
     );

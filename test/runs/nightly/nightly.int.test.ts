@@ -1,5 +1,5 @@
 /** What a nightly run asks for, what it concludes and what it tells; over doubles of the stages. */
-import { describe, expect, it } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { PermanentError, RetryableError } from '../../../src/errors/errors.ts';
 import type { Stages } from '../../../src/runs/job.ts';
 import type { Completeness } from '../../../src/status/store/completeness.ts';
@@ -18,7 +18,7 @@ import { COMPLETE } from '../stages-double.ts';
 const { database, openWorld } = await nightlyWorlds();
 
 describe('a nightly run', () => {
-  it('syncs both lists, exports every party that can be, loads and verifies', async () => {
+  test('syncs both lists, exports every party that can be, loads and verifies', async () => {
     await using world = await openWorld({
       export: async () => ({
         verdict: 'complete',
@@ -44,7 +44,7 @@ describe('a nightly run', () => {
     expect(world.asked.slice(5)).toEqual(['load', 'verify']);
   });
 
-  it('ends where Postgres refuses the evidence of one export, which is settled with a bare code', async () => {
+  test('ends where Postgres refuses the evidence of one export, which is settled with a bare code', async () => {
     await database.pool.query(`
       create function mirror.refuse_poison() returns trigger language plpgsql as $$
       begin
@@ -89,7 +89,7 @@ describe('a nightly run', () => {
     }
   });
 
-  it('asks only the parties that were chosen, and no more than the limit', async () => {
+  test('asks only the parties that were chosen, and no more than the limit', async () => {
     await using world = await openWorld(
       {},
       { nightlyParties: { kind: 'list', ids: [FIRST, SECOND] }, nightlyExportsMax: 1 },
@@ -110,7 +110,7 @@ describe('a nightly run', () => {
     ]);
   });
 
-  it('is incomplete, not stopped, where one party fails for ever, and names it', async () => {
+  test('is incomplete, not stopped, where one party fails for ever, and names it', async () => {
     await using world = await openWorld({
       export: async ({ partyId }) => {
         if (partyId === SECOND)
@@ -128,7 +128,7 @@ describe('a nightly run', () => {
     expect(world.asked).toContain('verify');
   });
 
-  it('is complete where the store could not be cleared up, and says so', async () => {
+  test('is complete where the store could not be cleared up, and says so', async () => {
     await using world = await openWorld({
       tidy: async () => {
         throw new PermanentError('Cannot list unfinished uploads', {
@@ -142,7 +142,7 @@ describe('a nightly run', () => {
     expect(run.evidence['verify']).toMatchObject({ verdict: 'complete' });
   });
 
-  it('tries an export again after a retryable error', async () => {
+  test('tries an export again after a retryable error', async () => {
     let tries = 0;
     await using world = await openWorld({
       export: async ({ partyId }) => {
@@ -156,7 +156,7 @@ describe('a nightly run', () => {
     expect(tries).toBe(3);
   });
 
-  it.each(['incomplete', 'suspicious'] as const)(
+  test.each(['incomplete', 'suspicious'] as const)(
     'is %s where one export says that it is',
     async (verdict) => {
       await using world = await openWorld({
@@ -171,7 +171,7 @@ describe('a nightly run', () => {
     },
   );
 
-  it('is incomplete where a listed ledger is not covered, or a doubt is open', async () => {
+  test('is incomplete where a listed ledger is not covered, or a doubt is open', async () => {
     const covers = {
       listed: 4,
       configured: null,
@@ -194,7 +194,7 @@ describe('a nightly run', () => {
     expect((await runNight(other)).verdict).toBe('incomplete');
   });
 
-  it('reports the coverage that its verdict was computed from, whatever is covered since', async () => {
+  test('reports the coverage that its verdict was computed from, whatever is covered since', async () => {
     let read = 0;
     const completeness = async () => ({
       listed: 3,
@@ -214,7 +214,7 @@ describe('a nightly run', () => {
     expect([(await runNight(world)).verdict, reported]).toEqual(['complete', [0]]);
   });
 
-  it('does not wait for ledgers that nobody wants any more, however long ago they were asked', async () => {
+  test('does not wait for ledgers that nobody wants any more, however long ago they were asked', async () => {
     await addExports(database.pool, [{ party_id: THIRD, last_asked_at: daysAgo(40) }]);
     try {
       await using all = await openWorld({}, { nightlyExportsMax: 2 });
@@ -233,7 +233,7 @@ describe('a nightly run', () => {
     }
   });
 
-  it('merges nothing behind its load where it is delivered again, and tells what it merged before', async () => {
+  test('merges nothing behind its load where it is delivered again, and tells what it merged before', async () => {
     const merged: string[] = [];
     let verified = 0;
     await using world = await openWorld({
@@ -256,7 +256,7 @@ describe('a nightly run', () => {
     ]);
   });
 
-  it('publishes its report with the reason where an error ends it', async () => {
+  test('publishes its report with the reason where an error ends it', async () => {
     const published: unknown[] = [];
     await using world = await openWorld({
       load: async () => COMPLETE,
@@ -284,7 +284,7 @@ describe('a nightly run', () => {
     ]);
   });
 
-  it('ends whatever its ledgers say, even what cannot be written down', async () => {
+  test('ends whatever its ledgers say, even what cannot be written down', async () => {
     const evidence = [
       {
         deep: {
@@ -311,7 +311,7 @@ describe('a nightly run', () => {
     expect(states.filter((state) => state === 'due' || state === 'queued')).toEqual([]);
   });
 
-  it.each([
+  test.each([
     ['suspicious', { verdict: 'suspicious', evidence: {} }],
     ['incomplete', { verdict: 'incomplete', evidence: {} }],
   ] as const)('is as %s as the worst of its parts', async (verdict, outcome) => {
@@ -321,7 +321,7 @@ describe('a nightly run', () => {
     expect((await runNight(world)).verdict).toBe(verdict);
   });
 
-  it('is incomplete where a list could not be read, and exports the parties that are known', async () => {
+  test('is incomplete where a list could not be read, and exports the parties that are known', async () => {
     await using world = await openWorld({
       sync: async () => {
         throw new PermanentError('Cannot read the list', { code: 'PAGE_SHAPE' });

@@ -35,7 +35,11 @@ describe('the watch on the source’s latency', () => {
 
   test('checks only from time to time', async () => {
     let asked = 0;
-    await watchSource(async () => ((asked += 1), SLOW), 3_600_000)();
+    const latency = async () => {
+      asked += 1;
+      return SLOW;
+    };
+    await watchSource(latency, 3_600_000)();
     expect(asked).toBe(0);
   });
 });

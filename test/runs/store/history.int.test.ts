@@ -1,5 +1,5 @@
 /** What is forgotten of finished runs, and what stays. */
-import { beforeEach, describe, expect, it } from 'vitest';
+import { beforeEach, describe, expect, test } from 'vitest';
 import { openWarehouse } from '../../../src/postgres/database.ts';
 import { forgetHistory } from '../../../src/runs/store/history.ts';
 import { addCost } from '../../../src/runs/store/run-costs.ts';
@@ -62,7 +62,7 @@ async function lists(): Promise<number> {
 }
 
 describe('the history of runs', () => {
-  it('is kept for its retention: older nightly lists, runs and costs go, and tables stop growing', async () => {
+  test('is kept for its retention: older nightly lists, runs and costs go, and tables stop growing', async () => {
     for (let day = 200; day > 0; day -= 10) await night(day);
     expect(await lists()).toBe(20);
     // Children first, then the runs that they named.
@@ -76,7 +76,7 @@ describe('the history of runs', () => {
     expect(await forgetHistory(db, 90 * DAY_MS)).toEqual({ runs: 0, nightlyLists: 0 });
   });
 
-  it('forgets doubts and gaps of lists that were closed as long ago, and no open ones', async () => {
+  test('forgets doubts and gaps of lists that were closed as long ago, and no open ones', async () => {
     for (const daysAgo of [200, 10, null]) {
       const closed = [
         daysAgo,
@@ -100,7 +100,7 @@ describe('the history of runs', () => {
     expect(rows).toEqual([{ doubts: 2, gaps: 2 }]);
   });
 
-  it('keeps the newest run of each kind, however old, and what another table names', async () => {
+  test('keeps the newest run of each kind, however old, and what another table names', async () => {
     const only = await night(400);
     const sync = await runs.create({ kind: 'sync', subject: 'parties' });
     await runs.finish(sync.runId, 'complete', {});

@@ -1,7 +1,7 @@
 /** A bit that flips on the way from the store: the object itself is whole. */
 import { Readable } from 'node:stream';
 import { buffer } from 'node:stream/consumers';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { LoadStore } from '../../../src/warehouse/store/load-store.ts';
 import { VerifyStore } from '../../../src/warehouse/store/verify-store.ts';
 import { loadAll } from '../../../src/warehouse/load-all.ts';
@@ -58,7 +58,7 @@ describe.each(['none', 'zstd'] as const)(
       return (await publishedSegments(database.pool))[0]?.objectKey ?? '';
     }
 
-    it('once is repaired by a second reading of the segment', async () => {
+    test('once is repaired by a second reading of the segment', async () => {
       const objects = flipping(world.objects, await published(), 1);
       const outcome = await loadAll(
         { repository: new LoadStore(warehouse), objects },
@@ -72,7 +72,7 @@ describe.each(['none', 'zstd'] as const)(
       expect(objects.readings).toBe(2);
     });
 
-    it('each time quarantines the segment', async () => {
+    test('each time quarantines the segment', async () => {
       const objects = flipping(world.objects, await published(), 2);
       const outcome = await loadAll(
         { repository: new LoadStore(warehouse), objects },
@@ -85,7 +85,7 @@ describe.each(['none', 'zstd'] as const)(
       });
     });
 
-    it('once is no finding of verify', async () => {
+    test('once is no finding of verify', async () => {
       const key = await published();
       await loadAll(
         { repository: new LoadStore(warehouse), objects: world.objects },

@@ -127,7 +127,8 @@ function tick(seconds, stepSeconds) {
 
 /** A chart of one instant would have no width. */
 function xRange(times, form) {
-  const [first = 0, last = 0] = [times[0], times.at(-1)];
+  const first = times[0] ?? 0;
+  const last = times.at(-1) ?? 0;
   const spare = Math.max((last - first) * 0.02, form === 'day' ? DAY_SECONDS / 2 : 1);
   return [first - spare, last + spare];
 }

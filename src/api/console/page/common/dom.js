@@ -94,7 +94,8 @@ export function redraw(node, key, content) {
  */
 export function keyed(target, items, keyOf, make) {
   target.classList.remove('loading');
-  const known = (target.keyed ??= new Map());
+  target.keyed ??= new Map();
+  const known = target.keyed;
   const wanted = new Set(items.map((item, index) => keyOf(item, index)));
   const strangers = Array.from(target.childNodes).filter(
     (child) => !wanted.has(child.dataset?.key),

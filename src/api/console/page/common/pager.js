@@ -11,7 +11,8 @@ export function pager({ body, more, read, told, nothing }) {
   let question = 0;
   let following;
   const load = async (after) => {
-    const mine = (question += 1);
+    question += 1;
+    const mine = question;
     const put = (rows) =>
       after === undefined ? show(body, ...rows) : body.append(...rows);
     body.querySelector('.problem')?.remove();

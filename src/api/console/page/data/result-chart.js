@@ -10,7 +10,9 @@ const TONES = ['live', 'good', 'warn', 'second', 'bad', 'quiet'];
 export function resultChart(columns, rows) {
   const places = (kind) =>
     columns.flatMap((column, index) => (column.kind === kind ? [index] : []));
-  const [[time], [figure], kinds] = [places('time'), places('number'), places('text')];
+  const [time] = places('time');
+  const [figure] = places('number');
+  const kinds = places('text');
   const isDaily = rows.every((row) => `${row[time]}`.length <= 10);
   if (
     time === undefined ||

@@ -71,11 +71,8 @@ function cell(value, column) {
   if (value === null) return el('td.quiet', { ...label }, '–');
   const text = typeof value === 'object' ? JSON.stringify(value) : String(value);
   const isId = /^[0-9a-f]{64}$/.test(text);
-  const shown = isId
-    ? shortId(text)
-    : column.isAmount
-      ? text.replace(/^-?\d+/, count)
-      : text;
+  const grouped = column.isAmount ? text.replace(/^-?\d+/, count) : text;
+  const shown = isId ? shortId(text) : grouped;
   const title = isId ? text : undefined;
   return el(
     'td',

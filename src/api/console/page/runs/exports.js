@@ -117,11 +117,7 @@ function row(line, domain) {
     ...line.covered.map(({ to }) => Date.parse(to)),
   );
   const parts = line.covered.map(({ from, to, open, rows }) =>
-    block(
-      Date.parse(from),
-      Date.parse(to),
-      open ? 'open' : rows === null ? 'empty' : 'closed',
-    ),
+    block(Date.parse(from), Date.parse(to), stateOfRange(open, rows)),
   );
   if (line.state === 'in flight') parts.push(block(knownToMs, domain.nowMs, 'flight'));
   if (line.state === 'quarantined')
@@ -160,4 +156,9 @@ function sayLine({ covered, state }) {
   if (last === undefined) return `Nothing is known yet; ${state}`;
   const segments = covered.filter(({ rows }) => rows !== null).length;
   return `${plural(segments, 'segment')}, known up to ${formatTime(last.to)}${last.open ? ', the last one open' : ''}; ${state}`;
+}
+
+function stateOfRange(open, rows) {
+  if (open) return 'open';
+  return rows === null ? 'empty' : 'closed';
 }

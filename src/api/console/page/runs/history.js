@@ -50,7 +50,12 @@ function drawGrowth(target, points) {
   }
   const size = points.reduce((sum, point) => sum + BigInt(point.bytes), 0n);
   let rows = 0n;
-  const sums = [0n, ...points.map((point) => (rows += BigInt(point.rows)))];
+  const sums = [
+    0n,
+    ...points.map((point) => {
+      rows += BigInt(point.rows);
+    }),
+  ];
   const [first, ...times] = points.map(({ at }) => Date.parse(at) / 1_000);
   chart(target, {
     label: 'Entries over time',

@@ -38,11 +38,9 @@ function waiting({ jobsWaiting, oldestSeconds }) {
 export function showGlance(snapshot) {
   const { status, nextNightlyRun } = snapshot;
   setText(byId('source'), status.sourceUrl ?? '');
-  const state = status.complete
-    ? 'whole'
-    : status.streams.every((stream) => stream.verdict === null)
-      ? 'none'
-      : 'not';
+  const isNew = status.streams.every((stream) => stream.verdict === null);
+  const unfinished = isNew ? 'none' : 'not';
+  const state = status.complete ? 'whole' : unfinished;
   byId('glance').dataset.state = state;
   showSentence(status.sentence);
   showFreshness(status, nextNightlyRun);
