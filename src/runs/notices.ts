@@ -1,12 +1,15 @@
 /**
- * Tells NOTIFY_URL of runs that begin and end, and of one that ends well after one that did not: of those that
- * NOTIFY_ON names, by their kind or by what happened. At least once each, in their order; what cannot be told is
- * given up a day after the run ended. A notice is JSON, signed as Standard Webhooks where NOTIFY_SECRET is set, or has
- * the form that Slack takes.
+ * Notices to NOTIFY_URL: a run began, ended, or ended well after one of its kind that did not.
+ * NOTIFY_ON chooses among them by the kind of the run or by what happened.
+ *
+ * Each notice is delivered, or given up, by itself: a receiver that refuses one still gets the
+ * next. Delivery is at least once. A notice that the receiver can never accept is given up at once,
+ * any other a day after its run ended. The body is JSON, signed as Standard Webhooks if
+ * NOTIFY_SECRET is set, or one line in the form that Slack takes.
  */
 import { createHmac } from 'node:crypto';
 import pRetry from 'p-retry';
-import { errorLine, RetryableError } from '../errors/errors.ts';
+import { errorLine, PermanentError, RetryableError } from '../errors/errors.ts';
 import { withoutSecrets } from '../json/json-value.ts';
 import type { Log } from '../logging/log.ts';
 import type { Database } from '../postgres/database.ts';
@@ -14,10 +17,20 @@ import { isOver, describeRun } from './run-document.ts';
 import type { Run, RunStore } from './store/run-store.ts';
 import { readUntoldRuns, type UntoldRun } from './store/run-facts.ts';
 
-const AT_ONCE_MAX = 50;
+const RUNS_PER_CALL_MAX = 50;
+/** So many failures in a row mean that the receiver is away: the rest waits for the next call. */
+const FAILURES_IN_A_ROW_MAX = 5;
 const POST_TIMEOUT_MS = 10_000;
 const RETRIES = 2;
 const SECRET_PREFIX = /^whsec_/;
+
+/**
+ * Statuses that say of this very request that it will never be accepted. Others, such as 401 or
+ * 404, are mended by whoever looks after the receiver or NOTIFY_URL.
+ */
+const NEVER_ACCEPTED: ReadonlySet<number> = new Set([
+  400, 406, 411, 413, 414, 415, 422, 431,
+]);
 
 /** What happened to a run, as receivers know it; and in a chat, for people. */
 const WORDS = {
@@ -33,61 +46,106 @@ export interface Notice {
   /** The same however often it is sent. */
   readonly id: string;
   readonly type: NoticeType;
-  /** Its document, as everybody is told of it. */
+  /** The run's document, as the API and `--json` show it. */
   readonly run: Readonly<Record<string, unknown>>;
 }
 
-/** Whom to tell, and of what. */
+/** Where notices go, and which are wanted. */
 export interface Notices {
+  /** @throws PermanentError if the receiver can never accept the notice */
   readonly post: (notice: Notice) => Promise<void>;
-  /** Of NOTIFY_ON: kinds of runs, and what happens to them. */
+  /** From NOTIFY_ON: kinds of runs, and what happens to them. */
   readonly wanted: readonly string[];
 }
 
-type NoticeDeps = Readonly<{
-  db: Database;
-  runs: RunStore;
-  log: Log;
-  notices?: Notices | undefined;
-}>;
+interface NoticeDeps {
+  readonly db: Database;
+  readonly runs: RunStore;
+  readonly log: Log;
+  readonly notices?: Notices | undefined;
+}
 
-/** Sends what has not been sent yet; what cannot be sent now is tried again at the next call. */
+/** Sends what has not been sent yet. What cannot be sent now is tried again by a later call. */
 export async function sendNotices({ db, runs, log, notices }: NoticeDeps): Promise<void> {
   if (notices === undefined) return;
-  const tell = async (
-    run: Run,
-    id: string,
-    type: NoticeType,
-    told: 'started' | 'ended',
-  ): Promise<void> => {
-    const isWanted = (word: string) =>
-      word === 'all' || word === run.kind || `run.${word}` === type;
-    if (notices.wanted.some(isWanted))
-      await notices.post({ id, type, run: describeRun(run) });
-    await runs.keep(run.runId, { told });
-  };
-  for (const untold of await readUntoldRuns(db, AT_ONCE_MAX)) {
-    const { runId } = untold;
-    const run = await runs.get(runId);
+
+  let failures = 0;
+  for (const untold of await readUntoldRuns(db, RUNS_PER_CALL_MAX)) {
+    const run = await runs.get(untold.runId);
     if (run === undefined) continue;
-    try {
-      const begun: Run = {
-        ...run,
-        state: 'running',
-        verdict: null,
-        finishedAt: null,
-        evidence: {},
-      };
-      if (!untold.isStartTold)
-        await tell(begun, `run_${runId}_started`, 'run.started', 'started');
-      if (isOver(run)) await tell(run, `run_${runId}`, classifyEnd(run, untold), 'ended');
-    } catch (error) {
-      log.warn(
-        { runId, reason: errorLine(error) },
-        'A notice could not be posted to NOTIFY_URL',
-      );
-      return;
+
+    for (const { notice, marks } of listNotices(run, untold)) {
+      const isWanted = isWantedNotice(notice, run, notices.wanted);
+      const isSettled = !isWanted || (await deliver(notice, run, notices, log));
+      if (isSettled) await runs.keep(run.runId, { told: marks });
+      if (isWanted) failures = isSettled ? 0 : failures + 1;
+      if (!isSettled)
+        await runs.keep(run.runId, { notifiedLastAt: new Date().toISOString() });
     }
+    if (failures >= FAILURES_IN_A_ROW_MAX) return;
+  }
+}
+
+interface PendingNotice {
+  readonly notice: Notice;
+  /** What the run remembers once the notice is delivered or given up. */
+  readonly marks: 'started' | 'ended';
+}
+
+function listNotices(run: Run, untold: UntoldRun): readonly PendingNotice[] {
+  const { runId } = run;
+  const pending: PendingNotice[] = [];
+
+  if (!untold.isStartTold) {
+    const begun: Run = {
+      ...run,
+      state: 'running',
+      verdict: null,
+      finishedAt: null,
+      evidence: {},
+    };
+    const id = `run_${runId}_started`;
+    const notice: Notice = { id, type: 'run.started', run: describeRun(begun) };
+    pending.push({ notice, marks: 'started' });
+  }
+
+  if (isOver(run)) {
+    const type = classifyEnd(run, untold);
+    const notice: Notice = { id: `run_${runId}`, type, run: describeRun(run) };
+    pending.push({ notice, marks: 'ended' });
+  }
+  return pending;
+}
+
+function isWantedNotice(
+  { type }: Notice,
+  { kind }: Run,
+  wanted: readonly string[],
+): boolean {
+  return wanted.some((word) => word === 'all' || word === kind || `run.${word}` === type);
+}
+
+/** @returns whether the notice is settled: delivered, or given up for good */
+async function deliver(
+  notice: Notice,
+  { runId }: Run,
+  { post }: Notices,
+  log: Log,
+): Promise<boolean> {
+  const { type } = notice;
+
+  try {
+    await post(notice);
+    return true;
+  } catch (error) {
+    const reason = errorLine(error);
+    if (error instanceof PermanentError) {
+      log.warn({ runId, type, reason }, 'A notice was refused for good and is given up');
+      return true;
+    }
+
+    log.warn({ runId, type, reason }, 'A notice could not be posted to NOTIFY_URL');
+    return false;
   }
 }
 
@@ -108,7 +166,10 @@ export interface PostOptions {
   readonly onFailure?: () => void;
 }
 
-/** @returns a function that throws RetryableError `NOTIFY_FAILED` where the receiver does not accept */
+/**
+ * @returns a function that throws RetryableError `NOTIFY_FAILED` if the receiver does not accept a
+ * notice now, and PermanentError `NOTIFY_REFUSED` if it never will
+ */
 export function openPoster(url: URL, options: PostOptions): Notices['post'] {
   const target = new URL(url);
   // `fetch` refuses a URL with a user: it goes where every other client puts it.
@@ -128,8 +189,11 @@ export function openPoster(url: URL, options: PostOptions): Notices['post'] {
     });
     await response.body?.cancel();
     if (response.ok) return;
+
     const meta = { host: target.host, status: response.status };
     const message = `Cannot post the notice to ${meta.host}: status ${meta.status}; check NOTIFY_URL`;
+    if (NEVER_ACCEPTED.has(response.status))
+      throw new PermanentError(message, { code: 'NOTIFY_REFUSED', meta });
     throw new RetryableError(message, { code: 'NOTIFY_FAILED', meta });
   };
   return async ({ id, type, run }) => {
@@ -140,7 +204,11 @@ export function openPoster(url: URL, options: PostOptions): Notices['post'] {
     const send = () =>
       post({ ...makeHeaders(id, body, options), ...authorization }, body);
     try {
-      await pRetry(send, { retries: RETRIES, randomize: true });
+      await pRetry(send, {
+        retries: RETRIES,
+        randomize: true,
+        shouldRetry: ({ error }) => !(error instanceof PermanentError),
+      });
     } catch (error) {
       options.onFailure?.();
       throw error;

@@ -48,12 +48,20 @@ export type Holding = z.output<typeof holding>;
 export type RowSum = z.output<typeof sum>;
 export type ReportSource = Readonly<{ objects: ObjectStore; signal: AbortSignal }>;
 
-/** `runs/20230510T020000Z.<run id>.json` */
-export function reportKey({ runId, startedAt, queuedAt }: Run): string {
+/**
+ * `runs/20230510T020000Z.<run id>.json`
+ * @param delivery for a report that replaces the one of an earlier delivery of the same run. Its
+ * key sorts before that one's, so that a database that is rebuilt takes the run's last word.
+ */
+export function reportKey(
+  { runId, startedAt, queuedAt }: Run,
+  delivery?: number,
+): string {
   const start = new Date(startedAt ?? queuedAt)
     .toISOString()
     .replaceAll(/[-:]|\.\d+/g, '');
-  return `${REPORTS_PREFIX}${start}.${runId}.json`;
+  const suffix = delivery === undefined ? '' : `.${delivery}`;
+  return `${REPORTS_PREFIX}${start}.${runId}${suffix}.json`;
 }
 
 /** @throws PermanentError `REPORT_INVALID` */

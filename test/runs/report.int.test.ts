@@ -158,13 +158,37 @@ describe('the report of a nightly run', () => {
     });
   });
 
-  test('is the one that counts where its run is delivered again', async () => {
+  test('is the one that counts if its run is delivered again and finds nothing worse', async () => {
     const { run, key } = await night();
-    const outcome = { verdict: 'incomplete', evidence: {} } as const;
-    const again = await publishReport(run, outcome, deps());
+    const again = await publishReport(run, { verdict: 'complete', evidence: {} }, deps());
     expect(again).toMatchObject({
       verdict: 'complete',
       evidence: { exports: { parties: 2 }, report: key },
+    });
+  });
+
+  test('never makes a verdict better than what the last delivery of its run found', async () => {
+    const { run, key } = await night();
+    const found = {
+      verdict: 'failed',
+      evidence: { verify: { verdict: 'failed' } },
+    } as const;
+    const again = await publishReport(run, found, deps());
+    expect(again).toMatchObject({
+      verdict: 'failed',
+      evidence: {
+        verify: { verdict: 'failed' },
+        earlierReport: { report: key, verdict: 'complete' },
+      },
+    });
+    const correctedKey = again.evidence['report'] as string;
+    expect(await readReport(correctedKey, deps())).toMatchObject({ verdict: 'failed' });
+
+    await emptyRuns(pool);
+    await restoreReports(deps(), () => undefined);
+    expect(await runs.get(run.runId)).toMatchObject({
+      verdict: 'failed',
+      evidence: { report: correctedKey },
     });
   });
 

@@ -4,7 +4,7 @@
  */
 import { sql } from 'kysely';
 import { errorCode, PermanentError } from '../../errors/errors.ts';
-import type { VerdictWithEvidence } from '../../errors/verdict.ts';
+import { type VerdictWithEvidence, worst } from '../../errors/verdict.ts';
 import { version } from '../../version.ts';
 import { addDigests, hashText, RowDigest } from '../../ledger/digest.ts';
 import { copyLines } from '../../postgres/copy.ts';
@@ -36,46 +36,102 @@ export type ReportDeps = ReportSource & { readonly warehouse: Warehouse };
 type Reading = Pick<ReportDeps, 'warehouse' | 'signal'>;
 
 /**
- * Publishes the report of a run that is about to end so. Where a killed delivery of the run has published one already,
- * that one counts, and so does its verdict: what the store says and what the database says is the same.
+ * Publishes the report of a run that is about to end. A delivery that was killed may have published
+ * one already. The run's verdict is never better than what its last delivery found: if that is worse
+ * than the earlier report, it gets a report of its own, which has the earlier verdict in its
+ * evidence. Otherwise the earlier report counts.
+ *
+ * @returns how the run ends: the verdict, and the evidence with the report's key
  */
 export async function publishReport(
   run: Run,
-  { verdict, evidence }: VerdictWithEvidence,
+  ended: VerdictWithEvidence,
   deps: ReportDeps,
 ): Promise<VerdictWithEvidence> {
-  const { warehouse, objects, signal } = deps;
   const key = reportKey(run);
+  const { report, settledAt } = await composeReport(run, ended, deps);
+  if (await publishOnce(key, report, deps)) {
+    await rememberReport(run, { key, heldAt: report.heldAt, settledAt }, deps);
+    return { verdict: report.verdict, evidence: { ...report.evidence, report: key } };
+  }
+
+  const earlier = await readReport(key, deps);
+  if (worst([earlier.verdict, ended.verdict]) === earlier.verdict) {
+    // What the killed delivery saw settled is not known: the next report names everything that
+    // has changed since the run began.
+    const settledByStart = run.startedAt ?? run.queuedAt;
+    const { heldAt, verdict, evidence } = earlier;
+    await rememberReport(run, { key, heldAt, settledAt: settledByStart }, deps);
+    return { verdict, evidence: { ...evidence, report: key } };
+  }
+
+  const evidence = {
+    ...ended.evidence,
+    earlierReport: { report: key, verdict: earlier.verdict, heldAt: earlier.heldAt },
+  };
+  const corrected = { ...report, evidence };
+  const correctedKey = reportKey(run, run.attempts);
+  await publishOnce(correctedKey, corrected, deps);
+  const { heldAt } = corrected;
+  await rememberReport(run, { key: correctedKey, heldAt, settledAt }, deps);
+  return { verdict: ended.verdict, evidence: { ...evidence, report: correctedKey } };
+}
+
+async function composeReport(
+  run: Run,
+  { verdict, evidence }: VerdictWithEvidence,
+  deps: ReportDeps,
+): Promise<{ readonly report: NightlyReport; readonly settledAt: string }> {
   const { runId, subject, sourceUrl } = run;
-  const startedAt = run.startedAt ?? run.queuedAt;
-  // The reading that the verdict was computed from, where there is one.
+  // The reading that the verdict was computed from, if the run came so far.
   const read = evidence['covers'] as Completeness | undefined;
-  const covers = { ...(read ?? (await readCompleteness(warehouse.db))) };
+  const covers = { ...(read ?? (await readCompleteness(deps.warehouse.db))) };
   const { settledAt, ...held } = await readHoldings(deps);
-  const about = {
+
+  const report: NightlyReport = {
     format: 1,
     program: version(),
     runId,
     subject,
-    startedAt,
+    startedAt: run.startedAt ?? run.queuedAt,
     sourceUrl,
-  } as const;
-  const report: NightlyReport = { ...about, verdict, covers, ...held, evidence };
-  let told = report;
+    verdict,
+    covers,
+    ...held,
+    evidence,
+  };
+  return { report, settledAt };
+}
+
+/** @returns false if the key has another report already */
+async function publishOnce(
+  key: string,
+  report: NightlyReport,
+  { objects, signal }: ReportDeps,
+): Promise<boolean> {
   try {
     await objects.publishBytes(key, Buffer.from(`${JSON.stringify(report)}\n`), signal);
+    return true;
   } catch (error) {
     if (errorCode(error) !== 'OBJECT_CONFLICT') throw error;
-    told = await readReport(key, deps);
+    return false;
   }
-  // What a killed delivery saw settled is not known: the next report names what has changed since the run began.
-  const noted = {
-    key,
-    heldAt: told.heldAt,
-    settledAt: told === report ? settledAt : startedAt,
-  };
-  await new RunStore(warehouse.db).keep(runId, { report: noted });
-  return { verdict: told.verdict, evidence: { ...told.evidence, report: key } };
+}
+
+/** What the next report needs of this one. */
+interface RememberedReport {
+  readonly key: string;
+  readonly heldAt: string;
+  /** Whatever a transaction had not committed by then changes after this report. */
+  readonly settledAt: string;
+}
+
+async function rememberReport(
+  { runId }: Run,
+  report: RememberedReport,
+  { warehouse }: ReportDeps,
+): Promise<void> {
+  await new RunStore(warehouse.db).keep(runId, { report: { ...report } });
 }
 
 /** @returns beside what is held `settledAt`: whatever a transaction had not committed by the reading changes after it */

@@ -36,7 +36,10 @@ export interface UntoldRun {
   readonly verdictBefore: Verdict | null;
 }
 
-/** Those of the last day, oldest first. What was told is kept with the run: `started`, then `ended`. */
+/**
+ * The runs of the last day that have a notice left to send. Those whose notice was refused come
+ * last, so that they hold up no other. The run keeps what was sent: `started`, then `ended`.
+ */
 export function readUntoldRuns(
   db: Database,
   rowsMax: number,
@@ -56,6 +59,6 @@ export function readUntoldRuns(
         and ((state = 'running' and not params ? 'told')
           or (state in ('done', 'cancelled') and started_at is not null
               and params->>'told' is distinct from 'ended'))
-      order by queued_at limit ${rowsMax}`;
-  return readRows(db, 'look for runs to tell of', runs);
+      order by params->>'notifiedLastAt' nulls first, queued_at limit ${rowsMax}`;
+  return readRows(db, 'look for runs to notify of', runs);
 }

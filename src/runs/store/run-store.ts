@@ -75,7 +75,15 @@ const IS_IDLE = sql<boolean>`(state = 'queued' or heartbeat_at is null
 /** The database's clock. */
 const NOW = sql<string>`clock_timestamp()`;
 /** What a run keeps for itself beside what it was asked. */
-const NOT_ASKED = ['clock', 'isOrdered', 'deaths', 'diedAt', 'deliveredAt', 'told'];
+const NOT_ASKED = [
+  'clock',
+  'isOrdered',
+  'deaths',
+  'diedAt',
+  'deliveredAt',
+  'told',
+  'notifiedLastAt',
+];
 
 /** What metrics are told of a run. */
 export interface EndedRun extends Pick<Run, 'kind'> {
